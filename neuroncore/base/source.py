@@ -15,6 +15,7 @@ from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeVar
 
+from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 
 
@@ -68,8 +69,7 @@ def is_ours(frame: FrameType) -> bool:
     name: str = frame.f_globals.get("__name__", "")
     ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
     if ours and id(frame.f_code) not in _doors:
-        _make_room(_our_code)
-        _our_code[id(frame.f_code)] = frame.f_code
+        _keep_code(_our_code, frame.f_code)
     return ours
 
 
@@ -103,8 +103,7 @@ def user_above(frame: FrameType | None) -> FrameType | None:
             if id(code) in _doors:
                 return None
             if not is_ours(frame):
-                _make_room(users)
-                users[id(code)] = code
+                _keep_code(users, code)
                 return frame
         frame = frame.f_back
     return None
@@ -139,23 +138,21 @@ def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     return next(spans, (None, None, None, None))
 
 
-# Of a code object by its identity, and kept with it: equal ones may be of different files.
-_places: dict[tuple[int, int], tuple[CodeType, Place]] = {}
-PLACES = 4096  # tuners make and drop kernels without end
+CODES = 4096  # tuners make and drop kernels without end
+_places: Sites[Place] = Sites(CODES)  # equal code objects may be of different files
 
 
-def _make_room(kept: dict[Any, Any]) -> None:
-    if len(kept) >= PLACES:
+def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
+    """Remember a code object by its id, which stays its own while the object is kept."""
+    if len(kept) >= CODES:
         kept.clear()
+    kept[id(code)] = code
 
 
 def place(code: CodeType, instruction: int) -> Place:
     """The source span of the bytecode instruction at byte offset `instruction`."""
-    known = _places.get((id(code), instruction))
-    if known is None:
-        _make_room(_places)
-        known = _places[id(code), instruction] = code, _place(code, instruction)
-    return known[1]
+    known = _places.at(code, instruction)
+    return known or _places.keep(code, instruction, _place(code, instruction))
 
 
 def _place(code: CodeType, instruction: int) -> Place:
@@ -234,24 +231,21 @@ def _integers(frame: FrameType) -> dict[str, int]:
 
 
 T = TypeVar("T")
-SITES = 1 << 16  # of which something is kept; tuners make and drop kernels without end
+MISSING = object()
 
 
 def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
-    """Keep what a function makes of a frame, by its code and the instruction that it is at: what
-    the function makes must depend on nothing else of the frame. The code is kept with it, so that
-    its id is no other's."""
-    kept: dict[tuple[int, int], tuple[CodeType, T]] = {}
+    """Keep the result of a function of a frame, by the frame's code and current instruction. The
+    result must depend on nothing else of the frame."""
+    kept: Sites[Any] = Sites()
 
     @wraps(made_of)
     def function(frame: FrameType) -> T:
-        key = id(frame.f_code), frame.f_lasti
-        known = kept.get(key)
-        if known is None:
-            if len(kept) >= SITES:
-                kept.clear()
-            known = kept[key] = frame.f_code, made_of(frame)
-        return known[1]
+        known: Any = kept.get(id(frame.f_code) + frame.f_lasti, MISSING)
+        if known is MISSING:
+            known = kept.keep(frame.f_code, frame.f_lasti, made_of(frame))
+        result: T = known
+        return result
 
     return function
 

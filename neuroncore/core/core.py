@@ -26,6 +26,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.findings import Finding, Severity
 from neuroncore.base.options import Options
+from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction, Run
@@ -144,10 +145,7 @@ class Core:
         self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
-        # of the record, by the id of the code and the offset of the instruction in it: their sum is
-        # no other's, for since Python 3.11 a code object holds its bytecode itself, and a key of
-        # one number takes half as long as a pair
-        self.lines: dict[int, int] = {}
+        self.lines: Sites[int] = Sites(sys.maxsize)  # the number of each place in the record
         self._reported: dict[tuple[Any, ...], Finding] = {}
         # by id of the code, which is kept
         self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
@@ -340,7 +338,7 @@ class Core:
         number_of = program.line if births else program.line_of_row
         if self.site is not None:
             return number_of(*self.site)
-        known = self.lines.get(id(frame.f_code) + frame.f_lasti)
+        known = self.lines.at(frame.f_code, frame.f_lasti)
         if known is not None:
             return known
         user = source.user_above(frame)
@@ -349,7 +347,7 @@ class Core:
         found = user or frame
         number = number_of(found.f_code, source.instruction_of(found))
         if user is frame and not self.options.stacks:
-            self.lines[id(frame.f_code) + frame.f_lasti] = number
+            self.lines.keep(frame.f_code, frame.f_lasti, number)
         return number
 
     def allocate(
@@ -367,7 +365,7 @@ class Core:
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             frame = sys._getframe(2)  # the caller is ours, and looking at its frame costs
-            line = self.lines.get(id(frame.f_code) + frame.f_lasti)
+            line = self.lines.at(frame.f_code, frame.f_lasti)
             if line is None:
                 line = self.line(frame, births=True)
             if line >= 0:

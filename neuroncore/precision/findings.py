@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import field
 from math import inf, isfinite, sqrt
@@ -12,6 +13,7 @@ import numpy as np
 from neuroncore.base import source
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, float32
@@ -74,7 +76,7 @@ class Precision:
         self.results: list[Result] = []
         self.warnings: list[Finding] = []
         self._numbers: dict[tuple[str, int], int] = {}
-        self._sites: dict[tuple[int, int], tuple[Any, int]] = {}  # with the code, to keep its id
+        self._sites: Sites[int] = Sites(sys.maxsize)
 
     def __repr__(self) -> str:
         worst = max((result.rel_l2 for result in self.results), default=0.0)
@@ -84,14 +86,15 @@ class Precision:
         """The number of the line of the user's code that we are at."""
         frame = source.user_frame()
         assert frame is not None
-        key = id(frame.f_code), source.instruction_of(frame)
-        if key not in self._sites:
-            place = source.place(frame.f_code, key[1])
-            number = self._numbers.setdefault((place.file, place.line), len(self.lines))
-            if number == len(self.lines):
-                self.lines.append(Line(place))
-            self._sites[key] = frame.f_code, number
-        return self._sites[key][1]
+        instruction = source.instruction_of(frame)
+        known = self._sites.at(frame.f_code, instruction)
+        if known is not None:
+            return known
+        place = source.place(frame.f_code, instruction)
+        number = self._numbers.setdefault((place.file, place.line), len(self.lines))
+        if number == len(self.lines):
+            self.lines.append(Line(place))
+        return self._sites.keep(frame.f_code, instruction, number)
 
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from neuroncore.base import source
 from neuroncore.base.options import Order as Order
+from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
@@ -94,7 +95,7 @@ class Program:
         self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
         self.numbers = _Numbers(self.geometries)
-        self._line_index: dict[tuple[int, int], int] = {}
+        self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: _Read | None = None
 
     def __len__(self) -> int:
@@ -158,11 +159,10 @@ class Program:
 
     def line(self, code: CodeType, instruction: int) -> int:
         """The index of a place in the user's code."""
-        key = (id(code), instruction)
-        index = self._line_index.get(key)
+        index = self._line_index.at(code, instruction)
         if index is None:
-            index = self._line_index[key] = len(self.lines)
-            self.lines.append((code, instruction))  # keeps the code, and so its id, alive
+            index = self._line_index.keep(code, instruction, len(self.lines))
+            self.lines.append((code, instruction))
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:

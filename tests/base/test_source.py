@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from neuroncore.base import source
+from neuroncore.base.sites import Sites
 from neuroncore.base.source import Place
 
 
@@ -186,8 +187,7 @@ def test_equal_code_of_two_files_is_in_two_places():
 
 
 def test_places_of_code_that_is_gone_are_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(source, "PLACES", 3)
-    monkeypatch.setattr(source, "_places", {})
+    monkeypatch.setattr(source, "_places", Sites(3))
     for line in range(8):
         code = compile("\n" * line + "call()", "made.py", "exec")
         last = len(code.co_code) - 2  # a bytecode instruction is two bytes

@@ -1,0 +1,38 @@
+"""Values kept for places in code."""
+
+import gc
+
+from neuroncore.base.sites import Sites
+
+
+def codes(count):
+    """Code objects that are equal, each in memory of its own."""
+    return [compile("x = 1; y = 2", "f.py", "exec") for _ in range(count)]
+
+
+def test_equal_code_objects_have_places_of_their_own():
+    sites, made = Sites(), codes(50)
+    for number, code in enumerate(made):
+        for instruction in range(0, len(code.co_code), 2):
+            sites.keep(code, instruction, (number, instruction))
+    for number, code in enumerate(made):
+        assert [sites.at(code, at) for at in range(0, len(code.co_code), 2)] == [
+            (number, at) for at in range(0, len(code.co_code), 2)
+        ]
+
+
+def test_new_code_is_never_taken_for_code_that_was_dropped():
+    sites = Sites()
+    for _ in range(200):
+        (code,) = codes(1)
+        assert sites.at(code, 4) is None
+        sites.keep(code, 4, "seen")
+        del code
+        gc.collect(0)
+
+
+def test_at_its_room_everything_is_dropped_with_its_code():
+    sites, made = Sites(room=4), codes(5)
+    for number, code in enumerate(made):
+        assert sites.keep(code, 2, number) == number
+    assert [sites.at(code, 2) for code in made] == [None] * 4 + [4]
