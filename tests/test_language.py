@@ -27,6 +27,7 @@ DONE = [
     "docs/generate/calibration.py",
     "docs/conformance.md",
     "docs/conformance",
+    "docs/numerics.md",
     "docs/rounding.md",
     "docs/generate/check.py",
     "docs/generate/numerics.py",

@@ -64,7 +64,7 @@ CONVERSIONS = {
     ),
     "C3": (
         "TF32 keeps ten fraction bits, rounded to nearest even, in 32 bits",
-        "numerics.test_numerics_published.test_tfloat32_is_rounded_in_steps_of_its_own",
+        "numerics.test_numerics_published.test_tfloat32_is_rounded_to_its_own_steps",
     ),
     "C4": (
         "floats overflow to infinity half a step above the largest number; the lowest float32 does",
@@ -172,7 +172,7 @@ TENSOR = {
         "uninitialized values, nearly always finite on a device, stay in their own elements in a "
         "product with an identity matrix and in transposes on v2; in a sum they are NaN, even "
         "times 0",
-        "core.test_leftovers.test_what_nothing_has_written_is_moved_alone",
+        "core.test_leftovers.test_uninitialized_elements_stay_in_their_places",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
         "core.test_leftovers.test_a_sum_depends_on_all_that_is_added",
     ),

@@ -298,7 +298,7 @@ def moved(compute, target, rows=ROWS, columns=COLUMNS, options=None):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("compute", MOVES)
-def test_what_nothing_has_written_is_moved_alone(compute, target):
+def test_uninitialized_elements_stay_in_their_places(compute, target):
     run = moved(compute, target)
     assert run.findings == [] and np.array_equal(run.outputs, LOADED.T)
     for more in ({"rows": ROWS + 1}, {"columns": COLUMNS + 1}):

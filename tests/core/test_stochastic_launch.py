@@ -63,7 +63,7 @@ def normal(*shape, seed=0):
 
 @for_all("target", TARGETS)
 @pytest.mark.parametrize("name", [name for name in ONE_CORE if INSTRUCTIONS[name].operands])
-def test_S8_each_instruction_has_words_of_its_own(name, target):
+def test_S8_each_instruction_has_separate_words(name, target):
     device, forms = Random(target), [form for form in accepted(name, target) if form in NARROW]
     every((Case(device, name, form, turn=turn) for turn, form in enumerate(forms)), Case.issue)
     if forms:
@@ -157,7 +157,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["tensor_copy", "dma_copy", "activation"])
 @pytest.mark.parametrize("where", ["sbuf", "psum", "address"])
-def test_S6_where_an_element_lies_in_memory_does_not_matter(layout, name, where):
+def test_S6_the_address_of_an_element_does_not_matter(layout, name, where):
     if (name, where) == ("dma_copy", "psum"):
         where = "hbm"
     device = Random()
@@ -289,7 +289,7 @@ def test_S6_threads_do_not_matter():
     assert all(together[s].tobytes() == alone[s].tobytes() for s in seeds)
 
 
-def test_S6_two_cores_have_words_of_their_own():
+def test_S6_two_cores_have_separate_words():
     @nki.jit
     def both(x):
         rank = nl.program_id(0)
@@ -306,7 +306,7 @@ def test_S6_two_cores_have_words_of_their_own():
         assert np.array_equal(got[rank].astype(np.float32) > 1, up.reshape(X.shape))
 
 
-def test_S6_programs_of_an_older_grid_have_words_of_their_own():
+def test_S6_programs_of_an_older_grid_have_separate_words():
     @older.jit
     def programs(x):
         rank = older_nl.program_id(0)

@@ -145,7 +145,7 @@ def test_gfloat_reads_every_code_as_we_do(name):
     same(ours, gfloat.decode_ndarray(form, codes).astype(np.float32))
 
 
-def test_tfloat32_is_rounded_in_steps_of_its_own():
+def test_tfloat32_is_rounded_to_its_own_steps():
     values = around("tfloat32", 100_000)
     step = np.ldexp(1.0, np.maximum(np.frexp(values.astype(np.float64))[1] - 11, -136))
     want = np.rint(values / step) * step
