@@ -1,4 +1,4 @@
-"""Writes docs/architecture.md: how the parts fit, from what the parts say of themselves.
+"""Write docs/architecture.md from the docstrings of the rooms.
 
 python docs/generate/architecture.py
 """
@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 PAGE = DOCS / "architecture.md"
 
-# The one path, as a kernel goes it; tests/test_architecture.py runs these lines.
+# The path of an instruction; tests/test_architecture.py runs these lines.
 PATH = """\
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -41,72 +41,72 @@ print(summary(timeline)["total_time"])
 HEAD = """\
 # Architecture
 
-One path leads from a line of a kernel to a figure of a report. What stands on it is in few places:
-what an *instruction* is, in its clause in `isa/`; what a *machine* is, in its file in
-`isa/machines/`; what a number *format* is, in its row in `neuroncore/numerics/formats.py`.
-Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to add one of each.
+A line of a kernel follows one path to a figure in a report. Three kinds of facts define its steps.
+An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`, and a number
+*format* is a row in `neuroncore/numerics/formats.py`. All other code reads these.
+[CONTRIBUTING.md](../CONTRIBUTING.md) explains how to add one of each.
 
 ## The path
 
 ```python
 {path}```
 
-* **The machine** is data: limits, clocks and rates, each with its source. Nothing else says what a
-  generation can do.
-* **The clause** is a function in `isa/`: annotations say what each operand may be, the decorator
-  which engines run it, what is refused and what it costs, the docstring what it computes. The
-  folder is installed as `neuroncore.isa`, and loaded into one table when a row of it is asked for.
-* **The core** holds the memories, the options, the findings and the record. A launch
-  (`frontend/launch.py`) makes one or two of them, enters arrays as tensors in HBM and calls the
-  kernel; `on` is what makes an API function find its core.
-* **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. What is
-  the same of all tiles that lie alike, wherever they begin, is one `Geometry`
-  (`memory/geometry.py`): what a call knows of them, the numpy strides, what an index means. What
-  depends on it is found by identity, so that a kernel's new tiles cost little.
-* **The instruction happens** in two generated functions of its clause. The one that the kernel
-  calls (`frontend/instructions.py`) binds the arguments, recognizes the call or checks it
-  (`core/legality.py`), and appends a row to the record. The other (`core/execute.py`) computes into
-  the destination at once, in the program's order; a replay calls it too. The Call keeps the
-  function to run (`core/staging.py`): a clause that returns a `Run` has decided everything that
-  shapes, formats and operators decide, once. `docs/generate/functions.py` writes both files.
-* **The record** (`Program`) is numbers: which distinct call, from which line, on which windows of
-  which tensors, with which values. What readers need beside, such as boxes of bytes, is made when
-  they ask; a file of it (`record/saved.py`) is JSON and columns, checked when it is read.
-* **The replay** executes a record again (`replay/cursor.py`), without the kernel, through the same
-  functions: on other inputs, or to look at tiles before and after any instruction.
-* **The compiled program** (`time/compiled.py`) is what is left of the record on the device: what is
-  loaded once, which copies are written in place, which engine takes what the kernel leaves open,
-  what SBUF can't hold. The schedule, the counters and the reports read it, so that they can't
-  disagree.
-* **The schedule** (`time/schedule.py`) looks at that only. It takes costs from the clauses,
-  dependencies from the bytes and an order from what a compiler would do, and gives a timeline.
+* **The machine** is data: limits, clocks and rates, each with its source. No other code contains
+  the capabilities of a generation.
+* **The clause** is a function in `isa/`. Annotations define the legal operands, the decorator the
+  engines, the rules and the cost, and the docstring is the equation. The folder is installed as
+  `neuroncore.isa`, and is loaded into one table on first use.
+* **The core** has the memories, the options, the findings and the record. A launch
+  (`frontend/launch.py`) creates one or two cores, enters arrays as tensors in HBM and calls the
+  kernel. `on` makes a core current, so that API functions find it.
+* **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
+  tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`), with the
+  checks of a call, the numpy strides and the meaning of an index. Because these are found by
+  identity, new tiles of a kernel cost little.
+* **The instruction runs** in two generated functions of its clause. The kernel calls the first
+  one (`frontend/instructions.py`), which binds the arguments, recognizes the call or checks it
+  (`core/legality.py`), and appends a row to the record. The second one (`core/execute.py`)
+  computes into the destination immediately, in program order; a replay calls it too. The Call
+  keeps the function to run (`core/staging.py`): a clause that returns a `Run` has made every
+  decision that depends on shapes, formats and operators, once. `docs/generate/functions.py`
+  writes both files.
+* **The record** (`Program`) consists of numbers: the distinct call, the line, the windows of
+  tensors, and the values of each instruction. Other data, such as boxes of bytes, are computed on
+  demand. A file of it (`record/saved.py`) is JSON and columns, and is checked when it is read.
+* **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
+  functions: on other inputs, or to inspect tiles before and after any instruction.
+* **The compiled program** (`time/compiled.py`) is the record after the device's compiler: loads
+  that happen only once, copies that are written in place, engines that the kernel does not name,
+  and tiles that SBUF cannot hold. The schedule, the counters and the reports all read it, so they
+  agree.
+* **The schedule** (`time/schedule.py`) reads only the compiled program. It combines the costs of
+  the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.
 
-The other dialect, `neuronxcc.nki`, has the same clauses under older names; `--precision` follows
-the same calls in float64 beside; `neuroncore score` schedules records that were saved.
+The other dialect, `neuronxcc.nki`, has the same clauses under older names. `--precision` executes
+the same calls in float64 as well. `neuroncore score` schedules saved records.
 
 ## Rooms
 
-A room is a folder, or a module that every room reads. It imports only from floors below its own;
-`lint-imports` holds that, from `pyproject.toml`, from which this list is made, with what each room
-says of itself.
+A room is a folder. It imports only from lower floors, which `lint-imports` checks with the layers
+in `pyproject.toml`. This list comes from there, with the first sentence of each room's docstring.
 
 """
 
 TAIL = """
-Beside the floors:
+Other contracts of `lint-imports`:
 
 {contracts}
 
-`kernels/` are programs to read, `tests/` holds every claim, `bench/` measures, `docs/generate/`
-writes the pages that say so.
+`kernels/` has programs to read, `tests/` checks every claim, `bench/` measures, and
+`docs/generate/` writes generated pages.
 
-This page is written by `docs/generate/architecture.py`; a test fails when it is stale.
+`docs/generate/architecture.py` writes this page. A test fails if it is stale.
 """
 
 
 def sentence(module: str) -> str:
-    """The first sentence of what a module or a folder says of itself."""
+    """Return the first sentence of the docstring of a module or a folder."""
     place = ROOT.joinpath(*module.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
@@ -123,14 +123,14 @@ def linter() -> dict[str, list[dict[str, object]]]:
 
 
 def floors() -> list[list[str]]:
-    """The modules of each floor, from the top."""
+    """Return the modules of each floor, from the top."""
     layers = linter()["contracts"][0]["layers"]
     assert isinstance(layers, list)
     return [layer.replace(" ", "").split("|") for layer in layers]
 
 
 def rooms() -> Iterator[str]:
-    yield "| floor | room | what it is |"
+    yield "| floor | room | contents |"
     yield "| --- | --- | --- |"
     count = len(floors())
     for number, modules in enumerate(floors()):
@@ -140,7 +140,7 @@ def rooms() -> Iterator[str]:
 
 
 def inside(module: str) -> list[str]:
-    """A room and the rooms in it."""
+    """Return a room and the rooms in it."""
     place = ROOT.joinpath(*module.split("."))
     files = sorted(place.rglob("__init__.py")) if place.is_dir() else [place.with_suffix(".py")]
     files = [file for file in files if "alias" not in file.relative_to(ROOT).parts]

@@ -1,1 +1,1 @@
-"""Words that one family of clauses has for itself: its operands, rules and costs."""
+"""Building blocks of one family of clauses: its operands, rules and costs."""

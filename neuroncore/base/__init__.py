@@ -1,4 +1,4 @@
-"""What every room reads: errors, findings, places in the user's source, options and enumerations.
+"""Code for every room: errors, findings, places in the user's source, options and enumerations.
 
 `lazy`, `structs` and `installed` keep the start quick: modules and methods of data classes that are
 made when they are used, and versions by the names of folders. `processes` ends child processes.

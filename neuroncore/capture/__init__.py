@@ -1,1 +1,1 @@
-"""What devices did and what the compiler made: device traces (.ntff), compiled programs (.neff)."""
+"""Files of the device: traces (.ntff) and compiled programs (.neff)."""

@@ -1,4 +1,4 @@
-"""What is likely wrong with a kernel: what its source says, and what the record of its run shows.
+"""Likely mistakes in a kernel, from its source and from the record of its run.
 
 * `check` puts both together: `neuroncore check` and `neuroncore.check` are it.
 * `execution` runs a file in a process of its own, with limits of time and memory.

@@ -1,4 +1,4 @@
-"""The words that a clause is written in: operands, shapes, rules, arithmetic, costs."""
+"""The building blocks of clauses: operands, shapes, rules, arithmetic, costs."""
 
 from neuroncore.clause import alu, cost, product, rules
 from neuroncore.clause import arithmetic as numeric

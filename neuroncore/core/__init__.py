@@ -1,1 +1,1 @@
-"""How an instruction happens: checked, executed and noted, on one core or two."""
+"""Cores, which check, execute and record instructions, on one core or two."""

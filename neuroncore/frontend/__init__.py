@@ -1,1 +1,1 @@
-"""What users write against: the `nki` API, the import alias, launching a kernel."""
+"""The interface for users: the `nki` API, the import alias, and launches of kernels."""

@@ -1,4 +1,4 @@
-"""What the source of a kernel says that is likely wrong, without executing any of it.
+"""Likely mistakes in the source of a kernel, found without executing it.
 
 `static` reads the file and all that it calls: `modules` finds files and what names mean, `kernels`
 which functions the device runs, `names` what names in those are bound to, `inference` what

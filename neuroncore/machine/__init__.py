@@ -1,4 +1,4 @@
-"""What a machine is, as data: cores, the chips and instances that they are bought as, their links.
+"""Machines as data: cores, chips, instances, and the links between them.
 
 * `Machine` and `load`: one core and its numbers, from `isa/machines/<name>.toml`.
 * `world`: how many cores and ranks a launch has.

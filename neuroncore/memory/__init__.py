@@ -1,1 +1,1 @@
-"""Where data are: storage, tiles, registers, and the patterns by which they are read."""
+"""Storage, tiles, registers, and access patterns."""

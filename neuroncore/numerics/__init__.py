@@ -1,4 +1,4 @@
-"""What bits mean: number formats, and what becomes of numbers in them.
+"""Number formats: the meaning of bits, and conversions of numbers.
 
 Its functions take numpy arrays and need no kernel: `neuroncore.numerics.cast`, `round`, `info`.
 """

@@ -1,1 +1,1 @@
-"""The plain reading: the meaning of every instruction in plain numpy, apart from the emulator."""
+"""The plain reading: every instruction in plain numpy, independent of the emulator."""

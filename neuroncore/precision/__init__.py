@@ -1,4 +1,4 @@
-"""Where the error comes from: float64 beside the kernel, instruction by instruction.
+"""Sources of error: every instruction is also computed in float64.
 
 What an instruction means is evaluated a second time, in float64, on what float64 has made of its
 inputs. That is the shadow: what comes out in the end is the kernel without any rounding. Integers,

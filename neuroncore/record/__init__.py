@@ -1,1 +1,1 @@
-"""What was issued: the program of a run, and its file."""
+"""The record of a run: the program of issued instructions, and its file."""

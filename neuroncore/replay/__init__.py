@@ -1,1 +1,1 @@
-"""Records executed again: without the kernel, on its own inputs or on others, step by step."""
+"""Records executed again without the kernel, on the same or other inputs, step by step."""

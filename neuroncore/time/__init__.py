@@ -1,4 +1,4 @@
-"""When everything happens: a program and a machine in, a timeline out, and what bounds it.
+"""The schedule: from a program and a machine to a timeline and its bottleneck.
 
 * `compiled`: what the device's compiler leaves of a program: which instructions, on which engines,
   what is loaded once (`residency`), which copies are written in place (`copies`), what it may do

@@ -1,4 +1,4 @@
-"""neuronxcc: what kernels of the older API import; `neuroncore.frontend.alias` gives the name."""
+"""neuronxcc: the modules that kernels of the older API import, through `neuroncore.frontend.alias`."""
 
 import logging
 

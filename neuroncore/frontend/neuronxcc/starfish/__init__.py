@@ -1,1 +1,1 @@
-"""What published tests import of the compiler's internals."""
+"""Internals of the compiler that published tests import."""

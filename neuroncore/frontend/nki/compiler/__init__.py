@@ -1,4 +1,4 @@
-"""nki.compiler: decorators of the device's compiler, which change nothing here."""
+"""nki.compiler: decorators for the device's compiler, which have no effect here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""neuronxcc.nki.compiler: direct allocation, and hints to the device's compiler, which have no
-meaning here."""
+"""neuronxcc.nki.compiler: direct allocation, and compiler hints, which have no effect here."""
 
 from __future__ import annotations
 
