@@ -1,4 +1,4 @@
-"""neuronxcc: the modules that kernels of the older API import, through `neuroncore.frontend.alias`."""
+"""neuronxcc: the modules that kernels of the older API import (see `neuroncore.frontend.alias`)."""
 
 import logging
 
