@@ -352,12 +352,10 @@ def plot_training(runs, path):
     save(drawing, path)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="where to put SVG files")
-    folder = parser.parse_args().plots
+def main(folder=None):
+    """Print all results, and draw the plots if there is a folder for them."""
     if folder:
-        figure()  # fail early without matplotlib
+        figure()  # reports a missing matplotlib before the long part
     one_number()
     print()
     found = long_sum()
@@ -368,3 +366,9 @@ if __name__ == "__main__":
     if folder:
         plot_sums(*found, folder / "rounding_sums.svg")
         plot_training(runs, folder / "rounding_training.svg")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="where to put SVG files")
+    main(parser.parse_args().plots)
