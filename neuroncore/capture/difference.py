@@ -21,12 +21,13 @@ from neuroncore.time.timeline import Timeline
 SCHEMA = "neuroncore.measured_diff/1"
 SHOWN = 12  # rows of each table
 LEAST = 0.002  # of the time: rows that differ by less are not printed
-MULTIPLIES = "LDWEIGHTS", "MATMUL"
+WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is of the second
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How many instructions of one kind there are, and nanoseconds that they take in all."""
+    """How many instructions of one kind there are, and for how many nanoseconds they keep their
+    engine in all."""
 
     count: int
     ns: float
@@ -49,25 +50,32 @@ class Side:
     transfer_bytes: int
 
     @classmethod
-    def of_core(cls, kernel: str, target: str, core: Core, places: Sequence[str] = ()) -> Self:
-        """The side of a measured core. `places` are those of its instructions in the source, where
-        they were found."""
+    def of_core(cls, kernel: str, target: str, core: Core) -> Self:
+        """The side of a measured core."""
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)
+        weights_ns: dict[str, float] = defaultdict(float)
         for row in core.kernel.tolist():
-            found = core.instructions[row]
-            ns = float(found["end_ns"] - found["begin_ns"])
-            times[core.engine(row), core.kind(row).opcode].append(ns)
-            place = str(places[row]) if places else place_of(core, row)
+            ns = float(core.busy_ns[row])
+            kind = core.kind(row)
+            if kind.role == "weights":
+                weights_ns[core.engine(row)] += ns
+            else:
+                times[core.engine(row), kind.opcode].append(ns)
+            place = place_of(core, row)
             if place:
                 lines[core.engine(row), place] += ns
+        kinds = {key: Kind(len(each), sum(each)) for key, each in times.items()}
+        for engine, ns in weights_ns.items():
+            known = kinds.get((engine, PRODUCT), Kind(0, 0.0))
+            kinds[engine, PRODUCT] = Kind(known.count, known.ns + ns)
         return cls(
             kernel=kernel,
             target=target,
             how="measured",
             ns=core.window_ns,
             busy=busy(core),
-            kinds={key: Kind(len(each), sum(each)) for key, each in times.items()},
+            kinds=kinds,
             lines=lines,
             transfers=len(core.moves),
             transfer_bytes=int(core.moves["bytes"].sum()),
@@ -80,7 +88,7 @@ def estimated(kernel: str, timeline: Timeline) -> Side:
     kinds = {
         (QUEUES[queue], opcode): Kind(count, 0.0)
         for (queue, opcode), count in found.opcodes.items()
-        if queue < LOADS
+        if queue < LOADS and opcode != WEIGHTS
     }
     taken, lines = _times(timeline)
     for key, ns in taken.items():
@@ -99,13 +107,13 @@ def estimated(kernel: str, timeline: Timeline) -> Side:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """How long instructions that are issued take until their results are there, by engine and
-    opcode, and by engine and line."""
+    """How long instructions that are issued keep their engines, by engine and opcode, and by engine
+    and line."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)
     own = np.flatnonzero((timeline.compiled.fate == ISSUED) & (timeline.queue < LOADS))
-    taken = (timeline.end - timeline.begin)[own]
+    taken = timeline.busy[own]
     rows = zip(
         timeline.queue[own].tolist(),
         columns.call[own].tolist(),
@@ -115,7 +123,7 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
     )
     for queue, call, line, ns in rows:
         instruction = program.calls[call].instruction
-        opcode = MULTIPLIES[1] if instruction.traits.multiplies else instruction.opcode
+        opcode = PRODUCT if instruction.traits.multiplies else instruction.opcode
         opcodes[QUEUES[queue], opcode] += ns
         lines[QUEUES[queue], program.place(line).short] += ns
     return opcodes, lines

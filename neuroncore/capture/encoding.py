@@ -66,6 +66,13 @@ class Operand(NamedTuple):
         """Bytes of a partition."""
         return self.free * _tables().element_bytes.get(self.format, 4)
 
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from its first element to behind its last one, in a partition."""
+        far = zip(self.steps, self.sizes, strict=True)
+        reach = sum(abs(step) * (max(size, 1) - 1) for step, size in far)
+        return (reach + 1) * self.free_bytes // self.free
+
     def __str__(self) -> str:
         form = f"{self.format}@" if self.format else ""
         return f"{form}{self.address:#x}{_list(self.steps)}{_list(self.sizes)}"

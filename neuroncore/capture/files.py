@@ -7,6 +7,7 @@ from pathlib import Path
 VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
 START = 128  # where the header of a trace begins
 NAME = 0x0A  # with what it begins: the tag of the program's name
+GZIP = b"\x1f\x8b"
 JSON = b"{["  # with what JSON begins
 
 
@@ -19,7 +20,9 @@ def is_capture(path: Path) -> bool:
             start = file.read(START + 1)
     except OSError:
         return False
-    return is_trace(start) or path.suffix == ".ntff" or (path.suffix == ".json" and is_json(start))
+    ours = start.startswith(GZIP)  # a saved run's profile
+    named = path.suffix == ".ntff" and not ours
+    return is_trace(start) or named or (path.suffix == ".json" and is_json(start))
 
 
 def is_trace(start: bytes) -> bool:

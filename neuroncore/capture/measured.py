@@ -87,6 +87,16 @@ class Core:
         """What each of the kernel's instructions and moves waited for."""
         return causes(self.instructions, self.kinds, self.kernel, self.moves, self.updates)
 
+    @cached_property
+    def busy_ns(self) -> Array:
+        """How long each row keeps its engine: until it ends, or the engine begins the next one."""
+        rows = self.instructions
+        busy: Array = rows["end_ns"] - rows["begin_ns"]
+        for engine in np.unique(rows["engine"]).tolist():
+            own = np.flatnonzero(rows["engine"] == engine)
+            busy[own[:-1]] = np.minimum(busy[own[:-1]], np.diff(rows["begin_ns"][own]))
+        return busy
+
     def kind(self, row: int) -> Instruction:
         return self.kinds[int(self.instructions["kind"][row])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from neuroncore import machine as machines
 from neuroncore.base.errors import UsageError
 from neuroncore.capture import figures, neff, perfetto, printed, trace
 from neuroncore.capture.difference import Difference, Side, compared
+from neuroncore.capture.joining import at_source
 from neuroncore.capture.measured import Capture, Core, of_trace
 from neuroncore.capture.path import place_of
 from neuroncore.capture.why import Why, why
 from neuroncore.machine import Machine
 from neuroncore.machine import instance as instances
 from neuroncore.report.arrays import INSTRUCTION
+from neuroncore.time.timeline import Timeline
 
 Array = npt.NDArray[Any]
 
@@ -73,6 +76,12 @@ class Measured:
     def side(self) -> Side:
         return Side.of_core(self.kernel, self.capture.instance, self.capture.busiest)
 
+    def at_source(self, timeline: Timeline) -> Measured:
+        """The same run by lines of the kernel that it is of, whose estimate the timeline is."""
+        core = self.capture.busiest
+        cores = [at_source(core, timeline) if one is core else one for one in self.capture.cores]
+        return Measured(replace(self.capture, cores=cores))
+
     def trace(self, path: Path | str) -> None:
         """Write a timeline for Perfetto. Raises OSError."""
         perfetto.write(self.capture, Path(path))
@@ -119,7 +128,7 @@ def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
 
 
 def _rows(number: int, core: Core) -> Array:
-    """Of a core; an engine is busy with an instruction until it begins the next one."""
+    """Of a core."""
     kernel, moves = core.kernel, core.moves
     rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)
     rows["core"] = number
@@ -134,11 +143,7 @@ def _rows(number: int, core: Core) -> Array:
     rows["begin_ns"] = np.concatenate([own["begin_ns"], moves["begin_ns"]])
     rows["end_ns"] = np.concatenate([own["end_ns"], moves["end_ns"]])
     rows["done_ns"] = rows["end_ns"]
-    rows["busy_ns"] = rows["end_ns"] - rows["begin_ns"]
-    for engine in np.unique(own["engine"]).tolist():
-        here = np.flatnonzero(own["engine"] == engine)
-        until = np.append(own["begin_ns"][here[1:]], np.inf)
-        rows["busy_ns"][here] = np.minimum(until, own["end_ns"][here]) - own["begin_ns"][here]
+    rows["busy_ns"] = np.concatenate([core.busy_ns[kernel], moves["end_ns"] - moves["begin_ns"]])
     places = np.full(len(core.instructions) + len(moves), -1)
     places[kernel] = np.arange(len(kernel))
     places[len(core.instructions) :] = len(kernel) + np.arange(len(moves))

@@ -29,6 +29,7 @@ COMMANDS = {
         "profile",
         "print profiles that kernels saved with save_neff_name, save_trace_name",
     ),
+    "neff": ("neff", "print what the device's compiler made of a kernel (.neff)"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),

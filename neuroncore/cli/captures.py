@@ -12,9 +12,13 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import failures
+from neuroncore.cli.kept import kept_run
+from neuroncore.cli.run import add_launches
 
 if TYPE_CHECKING:
     from neuroncore.capture.run import Measured
+    from neuroncore.hosts.api import Run
+    from neuroncore.time.timeline import Timeline
 
 capturing: Any = Lazy("neuroncore.capture.run")
 differing: Any = Lazy("neuroncore.capture.difference")
@@ -36,11 +40,17 @@ def add_import(actions: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE.ntff", help="the trace, or the profiler's JSON")
     add_program(parser)
+    parser.add_argument(
+        "--source",
+        metavar="FILE.py::KERNEL",
+        help="the kernel, which is run with --args or --inputs: statements become its lines",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
         "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
     )
-    parser.set_defaults(command=import_)
+    add_launches(parser, named=False)
+    parser.set_defaults(command=import_, is_script=lambda _: False)
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +73,12 @@ def import_(arguments: argparse.Namespace) -> int:
     if not Path(arguments.file).exists():
         raise UsageError(f"there is no file {arguments.file}")
     found = load(arguments, arguments.file)
+    if arguments.source:
+        kept = kept_run(arguments, arguments.source)
+        failed: int = failures.exit_code(kept.failure)
+        if failed:
+            return failed
+        found = found.at_source(slowest(kept.runs[0]))
     if arguments.trace:
         _write_trace(found, arguments.trace)
     if arguments.json:
@@ -81,22 +97,42 @@ def why(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def side(arguments: argparse.Namespace, file: str) -> Any:
-    """A measured side of a comparison."""
-    return load(arguments, file).side
-
-
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
-    """Execute `neuroncore diff` if at least one side is measured. A Run is an estimate."""
-    sides = [each if hasattr(each, "busy") else _estimated(each) for each in (old, new)]
+    """Execute `neuroncore diff` if at least one side is measured; the other may be a Run."""
+    sides = []
+    for own, other in ((old, new), (new, old)):
+        if hasattr(own, "timelines"):
+            sides.append(differing.estimated(own.kernel, slowest(own)))
+        else:
+            joined = own.at_source(slowest(other)) if hasattr(other, "timelines") else own
+            sides.append(joined.side)
     found = differing.compared(*sides)
     failures.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
     return 0
 
 
-def _estimated(run: Any) -> Any:
-    slowest = max(run.timelines, key=lambda timeline: timeline.total_ns)
-    return differing.estimated(run.kernel, slowest)
+def slowest(run: Run) -> Timeline:
+    """The timeline of a Run's slowest core."""
+    return max(run.timelines, key=lambda timeline: timeline.total_ns)
+
+
+def view(arguments: argparse.Namespace) -> int:
+    """Execute `neuroncore profile view` if the session file is a device's trace."""
+    arguments.neff = arguments.neff_path
+    found, form = load(arguments, str(arguments.session_file)), arguments.output_format
+    if form == "perfetto":
+        _write_trace(found, arguments.output_file or Path("perfetto.json"))
+        return 0
+    text = "\n".join(_figures(found))
+    if form in ("summary-json", "json"):
+        figures = {found.kernel: found.summary}
+        tables = {"summary": [found.summary], "why": found.why().to_dict()}
+        text = json.dumps(figures if form == "summary-json" else tables)
+    if arguments.output_file is None:
+        failures.write(text)
+    else:
+        arguments.output_file.write_text(text + "\n", "utf-8")
+    return 0
 
 
 def _write_trace(found: Measured, path: Path) -> None:

@@ -6,13 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, failures
-from neuroncore.cli.run import add_launches, launch
-from neuroncore.cli.session import Session
-from neuroncore.cli.why import options
-from neuroncore.hosts.api import Run
-from neuroncore.report.compare import Agreement
+from neuroncore.cli.kept import kept_run
+from neuroncore.cli.run import add_launches
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -25,29 +21,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
     parser.add_argument("new", metavar="NEW", help="the same")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    captures.add_program(parser)
     add_launches(parser, named=False)
     parser.set_defaults(command=diff, is_script=lambda _: False)
-
-
-class Kept:
-    """A document that keeps the launches of one side."""
-
-    def __init__(self) -> None:
-        self.failure: dict[str, Any] | None = None
-        self.runs: list[Run] = []
-
-    def header(self) -> None:
-        """Print nothing before both sides have run."""
-
-    def add(self, run: Run, found: Agreement | None) -> None:
-        self.runs.append(run)
 
 
 def diff(arguments: argparse.Namespace) -> int:
     files = arguments.old, arguments.new
     if any(map(captures.named, files)):
         return _measured(arguments, files)
-    sides = [_run(arguments, file) for file in files]
+    sides = [kept_run(arguments, file) for file in files]
     failed: int = max(failures.exit_code(side.failure) for side in sides)
     if failed:
         return failed
@@ -63,20 +46,11 @@ def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
     sides: list[Any] = []
     for file in files:
         if captures.named(file):
-            sides.append(captures.side(arguments, file))
+            sides.append(captures.load(arguments, file))
             continue
-        kept = _run(arguments, file)
+        kept = kept_run(arguments, file)
         failed: int = failures.exit_code(kept.failure)
         if failed:
             return failed
         sides.append(kept.runs[0])
     return captures.difference(arguments, *sides)
-
-
-def _run(arguments: argparse.Namespace, file: str) -> Kept:
-    """Return the launch of one side, or the exit code if it failed (and was reported)."""
-    kept, own = Kept(), argparse.Namespace(**{**vars(arguments), "file": file})
-    launch(own, Session(own, kept, keeps=True), options(own))
-    if kept.failure is None and len(kept.runs) != 1:
-        raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
-    return kept

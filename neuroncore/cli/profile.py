@@ -103,6 +103,8 @@ def capture(arguments: argparse.Namespace) -> int:
 
 
 def view(arguments: argparse.Namespace) -> int:
+    if arguments.session_file and captures.named(str(arguments.session_file)):
+        return captures.view(arguments)
     neff, profile = _documents(arguments.neff_path, arguments.session_file)
     form = arguments.output_format or "summary-text"
     text = {

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from typing import Any
 
-from neuroncore.base.options import Options
 from neuroncore.cli import captures, failures
+from neuroncore.cli.kept import options
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
-from neuroncore.frontend.settings import environment_options
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
@@ -65,12 +63,6 @@ class Reasons:
             document = {"launches": self.launches, "error": self.failure}
             failures.write(json.dumps(document, indent=2, allow_nan=False))
         return failures.exit_code(self.failure) or int(not self.launches)
-
-
-def options(arguments: argparse.Namespace) -> Options:
-    """Return the options of the environment, with the order of the command."""
-    chosen = environment_options()
-    return replace(chosen, order=arguments.order) if arguments.order else chosen
 
 
 def why(arguments: argparse.Namespace) -> int:

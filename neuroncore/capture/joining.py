@@ -1,0 +1,274 @@
+"""A device's instructions next to those of our compiled program: which line each is of.
+
+Instructions are the same if they do the same kind of work on operands of the same size. A statement
+of the compiler is the first line that has as many of them; what is left is joined in order. Most
+instructions of a statement then agree on a line, and the rest of the statement gets it too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.capture.encoding import Instruction
+from neuroncore.capture.measured import Core
+from neuroncore.capture.moves import HBM, SBUF
+from neuroncore.capture.neff import STATE_BUFFER, Graph, Statement, StaticBlock
+from neuroncore.capture.trace import ENGINES
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.report.counters import product
+from neuroncore.time.compiled import ISSUED
+from neuroncore.time.queues import LOADS, QUEUES, is_transfer
+from neuroncore.time.timeline import Timeline
+
+ON_CHIP = MemoryRegion.sbuf, MemoryRegion.psum
+PRODUCT, TRANSPOSE, LOAD, STORE, MOVE, COMPUTE = (
+    *("product", "transpose", "load", "store"),
+    *("DMA", "compute"),
+)
+DIRECTIONS = {(HBM, SBUF): LOAD, (SBUF, HBM): STORE}
+WEIGHTS = "weights"  # of the product that comes next on the engine
+
+
+Signature = tuple[str, tuple[int, ...]]  # kind and sizes
+Lines = Counter[tuple[Signature, str]]  # how many of ours there are of a signature at a line
+
+
+class Work(NamedTuple):
+    """What one instruction does: a kind ("" for one that only waits), the size of it (rows, columns
+    and length of a product, partitions and elements that an engine reads and writes, bytes of a
+    transfer), and on which engine; transfers are on "DMA". `statement` is the compiler's, -1 for
+    none; `place` is the line of the kernel, "" where it is not known."""
+
+    kind: str
+    sizes: tuple[int, ...]
+    engine: str
+    statement: int
+    place: str
+
+    @property
+    def signature(self) -> Signature:
+        return self.kind, self.sizes
+
+
+# --- ours -----------------------------------------------------------------------------------------
+
+
+def ours(timeline: Timeline) -> list[Work]:
+    """The instructions that are left of a program, in its order: one for each the device has."""
+    program, columns, machine = timeline.program, timeline.columns, timeline.machine
+    issued = np.flatnonzero(timeline.compiled.fate == ISSUED).tolist()
+    made: dict[tuple[int, int], tuple[str, tuple[int, ...], int]] = {}
+    places = [program.place(line).short for line in range(len(program.lines))]
+    found = []
+    for row in issued:
+        call, queue = int(columns.call[row]), int(timeline.queue[row])
+        if (call, queue) not in made:
+            made[call, queue] = _done_by(program.calls[call], queue, machine)
+        kind, sizes, count = made[call, queue]
+        unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
+        place = places[int(columns.line[row])]
+        found += [Work(kind, sizes, unit, -1, place)] * count
+    return [work for work in found if work.kind]
+
+
+def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
+    """Kind, sizes and how many instructions of the device a call is; no kind for one that the
+    device has no instruction for."""
+    if is_transfer(call, queue):
+        return _direction(call), (call.written_bytes,), 1
+    done = product(call, machine)
+    if done is not None:
+        weights = call.view(call.instruction.traits.weights)
+        sizes = weights.partitions, weights.free_size, call.view("dst").free_size
+        return TRANSPOSE if done.transposes else PRODUCT, sizes, done.count
+    views = call.views(*call.reads, *call.writes)
+    if not call.writes or not views or queue >= LOADS:
+        return "", (), 0
+    on_chip = [view for view in views if view.region in ON_CHIP]
+    rows = max((view.partitions for view in on_chip), default=0)
+    read, written = (
+        max((view.free_size for view in call.views(*names) if view in on_chip), default=0)
+        for names in (call.reads, call.writes)
+    )
+    return COMPUTE, (rows, read, written), 1
+
+
+def _direction(call: Call) -> str:
+    reads, writes = (
+        any(view.region in ON_CHIP for view in call.views(*names))
+        for names in (call.reads, call.writes)
+    )
+    return LOAD if writes and not reads else STORE if reads and not writes else MOVE
+
+
+# --- the device's ---------------------------------------------------------------------------------
+
+
+def of_core(core: Core) -> list[tuple[int, Work]]:
+    """The kernel's instructions in the order of time, by their rows."""
+    moves = {int(move["trigger"]): move for move in core.moves}
+    found = []
+    for row in core.kernel.tolist():
+        move = moves.get(row)
+        statement = int(core.instructions["statement"][row])
+        if move is not None:
+            kind = DIRECTIONS.get((int(move["source"]), int(move["target"])), MOVE)
+            work = Work(kind, (int(move["bytes"]),), "DMA", statement, "")
+        else:
+            work = _work(core.kind(row), core.engine(row), statement)
+        found.append((row, work))
+    return found
+
+
+def of_graph(graph: Graph) -> list[tuple[tuple[int, int], Work]]:
+    """The instructions of a compiled program, by engine and number, in the order in which each
+    engine has them."""
+    found = []
+    for engine, code in graph.code.items():
+        blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
+        for number, kind in enumerate(code.instructions):
+            if kind.role == "setup":
+                continue
+            key = str(kind.settings.get("queue")), int(kind.settings.get("block", -1))
+            ends = _static(blocks[key], graph) if key in blocks else _direct(kind, graph)
+            statement = code.statements[number]
+            work = _work(kind, ENGINES[engine], statement)
+            if kind.role == "transfer" and ends is not None:
+                work = Work(*ends, "DMA", statement, "")
+            found.append(((engine, number), work))
+    return found
+
+
+def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
+    if not block.moves:
+        return None
+    source, target = (
+        SBUF if name in graph.variables and graph.variables[name].kind == STATE_BUFFER else HBM
+        for name in (block.moves[0].source, block.moves[0].target)
+    )
+    return DIRECTIONS.get((source, target), MOVE), (sum(move.nbytes for move in block.moves),)
+
+
+def _direct(kind: Instruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
+    """Of a transfer whose instruction has both ends: variables, or entries of a table of them."""
+    if not kind.blocks:
+        return None
+    inside = {one.number for one in graph.variables.values() if one.kind == STATE_BUFFER}
+    source, target = (
+        SBUF if end.kind == "variable" and end.number in inside else HBM for end in kind.blocks
+    )
+    return DIRECTIONS.get((source, target), MOVE), (kind.blocks[-1].nbytes,)
+
+
+def _work(kind: Instruction, engine: str, statement: int) -> Work:
+    """What an instruction of an engine does, by its operands."""
+    if kind.role == "product":
+        turns = kind.settings["transpose"] == "ENABLED"
+        sizes = kind.settings["rows"], kind.settings["columns"], kind.operand("src").free
+        return Work(TRANSPOSE if turns else PRODUCT, sizes, engine, statement, "")
+    if kind.role == "compute" and kind.operands:
+        rows = max(operand.rows for operand in kind.operands)
+        read, written = (
+            max((each.free for each in kind.operands if each.reads == reads), default=0)
+            for reads in (True, False)
+        )
+        return Work(COMPUTE, (rows, read, written), engine, statement, "")
+    return Work(WEIGHTS if kind.role == "weights" else "", (), engine, statement, "")
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def joined(theirs: Sequence[Work], own: Sequence[Work]) -> list[Work]:
+    """The device's instructions with the lines that they are of."""
+    places = [""] * len(theirs)
+    left = Counter((work.signature, work.place) for work in own)
+    _by_statement(theirs, places, left)
+    _in_order(theirs, places, own, left)
+    votes: dict[int, Counter[str]] = defaultdict(Counter)
+    for work, place in zip(theirs, places, strict=True):
+        if place and work.statement >= 0:
+            votes[work.statement][place] += 1
+    after: dict[str, str] = {}  # by engine, the line of the product that comes next
+    for number, work in reversed([*enumerate(theirs)]):
+        if work.statement in votes:
+            places[number] = votes[work.statement].most_common(1)[0][0]
+        if work.kind in (PRODUCT, TRANSPOSE):
+            after[work.engine] = places[number]
+        elif work.kind == WEIGHTS and not places[number]:
+            places[number] = after.get(work.engine, "")
+    return [work._replace(place=place) for work, place in zip(theirs, places, strict=True)]
+
+
+def _by_statement(theirs: Sequence[Work], places: list[str], left: Lines) -> None:
+    """Place the statements that have as many instructions of a signature as a line of ours has; or
+    fewer, each of which is several of ours. What is placed is taken out of what is left."""
+    groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
+    for number, work in enumerate(theirs):
+        if work.sizes and work.statement >= 0:
+            groups[work.signature, work.statement].append(number)
+    for fits in (_equal, _merged):
+        for (signature, _), rows in groups.items():
+            if places[rows[0]]:
+                continue
+            same = (k for k, n in left.items() if n == len(rows) * fits(signature, k[0]))
+            found = next((key for key in same if left[key]), None)
+            if found is not None:
+                del left[found]
+                for row in rows:
+                    places[row] = found[1]
+
+
+def _equal(whole: Signature, part: Signature) -> int:
+    return int(whole == part)
+
+
+def _merged(whole: Signature, part: Signature) -> int:
+    """How many instructions are merged in one: all sizes but that of partitions are so many times
+    as large; 0 if they are others."""
+    (kind, sizes), (other, smaller) = whole, part
+    if kind != other or not smaller[-1] or sizes[-1] % smaller[-1]:
+        return 0
+    count = sizes[-1] // smaller[-1]
+    times = [1] * (len(sizes) > 1) + [count] * len(sizes)
+    each = zip(sizes, smaller, times, strict=False)
+    return count if all(size == one * n for size, one, n in each) else 0
+
+
+def _in_order(theirs: Sequence[Work], places: list[str], own: Sequence[Work], left: Lines) -> None:
+    """Place the others: at the line of the first of ours that has the same signature and that none
+    before has taken."""
+    waiting: dict[Signature, deque[str]] = defaultdict(deque)
+    for work in own:
+        if left[work.signature, work.place]:
+            waiting[work.signature].append(work.place)
+    for number, work in enumerate(theirs):
+        if work.sizes and not places[number] and waiting.get(work.signature):
+            places[number] = waiting[work.signature].popleft()
+
+
+def at_source(core: Core, timeline: Timeline) -> Core:
+    """A measured core whose statements are lines of the kernel, by the estimate of that."""
+    found = of_core(core)
+    works = joined([work for _, work in found], ours(timeline))
+    places = map(timeline.program.place, range(len(timeline.program.lines)))
+    texts = {place.short: place.text.strip() for place in places}
+    numbers = {short: number for number, short in enumerate(texts)}
+    rows = core.instructions.copy()
+    rows["statement"] = -1
+    for (row, _), work in zip(found, works, strict=True):
+        rows["statement"][row] = numbers.get(work.place, -1)
+    statements = {numbers[short]: _line(numbers[short], short, texts[short]) for short in texts}
+    return replace(core, instructions=rows, statements=statements)
+
+
+def _line(number: int, short: str, text: str) -> Statement:
+    file, _, line = short.rpartition(":")
+    return Statement(number, text, file, int(line) if line.isdecimal() else 0)

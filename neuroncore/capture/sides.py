@@ -1,0 +1,88 @@
+"""A compiled program next to ours: for each line, what both have, and on which engines."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from neuroncore.base.structs import dataclass
+from neuroncore.capture.joining import WEIGHTS, Work, joined, of_graph, ours
+from neuroncore.capture.neff import Neff
+from neuroncore.time.timeline import Timeline
+
+SAME, MISSING, ADDED, ELSEWHERE, BOTH = (
+    *("same", "missing", "added", "on another engine"),
+    "another number",
+)
+NOWHERE = "(no line)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Instructions of one kind at one line: how many the compiled program has on each engine, and
+    how many ours. `verdict` is of the compiled program: what it has too few of is missing."""
+
+    place: str
+    kind: str
+    theirs: Mapping[str, int]
+    ours: Mapping[str, int]
+
+    @property
+    def verdict(self) -> str:
+        if self.theirs == self.ours:
+            return SAME
+        counts = sum(self.theirs.values()), sum(self.ours.values())
+        if not counts[0]:
+            return MISSING
+        if not counts[1]:
+            return ADDED
+        return ELSEWHERE if counts[0] == counts[1] else BOTH
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "place": self.place,
+            "kind": self.kind,
+            "theirs": dict(self.theirs),
+            "ours": dict(self.ours),
+            "verdict": self.verdict,
+        }
+
+
+def beside(program: Neff, timeline: Timeline) -> list[Row]:
+    """Of the core with most instructions, which runs the kernel."""
+    each = [[work for _, work in of_graph(graph)] for graph in program.graphs]
+    own = ours(timeline)
+    return rows(joined(max(each, key=len), own), own)
+
+
+def rows(theirs: Sequence[Work], own: Sequence[Work]) -> list[Row]:
+    """In the order of lines."""
+    counts: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = defaultdict(
+        lambda: (Counter(), Counter())
+    )
+    for side, works in enumerate((own, theirs)):
+        for work in works:
+            if work.kind not in ("", WEIGHTS):
+                counts[work.place or NOWHERE, work.kind][side][work.engine] += 1
+    made = [Row(*key, theirs=both[1], ours=both[0]) for key, both in counts.items()]
+    return sorted(made, key=lambda row: _line(row.place))
+
+
+def _line(place: str) -> tuple[bool, str, int]:
+    file, _, line = place.rpartition(":")
+    return place == NOWHERE, file, int(line) if line.isdecimal() else 0
+
+
+def text(found: Sequence[Row]) -> Iterator[str]:
+    yield f"{'line':<26}{'':<12}{'compiled program':<26}{'ours':<26}"
+    for row in found:
+        sides = "".join(f"{_said(side):<26}" for side in (row.theirs, row.ours))
+        yield f"{row.place:<26}{row.kind:<12}{sides}{row.verdict}"
+    total = Counter(row.verdict for row in found)
+    yield ", ".join(f"{count} {verdict}" for verdict, count in total.most_common())
+
+
+def _said(counts: Mapping[str, int]) -> str:
+    each = (f"{count:,} {engine}" for engine, count in sorted(counts.items()))
+    return ", ".join(each) or "-"

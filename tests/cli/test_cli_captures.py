@@ -1,0 +1,97 @@
+"""Commands on files of devices: profile import, profile view, why, diff and neff."""
+
+import json
+
+import captures
+import pytest
+
+from neuroncore.cli import main
+
+TRACE, PROGRAM = captures.copied()
+KERNEL = """
+import nki
+import nki.language as nl
+
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    again = nl.copy(tile)
+    nl.store(out, again)
+    return out
+"""
+SOURCE = ("kernel.py::copied", "--args", "float32[128,64]")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, data in (("k.ntff", TRACE), ("p.neff", PROGRAM), ("kernel.py", KERNEL.encode())):
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def said(capsys, *words):
+    assert main([*words]) == 0
+    return capsys.readouterr().out
+
+
+def test_import_prints_figures_and_the_path(capsys, folder):
+    text = said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--trace", "t.json")
+    assert "kernel_time" in text and "kernel.py:7" in text
+    assert json.loads((folder / "t.json").read_text())["traceEvents"]
+    told = json.loads(said(capsys, "profile", "import", "k.ntff", "--json"))
+    assert told["summary"]["dma_transfer_count"] == 2 and told["why"]["measured"]
+
+
+def test_import_by_lines_of_the_kernel(capsys):
+    text = said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--source", *SOURCE)
+    assert "kernel.py:8" in text and "kernel.py:10" in text
+
+
+def test_profile_view_takes_a_device_s_trace(capsys, folder):
+    files = "-n", "p.neff", "-s", "k.ntff"
+    assert "total_time" in said(capsys, "profile", "view", *files)
+    told = said(capsys, "profile", "view", *files, "--output-format", "summary-json")
+    assert json.loads(told)["kernel.neff"]["is_simulation"] is False
+    said(capsys, "profile", "view", *files, "--output-format", "json", "--output-file", "o.json")
+    assert json.loads((folder / "o.json").read_text())["summary"]
+
+
+def test_why_takes_a_trace(capsys):
+    assert "neuron-profile" in said(capsys, "why", "k.ntff")
+    told = json.loads(said(capsys, "why", "k.ntff", "--neff", "p.neff", "--json"))
+    assert told["lines"][0]["place"] == "kernel.py:7"
+
+
+def test_diff_takes_traces_and_kernels(capsys):
+    assert "+0.0%" in said(capsys, "diff", "k.ntff", "k.ntff")
+    told = json.loads(said(capsys, "diff", "k.ntff", *SOURCE, "--target", "trn2", "--json"))
+    assert told["how"] == ["measured", "estimate"]
+    assert {row["what"] for row in told["lines"]} <= {"kernel.py:8", "kernel.py:9", "kernel.py:10"}
+
+
+def test_neff_lists_and_compares(capsys):
+    assert "PSEUDO_DMA_TRIGGER" in said(capsys, "neff", "p.neff")
+    told = said(capsys, "neff", "p.neff", "--source", *SOURCE)
+    assert "load" in told.splitlines()[1] and "same" in told.splitlines()[1]
+    found = json.loads(said(capsys, "neff", "p.neff", "--source", *SOURCE, "--json"))
+    assert [row["kind"] for row in found["beside"]] == ["load", "compute", "store"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("profile", "import", "none.ntff"),
+        ("profile", "import", "p.neff"),
+        ("why", "cut.ntff"),
+        ("neff", "k.ntff"),
+        ("neff", "p.neff", "--args", "1"),
+        ("profile", "import", "k.ntff", "--neff", "k.ntff"),
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(capsys, folder, words):
+    (folder / "cut.ntff").write_bytes(TRACE[:400])
+    assert main([*words]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("neuroncore: ") and told.err.count("\n") == 1
