@@ -1,4 +1,4 @@
-"""What ranks do together (nki.collectives)."""
+"""Collectives: instructions in which ranks exchange data (nki.collectives)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two cores of a logical core do together: meet, and exchange tiles."""
+"""Instructions of the two cores of a logical core: they meet, and exchange tiles."""
 
 from __future__ import annotations
 

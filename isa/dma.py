@@ -151,7 +151,7 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
 
 
 def same_place(a: Tile, b: Tile) -> bool:
-    """Whether two tiles are the same elements, be they picked by the same index."""
+    """Return whether two tiles are the same elements, also if the same index picks them."""
 
     def place(tile: Tile) -> Any:
         steps = long_axes(tile.shape, tile.strides)

@@ -117,8 +117,8 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
 
 
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
-    """Refuse indices, [groups, count], whose `run` elements leave the `size` there are. What the
-    device would fetch is undefined (ISA)."""
+    """Refuse indices, [groups, count], whose `run` elements leave the `size` there are. The result
+    on the device is undefined (ISA)."""
     beyond = indices > size - run
     if not beyond.any():
         return

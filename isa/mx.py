@@ -1,8 +1,8 @@
 """Microscaling (MX) formats: 32 narrow numbers along K share a scale, a power of two.
 
-The 32 are 8 partitions of 4 packed elements. That of the data in rows 32q + 8r to 32q + 8r + 7 is
-row 32q + r of the scale tile, which starts where the data does or 4, 8 or 12 partitions below, so
-that the scales of four tensors fit between each other (NKI guide, "MXFP Matrix Multiplication").
+The 32 are 8 partitions of 4 packed elements. The scale of the data in rows 32q + 8r to 32q + 8r + 7
+is row 32q + r of the scale tile. That tile starts where the data does or 4, 8 or 12 partitions
+below, so the scales of four tensors can be interleaved (NKI guide, "MXFP Matrix Multiplication").
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
 def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    What is kept is not scaled; its bits stay.
+    Elements that are kept are not scaled; their bits stay.
     """
     require(
         isinstance(prob, Tile) or 0 <= prob <= 1,
@@ -69,7 +69,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
 
 @instruction(vector, shapes="src_seeds: 1 1", cost=cost.streaming())
 def set_rng_seed(src_seeds: words.Seed, *, core: Core) -> None:
-    """all lanes of the Vector engine draw anew from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
     generators.seed(core, vector, int(src_seeds.codes().view(np.uint32).flat[0]))
 
 

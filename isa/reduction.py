@@ -159,7 +159,7 @@ def tensor_partition_reduce(dst: SbufOut, op: words.OverPartitions, data: SbufIn
 def bn_stats(dst: Out, data: In) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
+    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
     """
     found = numeric.floats(dst, (data.shape[0], 6))
     loops.moments(numeric.rows(data), found)
@@ -242,7 +242,7 @@ def tensor_scalar_cumulative(
 
 
 def folded(op: Operator, axes: int, negate: bool) -> Run:
-    """What folds the last axes of data."""
+    """The reduction of the last axes of data."""
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
         result = numeric.reduce(op, data.values(), axes)
@@ -255,7 +255,7 @@ def folded(op: Operator, axes: int, negate: bool) -> Run:
 
 
 def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, data: Tile) -> None:
-    """The same, and find axes that only releases 0.1 and 0.2 of the API take."""
+    """The reduction, with axes that only releases 0.1 and 0.2 of the API accept."""
     core.report(
         "AXIS_FROM_WITHIN",
         f"tensor_reduce: axis {axis} of {data} folds its last {len(words.listed(axis))}, as in "

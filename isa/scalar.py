@@ -166,7 +166,8 @@ def exponential(
 def activated(
     dst: Tile, op: Function, data: Tile, bias: Any, scale: Any, command: reduce_cmd
 ) -> Run:
-    """What activates, leaves sums in the accumulator as `command` says, and reads them out."""
+    """The run that activates, leaves sums in the accumulator as `command` states, and reads them
+    out."""
     moved, look_up = affine(dst, data, scale, bias), tables.looked_up(op)
     others = [i for i, operand in enumerate((bias, scale)) if isinstance(operand, Tile)]
 

@@ -206,7 +206,7 @@ def holds(op: Operator, places: Any, bound: Tile) -> Any:
 
 
 def runs(ids: Any) -> tuple[Any, Any]:
-    """For each element, where the run of equal neighbours that it is in starts, and ends before."""
+    """For each element, where its run of equal neighbors starts, and the element after its end."""
     first = np.ones(len(ids), np.bool_)
     first[1:] = ids[1:] != ids[:-1]
     edges = np.append(np.flatnonzero(first), len(ids))

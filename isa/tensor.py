@@ -72,7 +72,7 @@ def nc_matmul_sparse(
 ) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    Of N neighbours A are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
+    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
     tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
     In no released API: `Options.experimental`.
     """

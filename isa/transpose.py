@@ -29,7 +29,7 @@ def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) ->
 
     From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
     of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; what nothing has written counts as finite.
+    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
     """
     exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
     turn = turned if exact else transposed

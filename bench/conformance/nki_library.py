@@ -119,7 +119,7 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
         "PYTHONPATH": _path(given),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NKI_LIBRARY_RUN": json.dumps(settings),
-        "NKI_LIBRARY_UNINITIALISED": given.uninitialised,
+        "NKI_LIBRARY_UNINITIALISED": given.uninitialized,
     }
 
 
@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("--within", default="", metavar="FOLDER", help="only its tests")
     parser.add_argument("--all", action="store_true", help="large shapes as well")
     parser.add_argument("--smallest", action="store_true", help="one test of each function")
-    parser.add_argument("--uninitialised", default="report", help="as in neuroncore.Options")
+    parser.add_argument("--uninitialized", default="report", help="as in neuroncore.Options")
     parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--log", type=Path, help="where outcomes go as they come")

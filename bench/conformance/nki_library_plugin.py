@@ -304,7 +304,7 @@ def _watched(item: pytest.Item, following: pytest.Item | None) -> Watch:
 def _passes_with_zeros(item: pytest.Item, following: pytest.Item | None) -> bool:
     """Whether a test that failed passes where memory that nothing has written reads as 0."""
     usual = nki_cpu_simulator.OPTIONS
-    nki_cpu_simulator.OPTIONS = replace(usual, uninitialised="zeros")
+    nki_cpu_simulator.OPTIONS = replace(usual, uninitialized="zeros")
     try:
         return _watched(item, following).judged()[0] == "passed"
     finally:

@@ -129,7 +129,7 @@ def of_guides(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
 def of_library(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
     """One test of each function, with the smallest numbers in its name."""
     given.checkout, given.python = clones.at(LIBRARY, RELEASE, "nki-library"), sys.executable
-    given.platform, given.within, given.uninitialised = "trn2", "", "report"
+    given.platform, given.within, given.uninitialized = "trn2", "", "report"
     given.only = given.log = given.resume = None
     given.all, given.replay, given.smallest = False, False, True
     given.workers = given.jobs

@@ -12,7 +12,7 @@ OLDER = 0.25  # of all programs
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
-    *({"uninitialised": "zeros"}, {"turns": 7}, {"rng": "hardware"}, {"tf32_read": "truncate"}),
+    *({"uninitialized": "zeros"}, {"turns": 7}, {"rng": "hardware"}, {"tf32_read": "truncate"}),
 )
 
 

@@ -81,7 +81,7 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
 
 
 def every(test: Callable[[Any, Any], Any]) -> Callable[[Call], bool]:
-    """Whether each pair of a src and its dst passes."""
+    """Return whether each pair of a src and its dst passes."""
     return lambda call: all(
         test(src, dst) for src, dst in zip(call["srcs"], call["dsts"], strict=False)
     )
@@ -154,12 +154,14 @@ an_axis = holds(
 
 
 def _ranks(call: Call) -> int:
-    """Of a group. That there is one is a rule of its own, and so all rules can be told."""
+    """A rule of a group. A separate rule requires that there is one, so all rules can be
+    reported."""
     return len(next(iter(call["replica_group"]), ())) or 1
 
 
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
-    """Whether a tensor is those of all ranks of another's size, along the call's dimension."""
+    """Return whether a tensor has the size of another one of all ranks, along the call's
+    dimension."""
     axis, count = call["collective_dim"], _ranks(call)
     if not 0 <= axis < len(part.shape):
         return True  # `an_axis` tells
@@ -195,7 +197,7 @@ equal_others = holds(
 @rule(
     SignatureError,
     "a group of 4 ranks is of adjacent cores where a core is a rank",
-    because="links of trn1 join neighbours only (runtime release notes)",
+    because="links of trn1 join neighbors only (runtime release notes)",
 )
 def adjacent_fours(call: Call, machine: Machine) -> Any:
     fours = [ranks for ranks in call["replica_group"] if len(ranks) == 4]

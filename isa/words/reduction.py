@@ -140,7 +140,7 @@ CUMULATIVE = (
 
 
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over data; sums and maxima of bfloat16 at a rate of their own."""
+    """One pass over data; sums and maxima of bfloat16 have a separate rate."""
     narrow = all(v.dtype is bfloat16 for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
     kind = "reduce_16bit" if fast else "default"

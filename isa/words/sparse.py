@@ -76,7 +76,8 @@ def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
-    """What each of [K, M] weights multiplies: [K, M, N] of the moving numbers [K, slots, N].
+    """The number that each of [K, M] weights multiplies: [K, M, N] of the moving numbers [K, slots,
+    N].
 
     Raises UnknownNameError without `Options.experimental`, OutOfBoundsError for a tag that is
     beyond its pattern.

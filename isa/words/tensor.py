@@ -116,8 +116,8 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
 
 
 def carries(dst: Format, data: Format) -> bool:
-    """Whether a tile of `dst` takes what transpose mode makes of `data`: the same bits, TF32 in the
-    float32 that it lives in, or of an 8-bit float 16 bits, the upper 8 of them zero (ARCH2)."""
+    """Return whether a tile of `dst` accepts the result of transpose mode for `data`: the same
+    bits, TF32 in a float32, or an 8-bit float in 16 bits, the upper 8 of them zero (ARCH2)."""
     if data is tfloat32 and dst is float32:
         return True
     return dst is data or (data in NARROW and dst.itemsize == 2)

@@ -23,7 +23,7 @@ def choose(call: Call, machine: Machine) -> engine:
 
 @rule(DtypeError, because="the instruction moves bits and converts nothing")
 def one_format(call: Call, machine: Machine) -> Fault | None:
-    """dst has the format of data, or takes what the Tensor engine makes of it. Where that engine
+    """dst has the format of data, or accepts the result of the Tensor engine. Where that engine
     multiplies (v2), its sums are float32 and may stay so (published kernels for trn1 do it:
     autocomp, SD attention)."""
     dst, data = call.view("dst").dtype, call.view("data").dtype

@@ -76,7 +76,8 @@ def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
 
 
 def in_pipeline(call: Call) -> bool:
-    """Whether operators are a multiplication, an addition, or the one and then the other."""
+    """Return whether operators are a multiplication, an addition, or the first and then the
+    second."""
     names = [op.name for op in (call["op0"], call["op1"]) if op]
     return names in (["multiply", "add"], ["multiply"], ["add"])
 
@@ -182,7 +183,7 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """Two streams, at a rate of their own if they come from two memories; one if it is one scalar
+    """Two streams, at a separate rate if they come from two memories; one stream if it is a scalar
     that is copied (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
     one = not isinstance(call["src"], View) or call.view("src").free_size == 1

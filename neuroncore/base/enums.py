@@ -26,7 +26,7 @@ class engine(ApiEnum):
 
 
 class reduce_cmd(ApiEnum):
-    """What an instruction does with its engine's accumulator registers, one per lane."""
+    """The command of an instruction for its engine's accumulator registers, one per lane."""
 
     idle = 0
     reset = 1
@@ -36,7 +36,7 @@ class reduce_cmd(ApiEnum):
 
 
 class dge_mode(ApiEnum):
-    """Who writes the descriptors of a DMA transfer."""
+    """The writer of the descriptors of a DMA transfer."""
 
     unknown = 0
     swdge = 1
@@ -55,7 +55,7 @@ class matmul_perf_mode(ApiEnum):
 
 
 class Version(ApiEnum):
-    """Of a machine, as the API knows it: `frontend.limits.nc_version` has a member for each.
+    """The version of a machine in the API: `frontend.limits.nc_version` has a member for each.
 
     Published kernels write `get_nc_version() >= nc_version.gen3`.
     """

@@ -12,7 +12,7 @@ NeuronError
 │   ├── ImmutableError          IMMUTABLE            a write to what the kernel may only read
 │   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
 │   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
-│   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that nothing has written
+│   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that was never written
 │   ├── OutsideKernelError      OUTSIDE_KERNEL       an instruction with no core to run on
 │   ├── PartitionLimitError     PARTITION_LIMIT      more than 128 partitions
 │   ├── PsumBankError           PSUM_BANK            a matmul result that leaves its bank
@@ -21,7 +21,7 @@ NeuronError
 │   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
 │   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
 │   ├── TargetError             TARGET               this generation doesn't have it
-│   ├── UninitialisedError      UNINIT_READ          a read of what nothing has written
+│   ├── UninitializedError      UNINIT_READ          a read of uninitialized memory
 │   ├── UnknownNameError        UNKNOWN_NAME         no such function (also AttributeError)
 │   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
 ├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
@@ -49,12 +49,12 @@ class NeuronError(Exception):
     """The root of every error of this package."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it, in the place of a traceback through our code."""
+        """The text that IPython shows instead of a traceback through neuroncore."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class KernelError(NeuronError, ValueError, AssertionError):
-    """What the hardware or its compiler would refuse.
+    """An error for a kernel that the hardware or its compiler would refuse.
 
     `statement` is one sentence in the user's names. `argument` and `position` name the offending
     parameter of the call so that it can be underlined. The other fields are the lines of the
@@ -238,7 +238,7 @@ class TargetError(KernelError):
     code = "TARGET"
 
 
-class UninitialisedError(KernelError):
+class UninitializedError(KernelError):
     code = "UNINIT_READ"
 
 
@@ -284,6 +284,6 @@ class DefinitionError(NeuronError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name nearest to a misspelt one, or None."""
+    """A hint with the known name nearest to a misspelled one, or None."""
     near: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None

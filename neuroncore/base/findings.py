@@ -1,4 +1,5 @@
-"""What is told without being refused on the spot: findings, and the one table of their codes."""
+"""Findings: problems that are reported but not refused at once, and the one table of their
+codes."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 @dataclass(frozen=True)
 class Rule:
-    """What a code means: a row of `codes/*.toml`.
+    """The meaning of a code: a row of `codes/*.toml`.
 
-    `sentence` says in general what a finding's message says of one place; `source` is the public
-    text that the rule is from. `releases` are those of the API in which it holds, such as "0.3-" or
-    "0.2-0.5", all if it is empty; `form_of` is a release that takes what the later ones refuse, by
-    which it tells what a file is written for. `example` is a diff that follows the lines of
-    `header`: with its lines "-" the code is told, at one of those, and with its lines "+" it isn't.
-    Codes that are errors' too have none: `neuroncore explain` has their page.
+    `sentence` states in general what a finding's message states for one place; `source` is the
+    public text that the rule is from. `releases` are the API releases in which it holds, such as
+    "0.3-" or "0.2-0.5", all if it is empty; `form_of` is a release that accepts what later ones
+    refuse, which shows the release that a file is written for. `example` is a diff that follows the
+    lines of `header`: with its "-" lines the code is reported, at one of them, and with its "+"
+    lines it isn't. Codes that are also errors have no example: `neuroncore explain` has their page.
     """
 
     code: str
@@ -44,7 +45,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something likely wrong, or slow, at a line of the user's. What isn't given is its code's."""
+    """A likely problem at a line of the user's kernel. Missing fields come from the row of its
+    code."""
 
     code: str
     message: str

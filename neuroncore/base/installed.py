@@ -14,7 +14,8 @@ ENDING = ".dist-info"
 
 
 def version(name: str) -> str:
-    """Of a distribution, named as its folder is. Raises PackageNotFoundError if there is none."""
+    """The version of a distribution, by the name of its folder. Raises PackageNotFoundError if
+    there is none."""
     for place in sys.path:
         try:
             entries = os.listdir(place or ".")

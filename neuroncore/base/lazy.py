@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Lazy:
-    """Stands for a module until one of its names is asked for.
+    """A proxy that imports its module when one of its names is first used.
 
-    A name is kept once found, so that the second use costs an attribute access.
+    A name is kept after its first use, so the second use costs an attribute access.
     """
 
     def __init__(self, module: str) -> None:

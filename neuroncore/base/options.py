@@ -150,7 +150,7 @@ class Options:
     (docs/view.md). It takes some microseconds per instruction; a saved record keeps only the
     line."""
 
-    uninitialised: Literal["report", "zeros", "raise"] = "report"
+    uninitialized: Literal["report", "zeros", "raise"] = "report"
     """The value of uninitialized memory, which is reported in a finding: poison (NaN; 4 for
     integers), or 0. On a device it is whatever was there, nearly always finite, and published
     kernels multiply it by weights of 0. Products with an identity matrix and transposes on v2 keep
@@ -159,7 +159,7 @@ class Options:
     @property
     def zeros_as_leftovers(self) -> bool:
         """Return whether uninitialized memory reads as 0."""
-        return self.uninitialised == "zeros"
+        return self.uninitialized == "zeros"
 
     def __post_init__(self) -> None:
         """Raise UsageError for an illegal value of a field."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
-    """Run a program in a process group of its own, without input, and give what it printed.
+    """Run a program in a new process group, without input, and return its output.
 
     Raises subprocess.TimeoutExpired, with what was printed until then, if it takes longer. Then,
     and if this process is interrupted, the program is ended with all that it has started.

@@ -62,8 +62,8 @@ MACHINERY = (
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs the emulator, or what may stand between it and the user's code; the
-    chapters of `neuroncore.kernels` are the user's."""
+    """Return whether a frame runs the emulator, or code that may come between it and the user's
+    code. The chapters of `neuroncore.kernels` count as the user's code."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
@@ -74,7 +74,8 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether a frame is neither ours nor what starts programs and threads and imports modules."""
+    """Return whether a frame is neither neuroncore's nor code that starts programs, starts threads
+    or imports modules."""
     return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
@@ -82,7 +83,7 @@ _doors: set[int] = set()  # ids of code objects: whoever calls these is not the 
 
 
 def door(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of ours that the user's code doesn't call: a program's first."""
+    """Mark an entry point of neuroncore: its callers are not the user's kernel."""
     _doors.add(id(function.__code__))
     return function
 
@@ -224,7 +225,7 @@ def _variables(frame: FrameType) -> dict[str, int]:
 
 
 def _integers(frame: FrameType) -> dict[str, int]:
-    """Integers, and the variables of loops that are integers too; True is no number."""
+    """Integers, and loop variables that are integers; booleans are left out."""
     values = frame.f_locals.items()
     numbers = {n: v for n, v in values if isinstance(v, int) and not isinstance(v, bool)}
     return {n: int(v) for n, v in numbers.items() if not n.startswith("_")}
@@ -273,10 +274,10 @@ class Question(NamedTuple):
 
 @by_site
 def question(frame: FrameType) -> Question:
-    """Of which expression a frame asks whether its value is true.
+    """Return the expression whose truth a frame asks for.
 
-    Python 3.11 gives a jump the span of the whole statement, and later releases that of the value:
-    the expression is found by the instruction before the one that asks.
+    Python 3.11 gives a jump the span of the whole statement, and later releases the span of the
+    value, so the instruction before the jump finds the expression.
     """
     at, written = frame.f_lasti - 2, frame.f_code.co_code
     while written[at] in BETWEEN:
@@ -295,10 +296,10 @@ def _lies(node: ast.AST) -> tuple[int | None, ...]:
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Whether the value of the expression that a frame is at is stored into a subscript next:
-    `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
+    """Return whether the value of the current expression of a frame is stored into a subscript
+    next: `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
 
-    Where there is no source text it may be, and True is the answer.
+    Without source text it may be, so the result is True.
     """
     stored = _is_stored(frame)
     if stored is not None:
@@ -309,8 +310,8 @@ def is_assigned(frame: FrameType) -> bool:
 
 @by_site
 def _is_stored(frame: FrameType) -> bool | None:
-    """Whether what uses the value that a frame is at stores it into a subscript; None if the caller
-    gets it."""
+    """Return whether the user of a frame's current value stores it into a subscript; None if the
+    value is returned to the caller."""
     match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
@@ -323,9 +324,9 @@ FILES = 64  # of which something is kept
 
 
 def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
-    """Keep what a function makes of a file's source for as long as the file has that text: one that
-    is edited and imported again, or a cell of the same name, has another. Of the files beyond FILES
-    the one that was asked for least recently is forgotten."""
+    """Keep the result of a function of a file's source while the file has that text: a file that is
+    edited and imported again, or a new cell of the same name, has another text. Beyond FILES files
+    the least recently used one is dropped."""
     kept: dict[str, tuple[list[str], T]] = {}
 
     @wraps(made_of)
@@ -344,7 +345,7 @@ def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """The node that uses the value of each expression of a file, by the expression's span; pytest
-    has an `assert` use values at a span of its own."""
+    gives an `assert` a different span."""
     return {
         _lies(value): node
         for node in ast.walk(tree(file))
@@ -413,7 +414,7 @@ def parameter(code: CodeType, name: str) -> Place | None:
 
 
 def position(name: str) -> int | None:
-    """At which place the function of ours that the user's code called takes an argument."""
+    """The position of a parameter in the neuroncore function that the user's code called."""
     called, frame = None, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame):
         called, frame = frame, frame.f_back
@@ -424,7 +425,8 @@ def position(name: str) -> int | None:
 
 
 def argument(where: Place, name: str, position: int | None) -> Place:
-    """The span of one argument of the call at `where`; the whole call if it can't be told."""
+    """The span of one argument of the call at `where`; the whole call if the argument can't be
+    found."""
     lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
     if not lines or not lines[0]:
         return where

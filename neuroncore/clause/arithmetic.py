@@ -26,7 +26,7 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """An uninitialised array of what results for `dst` are computed in, by default of its shape:
+    """An uninitialized array of what results for `dst` are computed in, by default of its shape:
     float32, or float64 beside the chip (`neuroncore.precision`)."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 

@@ -192,7 +192,7 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--matmul", choices=("chain", "blas"))
     parser.add_argument(
-        "--uninitialised",
+        "--uninitialized",
         choices=("report", "zeros", "raise"),
         help="the value of uninitialized memory: NaN (report) or 0 (zeros), with a warning, or an "
         "error (raise)",
@@ -220,7 +220,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
     if arguments.html or arguments.serve:
         chosen = replace(chosen, stacks=True)
-    given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialised")}
+    given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialized")}
     return replace(chosen, **{name: value for name, value in given.items() if value})
 
 

@@ -22,7 +22,7 @@ from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import (
     KernelError,
     OutsideKernelError,
-    UninitialisedError,
+    UninitializedError,
 )
 from neuroncore.base.findings import Finding, Severity
 from neuroncore.base.options import Options
@@ -51,7 +51,7 @@ Array = npt.NDArray[Any]
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
-HOW_TO_READ_ZEROS = '0 with --uninitialised zeros, Options(uninitialised="zeros")'
+HOW_TO_READ_ZEROS = '0 with --uninitialized zeros, Options(uninitialized="zeros")'
 
 
 class Beside(Protocol):
@@ -257,8 +257,8 @@ class Core:
             f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "
             f"has written ({where}{born}); the device has leftovers there, here it is {here}"
         )
-        if self.options.uninitialised == "raise":
-            raise UninitialisedError(message, argument=name, hint="write the tile first")
+        if self.options.uninitialized == "raise":
+            raise UninitializedError(message, argument=name, hint="write the tile first")
         return message
 
     def report(

@@ -455,7 +455,7 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
 def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
+    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
     """
     offsets = None
     if call.dynamic:
@@ -742,7 +742,7 @@ def dma_transpose(
 def dropout(core: Core, call: Any, dst: Any, data: Any, prob: Any) -> Offsets | None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    What is kept is not scaled; its bits stay.
+    Elements that are kept are not scaled; their bits stay.
     """
     prob_is_tile = isinstance(prob, Tile)
     offsets = None
@@ -1160,7 +1160,7 @@ def nc_matmul_sparse(
 ) -> Offsets | None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    Of N neighbours A are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
+    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
     tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
     In no released API: `Options.experimental`.
     """
@@ -1265,7 +1265,7 @@ def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Off
 
     From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
     of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; what nothing has written counts as finite.
+    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
     """
     offsets = None
     if call.dynamic:
@@ -1878,7 +1878,7 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
 
 
 def set_rng_seed(core: Core, call: Any, src_seeds: Any) -> Offsets | None:
-    """all lanes of the Vector engine draw anew from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

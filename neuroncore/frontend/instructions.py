@@ -1334,7 +1334,7 @@ def bn_stats(
 ) -> NkiInstruction:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
+    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(BN_STATS, locals(), extra, unknown)
@@ -2256,7 +2256,7 @@ def dropout(
 ) -> NkiInstruction:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    What is kept is not scaled; its bits stay.
+    Elements that are kept are not scaled; their bits stay.
     """
     if extra or unknown or dst is MISSING or data is MISSING or prob is MISSING:
         settle(DROPOUT, locals(), extra, unknown)
@@ -3333,7 +3333,7 @@ def nc_matmul_sparse(
 ) -> NkiInstruction:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    Of N neighbours A are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
+    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
     tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
     In no released API: `Options.experimental`.
     """
@@ -3614,7 +3614,7 @@ def nc_transpose(
 
     From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
     of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; what nothing has written counts as finite.
+    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(NC_TRANSPOSE, locals(), extra, unknown)
@@ -5304,7 +5304,7 @@ SET_RNG_SEED = INSTRUCTIONS["set_rng_seed"]
 def set_rng_seed(
     src_seeds: Tile = MISSING, name: Any = None, *extra: Any, **unknown: Any
 ) -> NkiInstruction:
-    """all lanes of the Vector engine draw anew from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
     if extra or unknown or src_seeds is MISSING:
         settle(SET_RNG_SEED, locals(), extra, unknown)
     core: Any = running() or current()

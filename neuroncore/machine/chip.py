@@ -21,9 +21,10 @@ NUMBERS = (
 class Chip:
     """One package: physical cores, and banks of HBM that the cores of a bank share.
 
-    `host_dma_engines` are beside `dma_engines`. `cc_cores` wait and signal for collectives, at most
-    `cc_streams` at a time; a logical core is one of `logical_core_sizes` physical ones, first the
-    default. `inline_compression` says what is published of it.
+    `host_dma_engines` come in addition to `dma_engines`. `cc_cores` wait and signal for
+    collectives, at most `cc_streams` at a time. A logical core has one of `logical_core_sizes`
+    physical cores; the first is the default. `inline_compression` is what the vendor publishes
+    about it.
     """
 
     name: str

@@ -57,7 +57,7 @@ class CollectiveTime(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What one algorithm does at one level: its name, steps, and ns."""
+    """One algorithm at one level: its name, steps, and ns."""
 
     algorithm: str
     steps: int
@@ -140,8 +140,8 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
     """Level by level if the chips fill a grid of the instance's axes, else as if they were one.
 
-    Of a kind of links the group uses those along axes on which its chips differ (assumed: a row of
-    a torus has the two links of a chip within it).
+    A group uses the links along the axes on which its chips differ (assumed: a row of a torus has
+    the two links of a chip within it).
     """
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)
@@ -199,7 +199,7 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
 
 
 def _steps(algorithm: str, ranks: int, chips: int) -> int:
-    """Of a gather or a scatter (documented): an all_reduce does both."""
+    """The share of a gather or a scatter (documented); an all_reduce does both."""
     match algorithm:
         case "mesh":
             return 2
@@ -262,7 +262,7 @@ def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
 
 
 def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
-    """What an algorithm takes into a chip of what the links of the table's instance carry."""
+    """The share of the bandwidth of the table's instance that an algorithm brings into a chip."""
     reference = _reference(instance)
     whole = (
         numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s

@@ -23,7 +23,7 @@ OPTIONAL = ("links", "hops")
 
 @dataclass(frozen=True)
 class Host:
-    """What is beside the chips: servers, and each network interface's Gb/s, of all servers."""
+    """Servers, and the Gb/s of each network interface, over all servers."""
 
     servers: int
     vcpus: int
@@ -49,7 +49,7 @@ class LinkGroup:
 
 @dataclass(frozen=True)
 class AlgorithmNumbers:
-    """Of one algorithm: up to which size it is taken, and what a step and the bytes take.
+    """One algorithm: the largest size that uses it, and the time of a step and of the bytes.
 
     Bytes are those of the whole collective: the output of a gather, the input of a scatter.
     """
@@ -173,7 +173,7 @@ def aliases() -> dict[str, str]:
 
 
 def known(name: str) -> bool:
-    """Whether an instance is called that."""
+    """Return whether an instance has this name."""
     return name in names() or name in aliases()
 
 

@@ -29,7 +29,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Limits:
-    """What an operand may be. Sizes count elements; partitions count rows of SBUF and PSUM."""
+    """Limits of operands. Sizes count elements; partitions count rows of SBUF and PSUM."""
 
     partitions: int
     stationary_free: int
@@ -144,7 +144,7 @@ class Fixed:
     A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
     few of them it wants. The Tensor engine that has done little for `warmup_ns` runs at
     `cold_clock_share` of its clock until it has worked for as long on more than half of its rows.
-    Work on no more than half of them uses that up, `cooling_share` of its own time, and keeps it
+    Work on no more than half of them uses that up by `cooling_share` of its time, and keeps it
     warm for at most `cooling_ns`. Its results are there `weights_latency_ns` later if it has to
     wait for the stationary tile.
     """
@@ -289,7 +289,8 @@ def aliases() -> dict[str, str]:
 
 
 def api_versions() -> list[str]:
-    """What get_nc_version() may say, oldest first. Of each file only its first lines are read."""
+    """The versions that get_nc_version() may return, oldest first: from the first lines of each
+    file."""
     heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
     return sorted({head["api_version"] for head in heads}, key=api_number)
 
@@ -319,7 +320,7 @@ class FactReader:
 
     @classmethod
     def of(cls, file: str) -> Self:
-        """Of a file of isa/."""
+        """The path of a file in isa/."""
         text = (isa() / file).read_text("utf-8")
         return cls(tomllib.loads(text), f"isa/{file}")
 

@@ -1,4 +1,4 @@
-"""What the runtime takes of worlds of ranks: `isa/runtime.toml`."""
+"""The worlds of ranks that the runtime accepts: `isa/runtime.toml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorldLimits:
     channels: int
 
     def allow(self, ranks: int) -> bool:
-        """Whether a world may have so many ranks."""
+        """Return whether a world may have this many ranks."""
         return ranks in self.ranks or (ranks > 0 and ranks % self.multiple == 0)
 
 

@@ -1,4 +1,4 @@
-"""Graphs of chips: who is whose neighbour, and how far apart two are."""
+"""Graphs of chips: neighbors, and the distance between two chips."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Coordinates = tuple[int, ...]
 class Topology:
     """Chips at the points of a grid, numbered with the last coordinate fastest.
 
-    * chain: neighbours along each axis;
+    * chain: neighbors along each axis;
     * torus: the same, and each axis closes to a ring;
     * switched: chips reach each other through switches, and chips that differ only along one of the
-      `straight` axes over a link of their own as well. `hops` are profiles: how many switches are
+      `straight` axes over their own link as well. `hops` are profiles: how many switches are
       passed, by the first axis along which two chips differ.
     """
 
@@ -63,7 +63,7 @@ class Topology:
                     yield (*at[:axis], place % size, *at[axis + 1 :])
 
     def links(self) -> set[tuple[int, int]]:
-        """Every pair of neighbours, once."""
+        """Every pair of neighbors, once."""
         pairs = ((chip, other) for chip in range(self.chips) for other in self.neighbours(chip))
         return {(low, high) for low, high in pairs if low < high}
 
@@ -79,7 +79,7 @@ class Topology:
         return sum(min(d, size - d) for d, size in zip(apart, self.shape, strict=True))
 
     def distances(self, profile: str = "") -> list[int]:
-        """Of every pair of chips."""
+        """The distance of every pair of chips."""
         return [
             self.distance(a, b, profile)
             for a in range(self.chips)

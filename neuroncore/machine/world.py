@@ -1,4 +1,4 @@
-"""Who runs a kernel together: ranks, each of so many cores, numbered rank by rank."""
+"""The ranks that run a kernel together: each has the same number of cores, numbered by rank."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
         return range(rank * self.cores, (rank + 1) * self.cores)
 
     def named(self, number: int) -> str:
-        """What people call a core."""
+        """The name of a core in messages."""
         if self.ranks == 1:
             return f"core {number}"
         return f"rank {self.rank(number)}" + (
@@ -44,7 +44,7 @@ class World:
         )
 
     def all_named(self, numbers: Iterable[int]) -> str:
-        """The same of several: of ranks that are all there the ranks."""
+        """The names of several cores; complete ranks are named as ranks."""
         found = sorted(numbers)
         whole = sorted({self.rank(n) for n in found})
         if self.ranks > 1 and len(found) == len(whole) * self.cores:
@@ -52,7 +52,8 @@ class World:
         return ", ".join(map(self.named, found))
 
     def several(self, numbers: Iterable[int]) -> bool:
-        """Whether they are more than one rank, or in a world of one rank more than one core."""
+        """Return whether the cores belong to several ranks or, in a world of one rank, are
+        several."""
         return len({n if self.ranks == 1 else self.rank(n) for n in numbers}) > 1
 
 

@@ -27,7 +27,7 @@ def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, i
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """The stride of an axis of size 1 that is put around these: how far they reach in all.
 
-    Of dense axes that is the product of their sizes, as NKI's access patterns count the offset
+    For dense axes that is the product of their sizes, as NKI's access patterns count the offset
     along an axis (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps).
     """
     return max([1, *(n * abs(s) for n, s in zip(shape, strides, strict=True))])
@@ -40,7 +40,7 @@ def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements fill one span in row-major order; axes of size 1 don't matter."""
+    """Return whether the elements fill one span in row-major order; axes of size 1 don't matter."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step:

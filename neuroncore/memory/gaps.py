@@ -1,6 +1,6 @@
-"""What of a storage was never written, and other flags of its bytes.
+"""The bytes of a storage that were never written, and other flags per byte.
 
-Kernels write whole rows, or blocks of columns, so one flag stands for as many bytes as all accesses
+Kernels write whole rows, or blocks of columns, so one flag covers as many bytes as all accesses
 so far have had in common: a tensor that is written in 32 blocks of rows has 32 flags.
 """
 
@@ -118,7 +118,7 @@ class Gaps(Flags):
         return ended
 
     def has_only(self, start: int, what: Footprint) -> bool:
-        """Whether nothing outside of an access has been written, as far as that is known."""
+        """Return whether nothing outside of an access has been written, as far as that is known."""
         if not self.written:
             return True
         size = what.item * prod(what.shape)
@@ -145,5 +145,5 @@ class Gaps(Flags):
 
 
 def _all(flags: Array) -> bool:
-    """Whether all flags are set; numpy's own `all` takes several times as long for a few."""
+    """Return whether all flags are set; numpy's own `all` takes several times as long for a few."""
     return bool(flags.item(flags.argmin()))

@@ -1,9 +1,8 @@
-"""How tiles lie in their storage, and what a call knows of them.
+"""The layout of tiles in their storage, and what a call knows about them.
 
-Each is made once for all that are alike: whatever is the same of two tiles is the same object. So
-what hangs on it is found by identity, and a kernel's new tiles, of which nearly all lie as others
-have, cost little. Tables that grow too long are begun anew: then two objects may be alike, and
-what hangs on them is made twice.
+Equal layouts are one object, so data that depends on a layout is found by identity. Nearly all new
+tiles of a kernel have a layout that already exists, so they cost little. A table that grows too
+long is cleared: then two equal objects may exist, and what depends on them is made twice.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ MOST = 1 << 12  # entries of a table
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
-    """What a Call knows of a tile: all that the legality and the cost of an instruction may depend
-    on, but not the data. `view` makes those of calls, of which equal ones are identical."""
+    """A tile as a Call knows it: all that the legality and the cost of an instruction may
+    depend on, but not the data. `view` makes the ones of calls; equal views are identical."""
 
     shape: Dims
     strides: Dims
@@ -52,7 +51,7 @@ class View:
 
     @property
     def distinct_free_size(self) -> int:
-        """The same, with an axis that repeats its elements counted once."""
+        """The number of different elements: an axis that repeats its elements counts once."""
         return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
 
     @property
@@ -90,7 +89,7 @@ def view(*given: Any) -> View:
 
 
 def make_room(table: dict[Any, Any]) -> None:
-    """Begin a table that is full anew."""
+    """Clear a table that is full."""
     if len(table) >= MOST:
         table.clear()
 
@@ -139,7 +138,7 @@ class Layout:
         return self.region, self.shape, self.dtype, self.spread, self.pitch, place, self.placed
 
     def geometry(self, shape: Dims, strides: Dims, dtype: Format) -> Geometry:
-        """That of the tiles of such a shape, strides and format."""
+        """The geometry of tiles with this shape, strides and format."""
         key = shape, strides, dtype
         found = self.geometries.get(key)
         if found is None:
@@ -167,8 +166,8 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """That of a storage with bytes of its own, whose elements are codes of `held`, which is a whole
-    number of times as wide as `dtype`."""
+    """The layout of a storage with separate bytes, whose elements are codes of `held`. The width of
+    `held` is a multiple of that of `dtype`."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
@@ -207,7 +206,7 @@ class Geometry:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """Those of `layout` for its layout, and of `Layout.geometry`."""
+        """The arguments of `layout` for its layout, and of `Layout.geometry`."""
         return self.layout.given, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
@@ -216,14 +215,14 @@ class Geometry:
         self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
-        """Whether windows that begin there are inside a storage of its layout, offsets in
-        elements."""
+        """Return whether windows that begin at these offsets, in elements, are inside a storage of
+        its layout."""
         low, high = access.extent(self.shape, self.strides)
         room = self.layout.nbytes // self.dtype.itemsize
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
-        """Of which byte of our memory it begins, from the storage's first, for an offset in
+        """The byte at which it begins, counted from the storage's first, for an offset in
         elements."""
         layout = self.layout
         if not layout.in_rows:
@@ -232,7 +231,7 @@ class Geometry:
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
-        """What a Call knows of a tile that begins at an offset in elements."""
+        """The view of a tile that begins at an offset in elements."""
         place = offset // self.apart
         found = self.views.get(place)
         if found is None:
@@ -254,8 +253,8 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """How many elements in a row, of so many bytes, are one place to a call: in PSUM, each is one
-    of its own; in SBUF those of a partition are alike, in HBM all are."""
+    """How many elements in a row, of so many bytes, are one place to a call: in PSUM, each is its
+    own; in SBUF those of a partition are alike, in HBM all are."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

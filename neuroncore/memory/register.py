@@ -37,7 +37,7 @@ class Load(NamedTuple):
 
 
 def loaded(record: Recorder) -> Load:
-    """What the next instruction of a record loads."""
+    """The value that the next instruction of a record loads."""
     return Load(record, record.issued, record.derive("load", record.issued, 0))
 
 
@@ -61,11 +61,11 @@ class VirtualRegister:
 
     @property
     def value(self) -> int:
-        """What the register holds. Raises DynamicControlError if nothing was ever put there."""
+        """The value of the register. Raises DynamicControlError if nothing was ever put there."""
         if self._value is None:
             raise DynamicControlError(
                 "the register has no value yet",
-                hint="initialise it with nisa.register_alloc(0) or nisa.register_load",
+                hint="initialize it with nisa.register_alloc(0) or nisa.register_load",
             )
         return self._value
 
@@ -81,7 +81,7 @@ class VirtualRegister:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",
                 because="the loop's own hardware counter holds it",
-                hint="copy it with nisa.register_move into a register of your own",
+                hint="copy it with nisa.register_move into another register",
             )
 
     def set(self, value: int, load: Load | None = None) -> None:

@@ -38,9 +38,9 @@ Born = tuple[CodeType, int] | None  # code object and bytecode offset of the lin
 
 
 class Storage:
-    """One allocation: what it holds, and what has become of that.
+    """One allocation: its contents, and their state.
 
-    Where its bytes are in `data` is said by its `layout`, from `origin` on. Elements are there as
+    Its `layout` states where its bytes are in `data`, from `origin` on. Elements are there as
     codes of `held`, which is `dtype` unless narrow formats are held as float32 (Options.storage).
     """
 
@@ -76,7 +76,7 @@ class Storage:
 
     @property
     def row_bytes(self) -> int:
-        """Of a partition, on the chip; of all of it, in HBM."""
+        """Bytes per partition on the chip; in HBM, of the whole tensor."""
         return self.layout.row_bytes
 
     @property
@@ -91,17 +91,17 @@ class Storage:
 
     @property
     def partition0(self) -> int:
-        """Of the first row, on the chip."""
+        """The partition of the first row, on the chip."""
         return self.layout.partition0
 
     @property
     def byte0(self) -> int:
-        """Of the first column, within its partition."""
+        """The byte of the first column, within its partition."""
         return self.layout.byte0
 
     @property
     def placed(self) -> bool:
-        """Whether it is at an address that the kernel chose."""
+        """True if the kernel chose the address."""
         return self.layout.placed
 
     def held_as(self, dtype: Format) -> Format:
@@ -153,11 +153,11 @@ class Hbm:
 
 
 class Memory:
-    """Hands out the storage of one core, which has numbers of its own: they are the same whoever
-    of the cores is ahead.
+    """Allocates the storage of one core. Numbers of storages are per core, so they do not depend on
+    which core runs first.
 
-    What the kernel lets the system place gets bytes of its own, recycled by size; what it places
-    itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
+    A tensor that the system places gets separate bytes, recycled by size. A tensor that the kernel
+    places, by `address=(partition, byte)`, is a window on the physical image, where overlaps
     behave as on the chip.
     """
 
@@ -181,7 +181,7 @@ class Memory:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Storage that nothing has written yet.
+        """Allocate uninitialized storage.
 
         Raises PartitionLimitError, CapacityError, or with an address StartPartitionError,
         OutOfBoundsError and SignatureError; ShapeError if another core has allocated this tensor
@@ -235,8 +235,8 @@ class Memory:
         return storage
 
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
-        """That of tensors that the system places. Raises PartitionLimitError and CapacityError for
-        one that doesn't fit onto the chip."""
+        """Allocate a tensor that the system places. Raises PartitionLimitError and CapacityError if
+        it doesn't fit on the chip."""
         found = self._layouts.get((region, shape, dtype))
         if found is not None:
             return found
@@ -264,15 +264,15 @@ class Memory:
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
-        """Refuse a tensor that HBM can't hold, beside those that are there as long as it is. What
-        ends with the kernel may use a place in turn."""
+        """Refuse a tensor that HBM can't hold together with those that exist at the same time.
+        Tensors that end with the kernel may reuse a place."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
             self.hbm.lasting = needed
         if needed <= room:
             return
-        beside = f", beside {others} that are taken" if others else ""
+        beside = f", in addition to  {others} that are taken" if others else ""
         raise CapacityError(
             f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes} bytes of hbm"
             f"{beside}; {self.machine.name} has {room}",

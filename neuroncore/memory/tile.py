@@ -69,7 +69,7 @@ class Dynamic:
             raise ViewError(
                 f"{what} is at a run-time offset itself",
                 got=str(index),
-                hint="copy it to a place of its own first",
+                hint="copy it to another tensor first",
             )
 
 
@@ -138,7 +138,7 @@ class Tile:
         """Raise ViewError where bits of either format are not in memory as the chip has them."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != own.itemsize for own, held in formats):
-            because = "there are no bits of theirs to look at"
+            because = "they have no bits that could be viewed"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
             because = "bytes at addresses that the kernel chooses are further apart for it"
         else:
@@ -182,7 +182,7 @@ class Tile:
 
     @property
     def picks(self) -> Dynamic | None:
-        """What picks the elements one by one, of such a view."""
+        """The index that picks the elements of this view one by one."""
         return self.dynamic[0] if self.dynamic and self.dynamic[0].picks else None
 
     @property
@@ -202,12 +202,12 @@ class Tile:
 
     @property
     def covers_storage(self) -> bool:
-        """Whether every byte of the storage belongs to the tile."""
+        """Return whether every byte of the storage belongs to the tile."""
         return self.geometry.fills
 
     def signature(self) -> View:
-        """What a Call knows of it. Raises its fault, if it has one, and ShapeError if it has no
-        elements."""
+        """Return the view that a Call has of it. Raises its fault, if it has one, and ShapeError if
+        it has no elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
@@ -219,7 +219,7 @@ class Tile:
         return self._signature
 
     def _at_run_time(self, found: View) -> View:
-        """The same for an offset that is only known when the instruction runs."""
+        """Return the view for an offset that is only known when the instruction runs."""
         kind, index = 2 if self.dynamic[0].vector else 1, None
         if self.picks is not None:
             assert isinstance(self.picks.index, Tile)
@@ -298,18 +298,20 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Those of the elements; with an axis more if an element has several."""
+        """Codes of the elements, with one more axis if an element has several."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Which elements nothing has written since this tensor was allocated, None if none."""
+        """Flags of the elements that were never written since this tensor was allocated, or
+        None."""
         gaps, lies = self.storage.gaps, self.geometry
         if gaps is None:
             return None
         return gaps.missing(self.offset * lies.dtype.itemsize, lies.footprint)
 
     def missing(self) -> Array | None:
-        """Which elements nothing has written, be it through another tensor at the same address."""
+        """Flags of the elements that were never written, not even through another tensor at the
+        same address."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
@@ -318,23 +320,23 @@ class Tile:
 
     @property
     def untouched(self) -> bool:
-        """Whether it is certain, without a look at elements, that nothing has written any."""
+        """Return whether it is certain, without a look at elements, that none was ever written."""
         storage = self.storage
         return storage.image is None and storage.gaps is not None and not storage.gaps.written
 
     @property
     def is_only_written(self) -> bool:
-        """Whether it is certain that nothing else of its storage has been written."""
+        """Return whether it is certain that nothing else of its storage has been written."""
         gaps = self.storage.gaps
         return gaps is not None and gaps.has_only(*self._covered())
 
     def leftover(self, zeros: bool) -> Array:
-        """What stands for an element of leftovers: 0, or poison."""
+        """The value of an uninitialized element: 0, or poison."""
         code = 0 if zeros else codec.poison(self.held)
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
     def lay_leftovers(self, missing: Array, zeros: bool) -> None:
-        """Lay what stands for leftovers where elements are `missing`."""
+        """Put 0 or poison where elements are `missing`."""
         codes = self.codes()
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 
@@ -363,7 +365,8 @@ class Tile:
             storage.foreign.pieces(*self._covered())[...] = foreign
 
     def is_foreign(self) -> bool:
-        """Whether another engine than the Tensor engine was the last to write some element."""
+        """Return whether an engine other than the Tensor engine was the last to write some
+        element."""
         foreign = self.storage.foreign
         return foreign is not None and bool(foreign.pieces(*self._covered()).any())
 

@@ -1,4 +1,4 @@
-"""Uninitialised memory for tiles and intermediate results, recycled.
+"""Uninitialized memory for tiles and intermediate results, recycled.
 
 Fresh large blocks come from the operating system page by page, which takes longer than to compute
 what goes into them. A block is taken again once nothing refers to it any more.
@@ -82,12 +82,12 @@ def take(nbytes: int) -> Array:
 
 
 def floats(shape: tuple[int, ...]) -> Array:
-    """An uninitialised float32 array."""
+    """An uninitialized float32 array."""
     return array(shape, FLOAT)
 
 
 def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array."""
+    """An uninitialized array."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
@@ -103,7 +103,7 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
 
 
 def _release() -> None:
-    """Let go of every block that nobody uses."""
+    """Free every block that nobody uses."""
     for nbytes, blocks in _pool.blocks.items():
         for _ in range(len(blocks)):
             if sys.getrefcount(blocks[0][0]) == _UNUSED:
@@ -114,7 +114,7 @@ def _release() -> None:
 
 
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
-    """An uninitialised array for one step of one computation.
+    """An uninitialized array for one step of one computation.
 
     It is the same memory each time that the role asks, so nothing may keep it.
     """

@@ -61,8 +61,8 @@ class Compiled(Generic[P, R]):
         return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
 
     def over(self, turns: int) -> Callable[P, R]:
-        """The same for a loop of so many turns: plain Python until those of all calls are worth
-        compiled code."""
+        """Return the function for a loop with this many turns: plain Python until the turns of all
+        calls are worth compiled code."""
         self.turns += turns
         if self.turns <= WARM or (self.turns <= COLD and not self.is_at_hand):
             return self._on_views
@@ -70,7 +70,7 @@ class Compiled(Generic[P, R]):
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether it takes no time to speak of to have its machine code."""
+        """Return whether its machine code is available at once."""
         return "numba" in sys.modules and self._is_compiled
 
     @cached_property
@@ -112,8 +112,8 @@ class Part(Compiled[P, R]):
 
 
 class Kept(Compiled[P, R]):
-    """One whose machine code stays beside the source or, where that can't be written, in the user's
-    cache, or nowhere."""
+    """A function whose machine code is kept next to the source or, if that can't be written, in the
+    user's cache, or nowhere."""
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -147,18 +147,18 @@ def watch_compilation() -> None:
 
 
 def compiling() -> bool:
-    """Whether a loop is being compiled just now."""
+    """True while a loop is being compiled."""
     return bool(_under_way)
 
 
 def seconds_compiling() -> float:
-    """How long this process has been compiling loops, of which a line has told."""
+    """The seconds that this process has compiled loops, as far as a line reported them."""
     now = time.monotonic()
     return sum(_past) + sum(now - begun for begun in _under_way[:1])
 
 
 def tells() -> bool:
-    """Whether lines on standard error tell of work that takes long."""
+    """True if lines on standard error report long work."""
     return os.environ.get(QUIET) != "0"
 
 
@@ -174,8 +174,8 @@ def compiled(function: Callable[P, R]) -> Compiled[P, R]:
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
-    """Compile for these types of arguments alone, so that no layout of an array takes a compilation
-    of its own. The result gives the function, made at the first call: the machine code itself,
+    """Compile for these types of arguments alone, so that a new layout of an array needs no
+    new compilation. The result gives the function, made at the first call: the machine code itself,
     which is called in half the time, for nothing asks of arrays more than whether their axes and
     the size of their elements are those of the types. With NEURONCORE_ASSERTS=1, as tests have it,
     each call asserts the format, the axes and the order of every array."""

@@ -14,7 +14,7 @@ STAMP = "neuroncore.sources"  # the file, beside machine code, that says what th
 
 
 def is_there(dispatcher: Any) -> bool:
-    """Whether numba has machine code of a function, on disk or in memory."""
+    """Return whether numba has machine code of a function, on disk or in memory."""
     folder, function = dispatcher.stats.cache_path, dispatcher.py_func
     if dispatcher.signatures or folder is None:
         return bool(dispatcher.signatures)

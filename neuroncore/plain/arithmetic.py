@@ -23,7 +23,7 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def number(a: Any, b: Any) -> Any:
-    """The same, but the other operand where one is NaN (Options.nan_minmax)."""
+    """The minimum or maximum, but the other operand where one is NaN (Options.nan_minmax)."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -52,7 +52,7 @@ BITS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def shift(move: Any, a: Array, b: Array) -> Array:
-    """Of unsigned codes: zeros come in, and by the width or more nothing is left."""
+    """Shift unsigned codes: zeros come in, and a shift by the width or more leaves 0."""
     inside = b < 8 * a.itemsize
     return np.where(inside, move(a, np.where(inside, b, 0).astype(a.dtype)), a.dtype.type(0))
 
@@ -90,9 +90,10 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
-    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. Of a group of rows, whose products
-    are exact, the sum from the left is added, multiplied by powers of two if there are `scales`
-    (float64, two for each row). `narrow` says that products have at most 24 significant bits."""
+    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. For a group of rows, whose
+    products are exact, the sum from the left is added, multiplied by powers of two if there are
+    `scales` (float64, two for each row). `narrow` says that products have at most 24 significant
+    bits."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:
@@ -107,7 +108,7 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
     """The chains of halves of float32 numbers (Options.fp32_matmul): their upper 12 significant
-    bits, and the rest. What is not finite is in the last chain alone."""
+    bits, and the rest. Numbers that are not finite are only in the last chain."""
     halves = []
     for one in (s, x):
         finite = np.where(np.isfinite(one), one, F(0))

@@ -1,4 +1,4 @@
-"""What ranks do together: the instruction of each core that takes part, in the group's order."""
+"""Collectives: the instruction of each core that takes part, in the group's order."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 
 def reductions(parts: Parts) -> list[Array]:
-    """The codes of op of each src of all ranks: all have what the first one's core makes of it."""
+    """The codes of op of each src of all ranks: all have the result of the first one's core."""
     return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
 
 
@@ -120,8 +120,9 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """What each rank sends to each other, in elements, as row 0 (counts) and row 1 (places) of its
-    metadata say; row 3 is where a rank puts it, or each sender has a slot. Row 2 is what came."""
+    """The elements that each rank sends to each other, as row 0 (counts) and row 1 (places) of its
+    metadata state; row 3 is where a rank puts them, or each sender has a slot. Row 2 counts what
+    came."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -91,7 +91,7 @@ def nan(form: Format) -> int:
 
 
 def poison(form: Format) -> int:
-    """The code that stands for memory nothing has written: NaN, of integers 4, of booleans 1."""
+    """The code of uninitialized memory: NaN, for integers 4, for booleans 1."""
     if form.kind == "packed":
         element = FORMATS[form.element]
         return sum(nan(element) << _width(form) * i for i in range(PACKED))

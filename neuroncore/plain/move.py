@@ -1,6 +1,6 @@
 """Data that moves: DMA, gathers and patterns of GpSimd, registers, exchanges of two cores.
 
-What an instruction of the sequencer returns is loaded into its register.
+The result of a sequencer instruction is loaded into its register.
 """
 
 from __future__ import annotations

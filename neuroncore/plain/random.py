@@ -32,7 +32,7 @@ def dropout(i: Any) -> None:
 
 
 def set_rng_seed(i: Any) -> None:
-    """all lanes of the Vector engine draw anew from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
     seed(i.core, i.engine, int(i.src_seeds.bits()[0, 0]), 0)
 
 
@@ -48,8 +48,9 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Let all lanes of an engine draw anew: states [lanes, streams, words]. Those of Philox are the
-    counter, four words, and the key, two; others are numbers that it draws, none of them zero."""
+    """Restart all lanes of an engine: states [lanes, streams, words]. A state of Philox is the
+    counter, four words, and the key, two; other states are numbers that it draws, none of them
+    zero."""
     lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
     streams = 4 if wide else 1
     states = np.zeros((lanes, streams, 6), U32)
@@ -63,12 +64,13 @@ def seed(core: Any, unit: engine, number: int, program: int) -> None:
 
 
 def is_xorwow(core: Any, unit: engine) -> bool:
-    """Whether hardware has XORWOW there; the Vector engine before v4 has a plain shift register."""
+    """Return whether hardware has XORWOW there; the Vector engine before v4 has a plain shift
+    register."""
     return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
 
 
 def states(i: Any, tile: Any) -> Array:
-    """The states [P, streams, words] of the lanes that a tile lies in."""
+    """The states [P, streams, words] of the lanes that a tile is in."""
     if i.engine not in i.core.generators:
         seed(i.core, i.engine, i.core.options.rng_seed, i.core.program)
     return i.core.generators[i.engine][tile.first : tile.first + tile.lanes]

@@ -1,4 +1,4 @@
-"""The plain reading of a record: its instructions executed one by one, on bytes of its own."""
+"""The plain reading of a record: its instructions executed one by one, on separate bytes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def approximate(i: Any) -> str | None:
 
 class Core:
     """One core, by its number in the launch, at a place in its rank. A chip has `chip` ranks;
-    `program` is that of the launch grid. `leftover` flags elements of operands that the instruction
-    under way reads and that depend on memory that nothing has written."""
+    `program` is that of the launch grid. `leftover` flags elements of the current instruction's
+    operands that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
@@ -56,8 +56,8 @@ class Core:
         self.unit, self.written = unit, 0
 
     def round(self, form: Format, values: Array) -> Array:
-        """The codes of float32 values. Stochastically, each instruction of an engine of a program
-        has random words of its own, one for each element that it writes."""
+        """The codes of float32 values. With stochastic rounding, each instruction of an engine of a
+        program has its own random words, one for each element that it writes."""
         options, saturate = self.options, self.options.fn_overflow == "saturate"
         if not options.stochastic or form.kind != "float" or form is FLOAT32:
             return encode(form, values, saturate)
@@ -225,7 +225,7 @@ class Reading:
         where = positions(lies.shape, lies.strides, form.size, begin)
         wide = own.options.storage == "float32" and form.kind == "float"
         first = lies.layout.partition0 + begin // max(lies.layout.row_bytes, 1)
-        given = first, own.round, own.options.uninitialised == "zeros"
+        given = first, own.round, own.options.uninitialized == "zeros"
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 
     def tensor(self, core: int, window: Window) -> Tensor:

@@ -54,7 +54,7 @@ def folded(i: Any, op: str, x: Array, divisor: int) -> None:
 def bn_stats(i: Any) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    In float64, from the left, and rounded once. Of no elements, all three are 0."""
+    In float64, from the left, and rounded once. Without elements, all three are 0."""
     found, nothing = [], np.zeros(i.data.lanes)
     for x in (i.data.rows().T[start::2].astype(np.float64) for start in (0, 1)):
         mean = sum(x, nothing) / max(len(x), 1)
@@ -161,8 +161,8 @@ def sequence_bounds(i: Any) -> None:
 def topk(i: Any) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    Element j of a group of 16 partitions is in its partition j % 16, column j / 16. Of equal
-    elements the first are taken. All of the results counts as written afterwards."""
+    Element j of a group of 16 partitions is in its partition j % 16, column j / 16. The first
+    of equal elements is taken. All of the results counts as written afterwards."""
     size = i.core.machine.limits.gpsimd_core_partitions
     for group in (slice(first, first + size) for first in range(0, i.src.lanes, size)):
         source = snake(i.src.part(group), i.n)

@@ -29,7 +29,7 @@ def nc_matmul(i: Any) -> None:
 def nc_matmul_sparse(i: Any) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    Of N neighbours A are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
+    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
     tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a."""
     kept, among = i.pattern
     s, x = read(i.core, i.stationary), i.moving.values()
@@ -94,7 +94,7 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 def products(i: Any, group: int) -> tuple[list[Array], Any]:
     """The chains that are added one after the other, and which results are not known: a product
-    with an identity matrix moves a number that nothing has written, and multiplies it by no 0."""
+    with an identity matrix moves an uninitialized number, and multiplies it by no 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -109,14 +109,14 @@ def products(i: Any, group: int) -> tuple[list[Array], Any]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Which elements [K, columns] of an operand are no numbers, for want of a write."""
+    """Flags [K, columns] of the elements that are not numbers because they were never written."""
     one = getattr(i, name)
     flags = one.missing() | i.core.leftover.get(name, np.False_)
     return (flags & ~np.isfinite(one.values())).reshape(one.lanes, -1)
 
 
 def picks(matrix: Array) -> bool:
-    """Whether every column is zeros and at most a single one."""
+    """Return whether every column is zeros and at most a single one."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 

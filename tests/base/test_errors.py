@@ -185,7 +185,7 @@ ILLEGAL = {
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_messages_say_what_where_why_and_what_to_do(tmp_path, name):
     code, builtin, body, words = ILLEGAL[name]
-    with settings(options=Device(uninitialised="raise").core.options):
+    with settings(options=Device(uninitialized="raise").core.options):
         error, path, line, column, source, carets = refused(tmp_path, body)
     assert error.code == code and isinstance(error, builtin)
     assert isinstance(error, ValueError) and isinstance(error, AssertionError)

@@ -209,10 +209,10 @@ def test_what_nothing_has_written_is_poison_or_zeros_or_refused(file, capsys, pl
         return ran(capsys, *words)
 
     code, out, _ = run()
-    assert code == 1 and "--uninitialised zeros" in out
-    code, out, _ = run("--uninitialised", "zeros")
-    assert code == 0 and "warning[UNINIT_READ]" in out and "--uninitialised" not in out
-    code, out, err = run("--uninitialised", "raise")
+    assert code == 1 and "--uninitialized zeros" in out
+    code, out, _ = run("--uninitialized", "zeros")
+    assert code == 0 and "warning[UNINIT_READ]" in out and "--uninitialized" not in out
+    code, out, err = run("--uninitialized", "raise")
     assert code == 1 and "UNINIT_READ" in out + err and "warning" not in out
 
 
@@ -220,9 +220,9 @@ def test_a_script_is_run_with_zeros_where_the_option_stands_behind_its_name(file
     lines = "import numpy as np\nfrom mine import reads_nothing\n"
     Path("nothing.py").write_text(f"{lines}print(reads_nothing(np.ones((1, 3), np.float32)))")
     assert "nan" in ran(capsys, "nothing.py")[1]
-    assert "[[0. 0. 0.]]" in ran(capsys, "nothing.py", "--uninitialised", "zeros")[1]
+    assert "[[0. 0. 0.]]" in ran(capsys, "nothing.py", "--uninitialized", "zeros")[1]
     code, _, err = ran(capsys, "nothing.py", "--uninitialized", "zeros")
-    assert code == 2 and "unknown option --uninitialized; did you mean --uninitialised" in err
+    assert code == 2 and "unknown option --uninitialized; did you mean --uninitialized" in err
 
 
 # --- the launches of a script --------------------------------------------------------------------

@@ -306,7 +306,7 @@ def test_uninitialized_elements_stay_in_their_places(compute, target):
         assert [f.code for f in run.findings] == ["UNINIT_READ"]
         assert np.array_equal(run.outputs[:COLUMNS, :ROWS], LOADED.T)
         assert np.isnan(run.outputs).sum() == run.outputs.size - LOADED.size
-        zeros = moved(compute, target, **more, options=Options(uninitialised="zeros"))
+        zeros = moved(compute, target, **more, options=Options(uninitialized="zeros"))
         assert np.array_equal(np.nan_to_num(run.outputs), zeros.outputs)
 
 
@@ -456,9 +456,9 @@ def test_whatever_leftovers_change_in_a_result_is_told(data):
         nisa.dma_copy(x, tiles[stored[0]][:, stored[1]])
         return x
 
-    def run(uninitialised):
+    def run(uninitialized):
         x = np.zeros((3, 3), np.float32)
-        options = Options(uninitialised=uninitialised, nan_minmax="number")
+        options = Options(uninitialized=uninitialized, nan_minmax="number")
         return launch(kernel, [x], tensor=NkiTensor, options=options, target=target)
 
     poison, zeros = run("report"), run("zeros")

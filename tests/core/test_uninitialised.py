@@ -12,7 +12,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import ShapeError, UninitialisedError
+from neuroncore.base.errors import ShapeError, UninitializedError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 
@@ -275,10 +275,10 @@ def test_written_elements_of_a_partly_written_tensor_are_fine():
 
 
 def test_one_option_makes_it_an_error_that_leaves_no_trace():
-    device = Device(uninitialised="raise")
+    device = Device(uninitialized="raise")
     out = device.tile(np.zeros((4, 4), np.float32))
     device.refuses(
-        UninitialisedError, "tensor_copy", out, device.empty((4, 4)), words=["src", "16 of 16"]
+        UninitializedError, "tensor_copy", out, device.empty((4, 4)), words=["src", "16 of 16"]
     )
     device.issue("tensor_copy", out, device.tile(np.ones((4, 4), np.float32)))
     assert (out.numpy() == 1).all()

@@ -432,11 +432,11 @@ def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
     with pytest.warns(NeuronWarning, match="UNINIT_READ"):
         assert np.isnan(kernel(values(3, 7))).all()
     with (
-        settings(options=Options(uninitialised="zeros")),
+        settings(options=Options(uninitialized="zeros")),
         pytest.warns(match="UNINIT_READ.* it is 0"),
     ):
         assert (kernel(values(3, 7)) == 1).all()
-    with settings(options=Options(uninitialised="raise")), pytest.raises(KernelError):
+    with settings(options=Options(uninitialized="raise")), pytest.raises(KernelError):
         kernel(values(3, 7))
 
 
@@ -449,8 +449,8 @@ def test_results_that_nothing_wrote_are_leftovers(dtype, poison):
         nl.load(x)
         return nl.ndarray(x.shape, dtype, buffer=nl.shared_hbm)
 
-    for uninitialised, there in (("report", poison), ("zeros", 0)):
-        chosen = settings(options=Options(uninitialised=uninitialised))
+    for uninitialized, there in (("report", poison), ("zeros", 0)):
+        chosen = settings(options=Options(uninitialized=uninitialized))
         with chosen, pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN"):
             found = kernel(values(3, 7)).astype(np.float32)
         assert np.array_equal(found, np.full((3, 7), there, np.float32), equal_nan=True)

@@ -162,8 +162,8 @@ def unwritten(x):
 
 
 def test_what_the_warning_of_unwritten_memory_names_is_there():
-    with pytest.warns(match=r'Options\(uninitialised="zeros"\)'):
+    with pytest.warns(match=r'Options\(uninitialized="zeros"\)'):
         assert np.isnan(unwritten(X)).all()
-    chosen = neuroncore.Options(uninitialised="zeros")
+    chosen = neuroncore.Options(uninitialized="zeros")
     with neuroncore.settings(options=chosen), pytest.warns(match="here it is 0"):
         assert (unwritten(X) == 0).all()

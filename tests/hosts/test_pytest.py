@@ -83,7 +83,7 @@ def test_what_is_wrong_with_the_test_is_told_by_pytest(tests):
 @pytest.mark.parametrize(
     "call, code",
     [("kernel(X, reads_nothing=True)", "UNINIT_READ"), ("idle(X)", "NO_INSTRUCTIONS")],
-    ids=["uninitialised", "idle"],
+    ids=["uninitialized", "idle"],
 )
 def test_findings_fail_a_test_unless_it_allows_them(tests, call, code):
     body = f"""

@@ -146,8 +146,8 @@ def test_the_first_wrong_operand_is_named_and_the_others_are_listed(name):
 
 @pytest.mark.parametrize("name", OF_TILES)
 def test_a_tile_that_nothing_has_written_is_reported_or_refused(name):
-    for uninitialised in ("report", "raise"):
-        case = legal(name, uninitialised=uninitialised)
+    for uninitialized in ("report", "raise"):
+        case = legal(name, uninitialized=uninitialized)
         case.issue()
         for operand in (p.name for p in case.instruction.operands):
             declared, given = case.declared(operand), case.arguments[operand]
@@ -155,7 +155,7 @@ def test_a_tile_that_nothing_has_written_is_reported_or_refused(name):
                 continue
             place = next(place for place, region in REGIONS.items() if region is given.region)
             empty = case.device.empty(given.shape, given.dtype, place)
-            if uninitialised == "raise":
+            if uninitialized == "raise":
                 refused(case, operand, empty, ["UNINIT_READ"])
                 continue
             before = len(case.device.findings)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from indices import an_index, distinct
 from nki.isa import engine, reduce_cmd
 
-from neuroncore.base.errors import UninitialisedError
+from neuroncore.base.errors import UninitializedError
 
 SHAPES = [(1, 1), (3, 7), (16, 5), (32, 12), (33, 9), (100, 20), (128, 33)]
 INDEX_DTYPES = ["uint8", "uint16", "uint32", "int16", "int32"]
@@ -222,10 +222,10 @@ def test_picking_an_element_that_was_never_written_is_found():
 
 
 def test_it_can_be_an_error():
-    device = Device("trn3", uninitialised="raise")
+    device = Device("trn3", uninitialized="raise")
     index = device.zeros((16, 1), "uint8")
     view = half_written(device).indirect(index, 16)
-    device.refuses(UninitialisedError, "tensor_copy", device.empty((16, 16)), view, words=["src"])
+    device.refuses(UninitializedError, "tensor_copy", device.empty((16, 16)), view, words=["src"])
 
 
 def test_exactly_the_places_that_are_scattered_to_have_been_written():
@@ -250,11 +250,11 @@ def test_of_the_index_only_what_is_used_is_read():
 
 
 def test_an_index_that_was_never_written_is_found():
-    device = Device("trn3", uninitialised="raise")
+    device = Device("trn3", uninitialized="raise")
     index = device.empty((16, 1), "uint32")
     view = device.zeros((16, 3)).indirect(index, 16)
     device.refuses(
-        UninitialisedError, "tensor_copy", device.empty((16, 16)), view, words=["index of src"]
+        UninitializedError, "tensor_copy", device.empty((16, 16)), view, words=["index of src"]
     )
 
 

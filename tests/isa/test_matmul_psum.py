@@ -91,7 +91,7 @@ def test_adding_to_what_nothing_wrote_is_found(written):
 
 
 def test_overwriting_what_nothing_wrote_is_not():
-    device = Device(uninitialised="raise")
+    device = Device(uninitialized="raise")
     dst = device.empty((2, 5), buffer="psum")
     add(device, dst, 1.0, accumulate=False)
     add(device, dst, 1.0, accumulate=True)

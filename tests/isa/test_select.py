@@ -8,7 +8,7 @@ from device import TARGETS, Device, noise, same
 from every import for_all
 from nki.isa import reduce_cmd
 
-from neuroncore.base.errors import UninitialisedError
+from neuroncore.base.errors import UninitializedError
 from neuroncore.numerics.formats import FORMATS
 
 RESET = reduce_cmd.reset_reduce
@@ -148,15 +148,15 @@ def test_select_reads_all_before_it_writes():
         device.agrees()
 
 
-@for_all("uninitialised", ["report", "zeros", "raise"])
-def test_a_select_of_nothing_is_reported_or_refused(uninitialised):
-    device = Device(uninitialised=uninitialised)
+@for_all("uninitialized", ["report", "zeros", "raise"])
+def test_a_select_of_nothing_is_reported_or_refused(uninitialized):
+    device = Device(uninitialized=uninitialized)
     dst, chosen = device.tile(noise((3, 4))), device.tile(mask((3, 4)))
     given = dst, chosen, device.empty((3, 4)), 1.0
-    if uninitialised == "raise":
-        device.refuses(UninitialisedError, "select_reduce", *given, words=["on_true"])
+    if uninitialized == "raise":
+        device.refuses(UninitializedError, "select_reduce", *given, words=["on_true"])
         return
     device.issue("select_reduce", *given)
     assert device.findings == ["UNINIT_READ"]
-    taken = 0.0 if uninitialised == "zeros" else np.nan
+    taken = 0.0 if uninitialized == "zeros" else np.nan
     assert np.array_equal(dst.numpy(), np.where(mask((3, 4)) != 0, taken, 1.0), equal_nan=True)

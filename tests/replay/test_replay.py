@@ -166,7 +166,7 @@ def rounded(x, y):
     [
         Options(stochastic=True, stochastic_seed=7),
         Options(storage="float32"),
-        Options(uninitialised="zeros"),
+        Options(uninitialized="zeros"),
         Options(nan_minmax="number", rng="hardware"),
     ],
     ids=["stochastic", "float32", "zeros", "number"],

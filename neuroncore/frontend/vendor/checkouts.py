@@ -23,7 +23,7 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """Whether it is served even where the package is installed."""
+        """True if it is served even if the package is installed."""
         return self.said == "--with"
 
     def package(self) -> Path:
@@ -35,7 +35,7 @@ class Checkout:
         raise UsageError(self._wrong(given))
 
     def passed_over(self, origin: str | None) -> str:
-        """Told where the package is installed, from a file `origin`, and comes before this."""
+        """The warning for a package that is installed, from a file `origin`, and found first."""
         name = self.repository.name
         return (
             f"neuroncore: {name} is the one that is installed ({origin}), not "
@@ -91,12 +91,12 @@ def _places(repository: Repository, given: Path) -> list[Path]:
 
 
 def _is_of(given: Path, repository: Repository) -> bool:
-    """Whether a folder looks like a checkout of a repository, of whatever commit."""
+    """Return whether a folder looks like a checkout of a repository, at any commit."""
     return any((given / place).parent.is_dir() for place in repository.places[:1])
 
 
 def _seems(given: Path) -> str:
-    """What a folder is, as far as one can see."""
+    """The kind of a folder, as far as one can see."""
     if not given.exists():
         return "there is no such folder"
     if not given.is_dir():

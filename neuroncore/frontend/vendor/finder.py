@@ -1,4 +1,4 @@
-"""Finds packages that only the vendor ships, while `import nki` is ours."""
+"""Finds packages that only the vendor ships, while neuroncore serves `import nki`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class VendorFinder(MetaPathFinder):
     def _behind_alias(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """What `from nki import name` looks for: it goes by the name that a module has for us."""
+        """The module that `from nki import name` looks for, by its name inside neuroncore."""
         own = name.partition(".")[2].partition(".")[2]
         module, _, last = own.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
@@ -85,7 +85,7 @@ class VendorFinder(MetaPathFinder):
     def _elsewhere(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """What another finder finds."""
+        """The spec that another finder returns."""
         others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         return next((spec for spec in specs if spec is not None), None)

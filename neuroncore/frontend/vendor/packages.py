@@ -24,7 +24,7 @@ class Repository:
 
     @property
     def folder(self) -> str:
-        """What `git clone` calls a checkout."""
+        """The name that `git clone` gives a checkout."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -68,12 +68,12 @@ class Package:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its source is public."""
+        """True if all of its source is public."""
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
-        """Whether the repository has what is at a path in the package, such as attention.flash_fwd,
-        or a member of that."""
+        """Return whether the repository has the object at a path in the package, such as
+        attention.flash_fwd, or a member of it."""
         first, *rest = path.split(".")
         names = self.public.get(first)
         if names is None:
@@ -106,10 +106,12 @@ KERNELS = {
 RANKS = "what it had is in neuronxcc.nki.nccl, and in nki.collectives of today"
 COMPILER = "it makes a program for a device; here a kernel runs as it is written"
 FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
-LAUNCHING = "{} is not installed, and what stands in for it here has what launching kernels needs"
+LAUNCHING = (
+    "{} is not installed, and neuroncore's replacement has only what launching kernels needs"
+)
 STAGES = ("_internal", "backends", "driver", "frontend", "kernel_builder", "ncc_driver", "target")
 PACKAGES = (
-    Package("nkilib", "nki-library is a package of its own, and it is public", NKI_LIBRARY),
+    Package("nkilib", "nki-library is a separate, public package", NKI_LIBRARY),
     Package("neuronxcc.nki.kernels", CLOSED, NKI_SAMPLES, KERNELS),
     Package("neuronxcc.nki._private_kernels", CLOSED),
     Package("neuronxcc.nki._pre_prod_kernels", CLOSED),

@@ -1,7 +1,7 @@
-"""What stands where a package of the vendor's isn't: any name is there, and refused when called.
+"""Placeholders for the vendor's packages that are missing: any name exists, and a call is refused.
 
-Published modules import such kernels beside their own, wrap them in decorators, derive from them,
-use them as enumerations and as defaults; all that works. What would need what they do doesn't.
+Published modules import such kernels next to their own, wrap them in decorators, derive from them,
+and use them as enumerations and defaults. All that works; only a use of their behavior does not.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Absent(type):
     class can derive from it, an annotation name it, and isinstance ask for it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused, unless it is named as a class: of that objects can be made, as published
-        modules make them for defaults, and using one is refused. What it decorates is refused
-        when that is called."""
+        """Refused, unless it is named as a class: published modules make objects of classes for
+        defaults, and using such an object is refused. A function that it decorates is refused
+        when it is called."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):
@@ -82,7 +82,7 @@ class Thing(metaclass=Absent):
 
 
 def missing(module: str, name: str) -> Any:
-    """What stands for a name of a module. Raises AttributeError for those of Python's own."""
+    """The placeholder of a name in a module. Raises AttributeError for Python's special names."""
     if _is_pythons(name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if same := SAME.get(f"{module}.{name}"):

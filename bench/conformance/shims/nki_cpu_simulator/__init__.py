@@ -22,7 +22,7 @@ from neuroncore.frontend.settings import settings
 
 UNINITIALISED: Any = os.environ.get("NKI_LIBRARY_UNINITIALISED", "report")
 # The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
-OPTIONS = Options(mx_scale="ocp", uninitialised=UNINITIALISED)
+OPTIONS = Options(mx_scale="ocp", uninitialized=UNINITIALISED)
 TARGETS = {machine.load(name).api_version: name for name in machine.names()}
 # The name that is imported, and ours.
 MODULES = {
