@@ -272,10 +272,10 @@ class Memory:
             self.hbm.lasting = needed
         if needed <= room:
             return
-        beside = f", in addition to  {others} that are taken" if others else ""
+        more = f", in addition to {others} that are taken" if others else ""
         raise CapacityError(
             f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes} bytes of hbm"
-            f"{beside}; {self.machine.name} has {room}",
+            f"{more}; {self.machine.name} has {room}",
             argument="shape",
             position=0,
             expected=f"at most {room - others} bytes",

@@ -90,10 +90,9 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
-    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. For a group of rows, whose
-    products are exact, the sum from the left is added, multiplied by powers of two if there are
-    `scales` (float64, two for each row). `narrow` says that products have at most 24 significant
-    bits."""
+    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. The exact products
+    of a group of rows are summed from the left first, times powers of two if there are `scales`
+    (float64, two for each row). `narrow`: products have at most 24 significant bits."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:

@@ -121,8 +121,8 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 def deliver(parts: Parts, to_all: bool) -> None:
     """The elements that each rank sends to each other, as row 0 (counts) and row 1 (places) of its
-    metadata state; row 3 is where a rank puts them, or each sender has a slot. Row 2 counts what
-    came."""
+    metadata state; row 3 is where a rank puts them, or senders have slots. Row 2 counts
+    arrivals."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -48,9 +48,8 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of an engine: states [lanes, streams, words]. A state of Philox is the
-    counter, four words, and the key, two; other states are numbers that it draws, none of them
-    zero."""
+    """Restart all lanes of an engine: states [lanes, streams, words]. For Philox, the counter,
+    four words, and the key, two; otherwise numbers that it draws, none of them zero."""
     lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
     streams = 4 if wide else 1
     states = np.zeros((lanes, streams, 6), U32)
@@ -64,8 +63,7 @@ def seed(core: Any, unit: engine, number: int, program: int) -> None:
 
 
 def is_xorwow(core: Any, unit: engine) -> bool:
-    """Return whether hardware has XORWOW there; the Vector engine before v4 has a plain shift
-    register."""
+    """True if the engine has XORWOW; the Vector engine before v4 has a plain shift register."""
     return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
 
 
