@@ -108,18 +108,18 @@ LAYOUTS = {  # and how operands are refused that don't go together so
     in_formats: ((DtypeError, OutOfBoundsError), ""),
     over_one_another: ((), ""),
 }
-BASES = [("trn1", "float32", 1), ("trn2", "bfloat16", 32), ("trn3", "float32", 5)]
-BASES += [("trn3", "int16", 3)]
+BASES = [("trn1", "float32", 1), ("trn2", "bfloat16", 32), ("trn3", "int16", 5)]
 
 
 @for_all("target, form, lanes", BASES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OF_TILES)
 def test_operands_may_lie_anywhere(name, layout, target, form, lanes):
-    if form not in accepted(name, target):
+    forms = [f for f in (form, "float32") if f in accepted(name, target)]
+    if not forms:
         return
     device, (errors, words) = Device(target), LAYOUTS[layout]
-    case = Case(device, name, form, lanes, 12)
+    case = Case(device, name, forms[0], lanes, 12)
     for change in layout(case):
         try:
             device.issue(name, **case.arguments | change)
