@@ -106,8 +106,8 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """The chains of halves of float32 numbers (Options.fp32_matmul): their upper 12 significant
-    bits, and the rest. Numbers that are not finite are only in the last chain."""
+    """The chains of halves of float32 numbers (Options.fp32_matmul): upper 12 significant bits, and
+    the rest. Numbers that are not finite are only in the last chain."""
     halves = []
     for one in (s, x):
         finite = np.where(np.isfinite(one), one, F(0))

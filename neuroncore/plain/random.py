@@ -48,8 +48,7 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of an engine: states [lanes, streams, words]. For Philox, the counter,
-    four words, and the key, two; otherwise numbers that it draws, none of them zero."""
+    """Restart all lanes of an engine: states [lanes, streams, words], none zero (Philox: 4 + 2)."""
     lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
     streams = 4 if wide else 1
     states = np.zeros((lanes, streams, 6), U32)
