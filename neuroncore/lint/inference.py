@@ -131,9 +131,11 @@ class Scope(Names):
         self._values: dict[str, Value] = {}
         self._of_nodes: dict[ast.expr, Value] = {}
         self._open: set[str] = set()
+        defined: list[ast.FunctionDef | ast.AsyncFunctionDef]
+        defined = [*self.of(ast.FunctionDef), *self.of(ast.AsyncFunctionDef)]
         self.inner = {
             one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
-            for one in self.of(ast.FunctionDef)
+            for one in defined
         }
         self.is_loop_body = False  # of a loop that the device runs
         self.loop_values: dict[str, Value] = {}  # of its parameters, if it is one

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from neuroncore.lint.inference import Scope
 from neuroncore.lint.releases import ROLES
@@ -15,40 +16,67 @@ from neuroncore.lint.syntax import argument, literal
 from neuroncore.lint.walk import Rules, Spot, Told
 
 RULES = Rules()
-CONSTRUCTS = (
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom),
-    *(ast.Lambda, ast.Set, ast.Call, ast.Try, ast.TryStar, ast.Await, ast.AsyncFor, ast.AsyncWith),
-    *(ast.AsyncFunctionDef, ast.NamedExpr, ast.Match),
-)
 NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
 WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
 LARGEST = 2**32  # of what 32 bits hold, with a sign or without
 
 
+class Construct(NamedTuple):
+    """A kind of node that the language does not have, whatever is in it; what is reported, where
+    `function` is the one around it; and the shortest code of a kernel with such a node."""
+
+    kind: type[ast.AST]
+    code: str
+    sentence: str
+    example: str
+
+
+A_COMPREHENSION, A_GENERATOR = "a comprehension in a kernel", "{function} is a generator: it yields"
+CAUGHT, ASYNC = "exceptions are caught in a kernel", "async code in a kernel"
+CONSTRUCTS = {
+    one.kind: one
+    for one in (
+        Construct(ast.ListComp, "COMPREHENSION", A_COMPREHENSION, "n = [i for i in (1, 2)]"),
+        Construct(ast.SetComp, "COMPREHENSION", A_COMPREHENSION, "n = {i for i in (1, 2)}"),
+        Construct(ast.DictComp, "COMPREHENSION", A_COMPREHENSION, "n = {'a': i for i in (1, 2)}"),
+        Construct(
+            *(ast.GeneratorExp, "GENERATOR", "a generator expression in a kernel"),
+            "n = sum(i for i in (1, 2))",
+        ),
+        Construct(ast.Yield, "GENERATOR", A_GENERATOR, "yield 1"),
+        Construct(ast.YieldFrom, "GENERATOR", A_GENERATOR, "yield from (1, 2)"),
+        Construct(ast.Lambda, "LAMBDA", "a lambda in a kernel", "f = lambda n: n"),
+        Construct(ast.Set, "SET", "a set in a kernel", "n = {1, 2}"),
+        Construct(ast.Try, "TRY", CAUGHT, "try: n = 1\nexcept ValueError: n = 2"),
+        Construct(ast.TryStar, "TRY", CAUGHT, "try: n = 1\nexcept* ValueError: n = 2"),
+        Construct(ast.Await, "ASYNC", ASYNC, "async def f(g):\n    await g()"),
+        Construct(ast.AsyncFor, "ASYNC", ASYNC, "async def f(g):\n    async for n in g: n"),
+        Construct(ast.AsyncWith, "ASYNC", ASYNC, "async def f(g):\n    async with g: g"),
+        Construct(ast.AsyncFunctionDef, "ASYNC", ASYNC, "async def f(): return 1"),
+        Construct(
+            *(ast.Match, "MATCH", "a match statement in a kernel"),
+            "match x.shape:\n    case _: n = 1",
+        ),
+        Construct(
+            *(ast.NamedExpr, "WALRUS", "an assignment inside an expression"),
+            "n = (m := 1) + 1",
+        ),
+    )
+}
+
+
 @RULES.about(*CONSTRUCTS)
 def constructs(spot: Spot) -> Iterator[Told]:
-    """Expressions and statements that are no part of the language, whatever is in them."""
-    match spot.node:
-        case ast.ListComp() | ast.SetComp() | ast.DictComp():
-            yield "COMPREHENSION", spot.node, "a comprehension in a kernel"
-        case ast.GeneratorExp():
-            yield "GENERATOR", spot.node, "a generator expression in a kernel"
-        case ast.Yield() | ast.YieldFrom():
-            yield "GENERATOR", spot.node, f"{spot.scope.node.name} is a generator: it yields"
-        case ast.Lambda():
-            yield "LAMBDA", spot.node, "a lambda in a kernel"
-        case ast.Set():
-            yield "SET", spot.node, "a set in a kernel"
-        case ast.Call(func=ast.Name(id="set" | "frozenset")):
-            yield "SET", spot.node, "a set in a kernel"
-        case ast.Try() | ast.TryStar():
-            yield "TRY", spot.node, "exceptions are caught in a kernel"
-        case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.AsyncFunctionDef():
-            yield "ASYNC", spot.node, "async code in a kernel"
-        case ast.Match():
-            yield "MATCH", spot.node, "a match statement in a kernel"
-        case ast.NamedExpr():
-            yield "WALRUS", spot.node, "an assignment inside an expression"
+    """Expressions and statements that are not part of the language, whatever is in them."""
+    row = CONSTRUCTS[type(spot.node)]
+    yield row.code, spot.node, row.sentence.format(function=spot.scope.node.name)
+
+
+@RULES.about(ast.Call)
+def sets(spot: Spot) -> Iterator[Told]:
+    """Sets that a call makes."""
+    if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
+        yield "SET", spot.node, "a set in a kernel"
 
 
 @RULES.about(ast.Compare, ast.Call)

@@ -2,8 +2,11 @@
 attribute, a default. `#!` marks the lines at which it may be told."""
 
 import pytest
+from every import every, for_all
 
 import neuroncore
+from neuroncore.cli.explain import pages
+from neuroncore.lint import static
 
 HEAD = """import math
 import operator
@@ -35,6 +38,7 @@ TILE = "nl.ndarray((128, 4), nl.float32, nl.sbuf)"
 
 # (code, what stands before the kernel, the kernel's lines, what the file runs)
 MISTAKES = {
+    "a set that a call makes": ("SET", "", "n = set((1, 2))  #!"),
     "truth of an element of a list": (
         "TENSOR_TRUTH",
         "",
@@ -338,15 +342,43 @@ def told(tmp_path, before, body, main="pass"):
     return neuroncore.check(path, static=True, api="0.6").findings, path.read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_it_is_told(name, tmp_path):
-    code, *parts = MISTAKES[name]
-    findings, text = told(tmp_path, *parts)
-    marked = {number for number, line in enumerate(text.splitlines(), 1) if line.endswith("#!")}
-    assert marked & {one.place.line for one in findings if one.code == code}
+@pytest.fixture
+def fired(monkeypatch):
+    """The rules that have reported something."""
+    found = set()
+
+    def noted(rule):
+        def tell(spot):
+            told = list(rule(spot))
+            if told:
+                found.add(rule)
+            return told
+
+        return tell
+
+    rules = {kind: [noted(rule) for rule in some] for kind, some in static.RULES.items()}
+    monkeypatch.setattr(static, "RULES", rules)
+    return found
 
 
-@pytest.mark.parametrize("name", LEGAL)
+def test_every_mistake_is_reported_and_every_rule_reports_one(fired, tmp_path):
+    def is_reported(name):
+        code, *parts = MISTAKES[name]
+        findings, text = told(tmp_path, *parts)
+        marked = {number for number, line in enumerate(text.splitlines(), 1) if line[-2:] == "#!"}
+        assert marked & {one.place.line for one in findings if one.code == code}
+
+    every(MISTAKES, is_reported)
+    path = tmp_path / "example.py"
+    for page in pages().values():
+        path.write_text(page.bad, "utf-8")
+        neuroncore.check(path, static=True)
+    rules = {rule for room in static.KINDS for some in room.of.values() for rule in some}
+    silent = sorted(rule.__name__ for rule in rules - fired)
+    assert not silent, f"no example of codes/source.toml and none of MISTAKES breaks {silent}"
+
+
+@for_all("name", LEGAL)
 def test_it_is_not_told(name, tmp_path):
     findings, _ = told(tmp_path, *LEGAL[name])
     assert not [str(one) for one in findings if one.severity in ("error", "warning")]

@@ -1,0 +1,35 @@
+"""Constructs that the language does not have: each row is reported of its example."""
+
+import ast
+
+from every import for_all
+
+from neuroncore.checks.check import check
+from neuroncore.lint import subset
+
+HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
+KERNEL = """@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+{body}
+    nisa.dma_copy(dst=out, src=x)
+    return out
+"""
+
+
+def codes(path, body):
+    lines = "\n".join(f"    {line}" for line in body.split("\n"))
+    path.write_text(HEAD + KERNEL.format(body=lines), "utf-8")
+    return {one.code for one in check(path, static=True).findings}
+
+
+@for_all("kind", subset.CONSTRUCTS)
+def test_a_construct_is_reported_in_its_example(kind, tmp_path):
+    row = subset.CONSTRUCTS[kind]
+    assert any(type(node) is kind for node in ast.walk(ast.parse(row.example)))
+    assert row.code in codes(tmp_path / "mine.py", row.example)
+
+
+def test_none_is_reported_where_there_is_none(tmp_path):
+    found = codes(tmp_path / "mine.py", "n = 1")
+    assert not found & {row.code for row in subset.CONSTRUCTS.values()}
