@@ -28,7 +28,7 @@ def tile(device, view):
     if view.partition or view.byte or view.stepped:
         step, begin = 1 + view.stepped, view.byte // view.dtype.itemsize
         pitch, rows = begin + view.free_size, view.partition + step * view.partitions
-        made = device.zeros((rows, pitch), view.dtype, buffer, (0, 0))
+        made = device.zeros((rows, pitch), view.dtype, buffer)
         strides, offset = (step * pitch, *view.strides[1:]), view.partition * pitch + begin
         made = made.window(view.shape, strides, offset)
     else:

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from device import Device
-from hypothesis import given
+from every import for_all
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuroncore import machine
@@ -34,8 +35,8 @@ def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition",
     return [dst, *made], weights, numbers
 
 
-@pytest.mark.parametrize("places", sparsity.PLACES)
-@pytest.mark.parametrize("pattern", sparsity.PATTERNS)
+@for_all("pattern, places", itertools.product(sparsity.PATTERNS, sparsity.PLACES))
+@settings(max_examples=15)
 @given(groups=st.integers(1, 6), words=st.integers(1, 5), n=st.integers(1, 20))
 def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words, n):
     device = Device("trn2", experimental=True)
