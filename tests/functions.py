@@ -1,14 +1,12 @@
 """Functions of one element and operators: numpy's, and of what numpy lacks the plain reading's."""
 
 import numpy as np
+from alu import COMPARISONS as ORDERS
+from alu import LOGICAL
 
 from neuroncore.plain.arithmetic import activation_of
 
-ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
-COMPARISONS = (
-    *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
-    *("logical_and", "logical_or", "logical_xor"),
-)
+COMPARISONS = (*ORDERS, *LOGICAL)
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift")
 FUNCTIONS = (  # that both releases of the API have, of any number
     *("exp", "tanh", "sigmoid", "relu", "square", "sign", "arctan", "erf_dx", "gelu_apprx_tanh"),

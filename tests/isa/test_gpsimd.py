@@ -6,6 +6,7 @@ from math import prod
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import nki.language as nl
 import numpy as np
+from alu import COMPARISONS
 from device import Device, noise
 from every import for_all
 from hypothesis import given
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from neuroncore.numerics.formats import FORMATS, lookup
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
-COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 PATTERNS = [
     ([[1, 5]], 0, 0),
     ([[3, 4]], -2, 10),

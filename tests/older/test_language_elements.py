@@ -4,8 +4,9 @@ import functions
 import ml_dtypes
 import numpy as np
 import pytest
+from alu import PLAIN as ARITHMETIC
 from every import for_all
-from functions import ARITHMETIC, COMPARISONS, POSITIVE, reference
+from functions import COMPARISONS, POSITIVE, reference
 from neuronxcc import nki
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
