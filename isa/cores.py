@@ -31,7 +31,7 @@ def core_barrier(
         # Published kernels end a loop so; the documents want shared HBM.
         core.report(
             "NOT_SHARED",
-            f"core_barrier: data ({data}) is this core's own; nothing of the other core's is there "
+            f"core_barrier: data ({data}) is this core's own; no data of the other core is visible "
             "after the barrier that wasn't before",
         )
     meet(core, "core_barrier")

@@ -146,7 +146,7 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
         argument="srcs",
         expected=repr(dst),
         got=", ".join(map(repr, srcs)),
-        because="rows picked at run time are added to what is there",
+        because="rows selected at run time are added to the destination",
     )
 
 
@@ -169,5 +169,5 @@ def report_repeated(core: Core, rows: Rows) -> None:
         core.report(
             "REPEATED_INDEX",
             f"dma_compute adds to row {repeated[0]} more than once, though "
-            "unique_indices=True; only one of the sums will be there",
+            "unique_indices=True; only one of the sums will remain",
         )

@@ -100,25 +100,25 @@ pairs_of_tensors = holds(
     lambda call: 0 < len(call["srcs"]) == len(call["dsts"]), SignatureError,
 )  # fmt: skip
 one_memory = holds(
-    "dsts", "all tensors are in hbm, or all in sbuf",
+    "dsts", "all tensors must be in hbm, or all in sbuf",
     lambda call: len({view.on_chip for view in _views(call)}) == 1, BufferKindError,
-    because="memories are not mixed in one collective", hint="copy with nisa.dma_copy first",
+    because="a collective cannot mix memories", hint="copy with nisa.dma_copy first",
 )  # fmt: skip
 several_in_hbm = holds(
     "srcs", "several tensors are in hbm", lambda call: len(call["srcs"]) == 1 or not _on_chip(call),
     BufferKindError, because="coalesced communication is for tensors in hbm",
 )  # fmt: skip
 one_tensor = holds(
-    "srcs", "it takes one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
+    "srcs", "it takes a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
     because="coalesced communication is not supported here",
 )  # fmt: skip
 one_format = holds(
-    "dsts", "srcs and dsts have one format",
+    "dsts", "srcs and dsts have the same format",
     lambda call: len({view.dtype for view in _views(call)}) == 1, DtypeError,
     because="a collective converts nothing",
 )  # fmt: skip
 equal_sizes = holds(
-    "dsts", "a dst has as many elements as its src",
+    "dsts", "a dst has the same number of elements as its src",
     every(lambda src, dst: src.size == dst.size), ShapeError,
 )  # fmt: skip
 two_dimensional = holds(
@@ -127,18 +127,18 @@ two_dimensional = holds(
     because="collectives of SBUF have a single free dimension",
 )  # fmt: skip
 disjoint = holds(
-    "replica_group", "no rank is in it twice, and no list is empty",
+    "replica_group", "each rank occurs at most once, and no list is empty",
     lambda call: call["replica_group"] and all(call["replica_group"])
     and len(set(_numbered(call))) == len(_numbered(call)), SignatureError,
     because="sub-groups must not overlap",
 )  # fmt: skip
 equal_groups = holds(
-    "replica_group", "its lists are as long as each other",
+    "replica_group", "its lists have equal lengths",
     lambda call: len({len(ranks) for ranks in call["replica_group"]}) == 1, SignatureError,
-    because="a kernel is compiled once: its tensors have one shape on all ranks",
+    because="a kernel is compiled once, so its tensors have the same shape on all ranks",
 )  # fmt: skip
 channelled = holds(
-    "channel_ids", "there is a channel for each src, and none twice",
+    "channel_ids", "there is a different channel for each src",
     lambda call: len(set(call["channel_ids"])) == len(call["channel_ids"]) == len(call["srcs"]),
     SignatureError,
 )  # fmt: skip
@@ -173,12 +173,14 @@ def _is_times(call: Call, whole: Any, part: Any) -> bool:
 
 
 times_src = holds(
-    "dsts", "a dst is as many times its src as a group has ranks, along collective_dim",
+    "dsts", "along collective_dim, a dst is the size of its src times the number of ranks in a "
+    "group",
     lambda call: every(lambda src, dst: _is_times(call, dst, src))(call),
     expected=lambda call: f"{_ranks(call)} times {call['srcs'][0]}",
 )  # fmt: skip
 times_dst = holds(
-    "srcs", "a src is as many times its dst as a group has ranks, along collective_dim",
+    "srcs", "along collective_dim, a src is the size of its dst times the number of ranks in a "
+    "group",
     lambda call: every(lambda src, dst: _is_times(call, src, dst))(call),
     expected=lambda call: f"{_ranks(call)} times {call['dsts'][0]}",
 )  # fmt: skip
@@ -188,7 +190,7 @@ in_pieces = holds(
     expected=lambda call: f"a multiple of {_ranks(call)}",
 )  # fmt: skip
 equal_others = holds(
-    "others", "there are other sources as large as the first, of their format",
+    "others", "all sources have the size and the format of the first",
     lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
     == [(v.shape, v.dtype) for v in call["others"]],
 )  # fmt: skip
@@ -204,7 +206,7 @@ def adjacent_fours(call: Call, machine: Machine) -> Any:
     apart = [r for r in fours if sorted(r) != list(range(min(r), min(r) + 4))]
     if machine.has("logical_core") or not apart:
         return None
-    return fault("replica_group", "a group of 4 ranks is not of adjacent cores", got=apart[0])
+    return fault("replica_group", "a group of 4 ranks does not have adjacent cores", got=apart[0])
 
 
 @rule(SignatureError, "each rank is at most once a source and once a target")
@@ -213,7 +215,9 @@ def once_each(call: Call, machine: Machine) -> Any:
     ends = [list(end) for end in zip(*pairs, strict=True)] if all(map(_is_pair, pairs)) else []
     if ends and all(len(set(end)) == len(end) for end in ends):
         return None
-    return fault("source_target_pairs", "a rank is in it twice on one side", "pairs", pairs)
+    return fault(
+        "source_target_pairs", "a rank occurs twice as a source or as a target", "pairs", pairs
+    )
 
 
 def _is_pair(given: Sequence[int]) -> bool:

@@ -45,7 +45,7 @@ def most_by_gpsimd(call: Call) -> int:
 
 
 both_cores = holds(
-    "cores", "it brings together cores 0 and 1", lambda call: call["cores"] == CORES,
+    "cores", "it synchronizes cores 0 and 1", lambda call: call["cores"] == CORES,
     expected=str(CORES),
 )  # fmt: skip
 

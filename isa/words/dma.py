@@ -65,7 +65,7 @@ PRIORITIES = (
 
 def by_software(kind: type[KernelError]) -> Rule:
     return holds(
-        "dge_mode", "a gather or scatter has its descriptors from the GpSimd engine's software",
+        "dge_mode", "the GpSimd engine's software writes the descriptors of a gather or scatter",
         lambda call: call["dge_mode"] in SOFTWARE or not picks_rows(call), kind, "unknown or swdge",
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ COPY = (
     holds(
         "engine", "engine= is sync or scalar with dge_mode=hwdge, and else left out",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
-        BufferKindError, because="their sequencers command hardware descriptors, and only those",
+        BufferKindError, because="their sequencers support only hardware descriptors",
     ),
     HARDWARE,
     same_dtype("src", "dst", "hardware descriptors don't convert").when(
@@ -91,8 +91,8 @@ def is_constant(name: str) -> Rule:
     return holds(
         name, f"the address of {name} is constant, or rows that an index picks",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
-        DynamicControlError, "a constant address, or rows picked by a vector offset",
-        because="descriptors are written before the kernel runs, and sums have none of run time",
+        DynamicControlError, "a constant address, or rows selected by a vector offset",
+        because="descriptors of sums are written before the kernel runs, not at run time",
         hint="move the data with nisa.dma_copy first",
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ COMPUTE = (
         "scales", "scales is None, or 1.0 for each of srcs",
         lambda call: call["scales"] in (None, (1.0,) * len(call["srcs"])), OperatorError,
         lambda call: f"None, or {len(call['srcs'])} times 1.0",
-        because="the engines add but don't multiply",
+        because="the engines add, but do not multiply",
         hint="scale with nisa.tensor_scalar once the tile is in SBUF",
     ),
     is_constant("dst"),

@@ -92,7 +92,7 @@ def folded(call: Call) -> int:
 
 @rule(
     early=True,
-    because="a lane folds what streams past it; axis 0 is the lanes themselves",
+    because="a lane reduces its own elements; axis 0 is the lanes",
     hint="transpose first, or sum over partitions with nisa.nc_matmul against ones",
 )
 def last_axes(call: Call, machine: Machine) -> Fault | None:

@@ -67,7 +67,7 @@ def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
 RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))
 
 
-@rule(early=True, because="the sequences lie along the free axis of one partition")
+@rule(early=True, because="the sequences are along the free axis of a single partition")
 def one_row_of_pairs(call: Call, machine: Machine) -> Fault | None:
     """segment_ids is [1, F] and dst [1, 2, F]: starts, then ends"""
     dst, ids = call.view("dst"), call.view("segment_ids")
@@ -77,7 +77,7 @@ def one_row_of_pairs(call: Call, machine: Machine) -> Fault | None:
             return fault(name, said, "1 partition", kind=PartitionLimitError)
     if dst.shape[1] == 2 and dst.free_size == 2 * ids.free_size:
         return None
-    said = f"dst does not hold a start and an end for each of {ids.free_size} elements"
+    said = f"dst has no room for a start and an end for each of {ids.free_size} elements"
     return fault("dst", said, f"(1, 2, {ids.free_size})")
 
 

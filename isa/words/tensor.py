@@ -81,7 +81,7 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
     return fault("moving", said, expected, because=f"the result goes to {banks} of PSUM", hint=hint)
 
 
-@rule(DtypeError, because="the array is set up for one kind of multiplication at a time")
+@rule(DtypeError, because="the array supports one kind of multiplication at a time")
 def operand_formats(call: Call, machine: Machine) -> Fault | None:
     """float32 and TF32 pair with each other only, float8_e4m3fn not with float8_e4m3"""
     s, x = (view.dtype for view in call.views("stationary", "moving"))
@@ -135,7 +135,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     parts = [whole >> i for i in halves]
     problem = None
     if not position or not size:
-        problem = "tile_position and tile_size go together"
+        problem = "tile_position and tile_size must be given together"
     elif len(position) != 2 or len(size) != 2:
         problem = "tile_position and tile_size are pairs of a row and a column"
     elif any(n not in parts for n in size):
@@ -147,7 +147,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     return fault("tile_size", problem) if problem else None
 
 
-@rule(because="tiling the array and picking by an index exclude each other")
+@rule(because="tiling the array and indirect views exclude each other")
 def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     """with an indirect view tile_position is (0, 0)"""
     position = tuple(call["tile_position"] or (0, 0))
@@ -194,12 +194,12 @@ MATMUL = (
     ),
     needs("double_row", "double_row mode", "perf_mode", doubles, early=True),
     formats_of("stationary", "moving", formats=NARROW, early=True).when(
-        "in double_row mode", doubles, because="two numbers of 8 bits take the place of one of 16"
+        "in double_row mode", doubles, because="two 8-bit numbers replace one 16-bit number"
     ),
     in_halves("stationary"),
     in_halves("moving"),
     holds(
-        "is_transpose", "double_row doesn't go with is_transpose",
+        "is_transpose", "double_row cannot be combined with is_transpose",
         lambda call: not (doubles(call) and call["is_transpose"]), OperatorError,
         because="a transpose passes on one element of each row, and has nothing to add",
     ),

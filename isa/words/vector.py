@@ -106,7 +106,7 @@ def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
     return fault("op0", said, "multiply then add, multiply, or add", ", ".join(names))
 
 
-@rule(OperatorError, hint="leave `engine` out and the right one is chosen")
+@rule(OperatorError, hint="omit `engine`, and the right one is chosen")
 def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     """the GpSimd engine does rsqrt and power, which the Vector engine lacks"""
     lacking = operators_vector_lacks(call)
@@ -117,7 +117,7 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     return fault("op0", said, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
 
 
-@rule(OperatorError, because="32-bit integers are computed with as addresses are")
+@rule(OperatorError, because="32-bit integers use the address arithmetic")
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
     # the page says so of the arithmetic on addresses (ISA, tensor_scalar_addr), not which that is
@@ -158,7 +158,7 @@ TENSOR_TENSOR = (
     rules.two_operands("op"),
     rules.bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
     rules.runs_there("op").when(
-        "where only GpSimd has them", lambda call: call["op"].engines == ("gpsimd",)
+        "if only GpSimd has them", lambda call: call["op"].engines == ("gpsimd",)
     ),
 )
 TENSOR_SCALAR = (

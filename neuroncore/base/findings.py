@@ -118,7 +118,7 @@ def rules() -> Mapping[str, Rule]:
     found: dict[str, Rule] = {}
     for table in tables().values():
         if twice := found.keys() & table:
-            raise DefinitionError(f"{min(twice)} stands twice in the table of codes")
+            raise DefinitionError(f"{min(twice)} is in the table of codes twice")
         found |= table
     return found
 
@@ -129,7 +129,7 @@ def _rule(code: str, header: str, row: dict[str, str]) -> Rule:
     except TypeError as error:
         raise DefinitionError(f"{code} of the table of codes: {error}") from None
     if made.severity not in SEVERITIES:
-        raise DefinitionError(f"{code} of the table of codes: {made.severity!r} is no severity")
+        raise DefinitionError(f"{code} of the table of codes: {made.severity!r} is not a severity")
     return made
 
 

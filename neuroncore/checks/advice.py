@@ -69,11 +69,11 @@ def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
             if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
                 continue
             worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
-            times = f"{len(own):,} times" if len(own) > 1 else "once"
-            who = "DMA" if slow.of_dma else "its engine"
-            message = f"{worst}; it happens {times}, and is {taken / whole:.0%} of the time that"
+            times = f"{len(own):,} call{'s' * (len(own) != 1)}"
+            who = "DMA" if slow.of_dma else "its engine's"
+            message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
             place = timeline.program.place(line)
-            yield Advice(Finding(slow.code, f"{message} {who} works", place), taken / whole)
+            yield Advice(Finding(slow.code, message, place), taken / whole)
 
 
 def _of_dma(timeline: Timeline) -> Any:
@@ -99,8 +99,8 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
     if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
         return None
     return (
-        f"{call.name} moves elements of {least} bytes; below {machine.dma.efficient_bytes} bytes "
-        "of neighbours DMA spends its time on descriptors"
+        f"{call.name} moves {least}-byte runs; below {machine.dma.efficient_bytes} contiguous "
+        "bytes DMA is descriptor-bound"
     )
 
 

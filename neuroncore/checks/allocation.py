@@ -20,7 +20,7 @@ def findings(uses: Uses) -> Iterator[Finding]:
     for line, region in list(lines)[:TOLD]:
         yield Finding(
             "MIXED_ALLOCATION",
-            f"a tensor in {region.value} without an address, where others have addresses that the "
+            f"a tensor in {region.value} without an address, where others have explicit addresses"
             "kernel gives them",
             uses.program.place(line),
         )

@@ -44,8 +44,8 @@ def findings(timeline: Timeline) -> Iterator[Finding]:
             message = (
                 f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
                 f"partition; {machine.name} has {room}: the device's compiler would spill or "
-                f"refuse them ({also}). {_described(found.culprit)} is the first that doesn't fit; "
-                f"alive with it are {_listed(program, found.kinds)}"
+                f"refuse them ({also}). {_described(found.culprit)} is the first that does not "
+                f"fit; alive with it are {_listed(program, found.kinds)}"
             )
             line = found.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)

@@ -66,7 +66,7 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(OURS):
             raise UsageError(last.removeprefix(OURS)) from None
-        return Ran([], 0, f"the process ended with {code} and no answer: {last}")
+        return Ran([], 0, f"the process ended with {code} and no result: {last}")
     launches = document["launches"]
     found = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
     failure = document["error"]

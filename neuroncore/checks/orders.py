@@ -132,7 +132,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
     replay = Replay(record, snapshots=0)
     expected = _outcomes(replay)
     if any(core.rounding is not None or core.generators for core in replay.cores):
-        why = "orders of iterations are not compared where random numbers are drawn"
+        why = "orders of iterations are not compared, because the kernel uses random numbers"
         return Iterations(among=len(moved), untried=why)
     for seed in range(count):
         rows = [one.rows(seed) for one in programs]

@@ -124,11 +124,13 @@ def _told(race: Race, launch: Launch) -> Finding:
     place, line = launch.line(second), launch.line(first)
     message = (
         f"{launch.who(second)} writes bytes of HBM that {launch.who(first)} "
-        f"{'writes' if first.writes else 'reads'} at {line.short}, and no meeting orders the two"
+        f"{'writes' if first.writes else 'reads'} at {line.short}, and nothing synchronizes the two"
     )
     if not _do_the_same(race, launch):
         return Finding("RACE", message, place)
-    said = f"{message}; both write the same bytes from one line, so that it is right only if the "
+    said = (
+        f"{message}; both write the same bytes from one line, so the result is right only if the "
+    )
     return Finding("RACE", f"{said}values are the same", place, severity="note")
 
 

@@ -130,7 +130,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
         argument=name,
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
-        because="the instruction's counters and the registers behind them end there",
+        because="the instruction's counters and registers have this limit",
         hint=f"loop over pieces of {most}",
         also="err_size_of_dimension_exceed_arch_limit",
     )

@@ -92,7 +92,7 @@ class Operand:
                 argument=name,
                 expected=f"at most {most} elements along the free axes",
                 got=str(view),
-                because="the instruction's element counter and the memory behind it end there",
+                because="the instruction's element counter and the memory have this limit",
                 hint=f"loop over pieces of {most} elements",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
@@ -151,7 +151,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because="that is the only memory this port of the engine is wired to",
+        because="this port of the engine is wired only to that memory",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )
@@ -187,8 +187,8 @@ def _computes_not(name: str, view: View) -> KernelError:
         argument=name,
         expected="a format that holds one number",
         got=str(view),
-        because="microscaling formats are quantized, multiplied as matrices and moved, that is all",
-        hint=f"look at the bits with tensor.view(nl.{view.dtype.code_type})",
+        because="microscaling formats can only be quantized, multiplied as matrices, and moved",
+        hint=f"access the bits with tensor.view(nl.{view.dtype.code_type})",
     )
 
 
@@ -220,10 +220,10 @@ def _not_indirect(name: str, view: View) -> KernelError:
     return ViewError(
         f"{name} can't be an indirect view",
         argument=name,
-        expected="a tile whose elements a pattern of strides finds",
+        expected="a tile with a strided access pattern",
         got=f"{view}, picked by an index",
         because="this port of the instruction takes no index",
-        hint="gather it into a tile of its own with nisa.tensor_copy first",
+        hint="gather it into a separate tile with nisa.tensor_copy first",
     )
 
 

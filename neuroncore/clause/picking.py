@@ -58,7 +58,7 @@ def _one_of_two(name: str, other: str, call: Call) -> KernelError:
         argument=name,
         expected="both, with the same index, or neither",
         got=f"{other}: {call.view(other)}; {name}: {call.view(name)}",
-        because="numbers and their scales are one tensor in two pieces",
+        because="numbers and their scales form one tensor in two parts",
     )
 
 

@@ -116,7 +116,7 @@ def same_total(first: str, second: str) -> Rule:
     """As many elements altogether, as a DMA wants it; `second` may be a list."""
 
     @rule(
-        sentence=f"{first} and {second} have as many elements",
+        sentence=f"{first} and {second} have the same number of elements",
         because="every element that is read is written once",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -271,7 +271,7 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
                 f"{given[0]} and {given[1]} are of different kinds",
                 "both bitvec or both arithmetic",
                 f"{given[0].kind} and {given[1].kind}",
-                because="bit patterns and float32 values take different paths through the lane",
+                because="bit patterns and float32 values use different paths through the lane",
             )
         return _bitvec(call, names, unit) if kinds == {"bitvec"} else None
 
@@ -286,7 +286,7 @@ def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> Fault | None:
                 name,
                 f"a bitvec operator can't take {name} ({view.dtype})",
                 "an integer format",
-                hint="look at the bits with tensor.view(nl.uint32)",
+                hint="access the bits with tensor.view(nl.uint32)",
                 kind=DtypeError,
             )
         if view.dtype.itemsize != views[0][1].dtype.itemsize:
@@ -309,8 +309,8 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
     @rule(
         DtypeError,
-        "packed formats and scales are copied as they are",
-        because="microscaling formats are not converted on the way",
+        "packed formats and scales are copied without conversion",
+        because="microscaling formats are not converted during a copy",
         hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -347,7 +347,7 @@ def within_one_bank(name: str) -> Rule:
             f"bytes {view.byte} to {end} of the partition",
             because=f"PSUM is {psum.banks} banks of {psum.bank_bytes} bytes per partition, and an "
             "accumulation group lives in one",
-            hint=f"use tiles of at most {numbers} columns, each allocated by itself",
+            hint=f"use tiles of at most {numbers} columns, each in a separate allocation",
         )
 
     return check
@@ -424,7 +424,7 @@ def runs_there(*ops: str) -> Rule:
     @rule(
         OperatorError,
         f"{_listed(ops)}: operators that the engine has",
-        hint="leave `engine` out and the right one is chosen",
+        hint="omit `engine`, and the right one is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for name in ops:

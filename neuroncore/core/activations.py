@@ -36,5 +36,5 @@ def _report_outside(core: Core, op: Function, x: Array) -> None:
         core.report(
             "OUT_OF_RANGE",
             f"{op} of {x[outside].flat[0]:g}: the engine's tables are valid from {low:g} to "
-            f"{high:g}, and beyond the device's results are not these",
+            f"{high:g}, and the device's results differ beyond",
         )

@@ -102,7 +102,7 @@ def _check_alike(name: str, parts: Parts) -> None:
                     argument=what,
                     expected=f"{said}, as {there} has it",
                     got=str(part.alike.get(what)),
-                    because="it is one operation of all ranks of a group",
+                    because="it is a single operation of all ranks in a group",
                 )
 
 
@@ -166,7 +166,7 @@ def _check_exact(part: Part, tiles: Sequence[Tile], op: Operator, codes: Array) 
         part.core.report(
             "INTEGER_SUM",
             f"{wrong} of {codes.size} sums of {tiles[0].dtype} over ranks are not exact: ranks are "
-            f"added in float32, which has all integers up to {EXACT} only",
+            f"added in float32, which represents all integers up to {EXACT} only",
             site=part.site,
         )
 

@@ -194,7 +194,7 @@ class Core:
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):
             raise fault
-        self.report("NO_ELEMENTS", f"{instruction.name} is left out: {tiles[0]} has no elements")
+        self.report("NO_ELEMENTS", f"{instruction.name} is skipped: {tiles[0]} has no elements")
 
     # --- what was never written ------------------------------------------------------------------
 
@@ -421,7 +421,7 @@ def current() -> Core:
     if core is None:
         raise OutsideKernelError(
             "this can only be used inside a kernel",
-            because="there is no NeuronCore to run it on",
+            because="there is no NeuronCore that could run it",
             hint="call it from a function decorated with @nki.jit",
             also="err_nki_api_outside_of_nki_kernel",
         )

@@ -151,5 +151,5 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
         f"{name} and {other_name} are picked by different indices",
         argument=name,
         expected=f"the index of {other_name}",
-        because="numbers and their scales are one tensor in two pieces",
+        because="numbers and their scales form one tensor in two parts",
     )

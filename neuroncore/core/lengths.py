@@ -74,6 +74,6 @@ def _span(
             argument="metadata_tensor",
             expected=f"at most {limit} elements",
             got=f"{count} elements from {begin} on",
-            because="sizes are checked when it runs",
+            because="sizes are checked at run time",
         )
     return begin, count, place

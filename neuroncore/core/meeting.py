@@ -35,11 +35,11 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
     them it is. Raises TargetError where they are not the two cores of a logical core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
-            f"{point} needs two cores that can meet, and the kernel runs on "
+            f"{point} needs two cores that can synchronize, but the kernel runs on "
             + ("more" if prod(core.grid) > len(CORES) else "one"),
             expected="a launch grid of 2: kernel[2](...)",
             got=f"grid {core.grid or 1}",
-            because="the cores of a logical core (LNC2) are the only ones that can meet",
+            because="only the cores of a logical core (LNC2) can synchronize",
         )
     own = frozenset(core.world.cores_of(core.rank))
     brought = core.peers.meet(core.number, Point(point, own), bring)

@@ -159,8 +159,8 @@ def warn_foreign(core: Core, dst: Tile) -> None:
         core.report(
             "PSUM_FOREIGN",
             lambda: (
-                f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "
-                f"{core.machine.name}: begin the sum with a matmul (accumulate=False)"
+                f"dst ({dst}) accumulates onto data that another engine wrote, which is undefined "
+                f"on {core.machine.name}: begin the sum with a matmul (accumulate=False)"
             ),
             dst.storage.id,
         )

@@ -116,7 +116,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
     if not _is_ring(core, {source: target for source, target in pairs}):
         core.report(
             "NO_RING",
-            "the pairs are no ring of ranks on the same or neighbouring chips: the runtime may "
+            "the pairs are not a ring of ranks on the same or neighboring chips: the runtime may "
             "refuse to load them",
         )
     return found
@@ -149,7 +149,7 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
         argument="has_rdispls" if displaced else "replica_group",
         expected=f"all {each} ranks of one chip, of 2 cores each",
         got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
-        because="that is what the compiler supports so far",
+        because="the compiler supports only this so far",
     )
 
 
@@ -176,7 +176,7 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         argument="replica_group",
         expected=expected,
         got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
-        because="that is what the compiler supports so far",
+        because="the compiler supports only this so far",
     )
 
 

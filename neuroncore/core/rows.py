@@ -124,7 +124,7 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
             argument=name,
             expected=f"({tile.shape[0]}, 1)",
             got=str(index),
-            because="each partition takes one row number",
+            because="each partition takes a single row number",
         )
     return index.codes().reshape(-1)[: tile.shape[0]]
 

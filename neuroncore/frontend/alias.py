@@ -104,7 +104,7 @@ def activate() -> None:
         if taken is not None and taken.__name__ != ours:
             raise UsageError(
                 f"{root!r} is already imported, from {getattr(taken, '__file__', 'elsewhere')}; "
-                "activate neuroncore before anything imports it, or leave that package out"
+                "activate neuroncore before anything imports it, or do not import that package"
             )
     sys.meta_path[:0] = [VendorFinder(), Alias()]
 

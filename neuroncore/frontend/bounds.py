@@ -13,5 +13,5 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
         return ragged
     pieces = f"axis {axis} has {size // count} pieces of {count}"
     if any(last < n and not n % count for other, n in enumerate(shape) if other != axis):
-        return f"are the indices swapped? {pieces}"
+        return f"check whether the indices are swapped: {pieces}"
     return f"end the loop earlier: {pieces}"

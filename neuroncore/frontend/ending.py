@@ -42,7 +42,7 @@ def check(
     if not passed_on and not any(map(_has_issued, cores)):
         cores[0].report(
             "NO_INSTRUCTIONS",
-            f"{_name(function)} has issued no instruction: there is nothing for the device to run",
+            f"{_name(function)} issued no instruction, so there is nothing for the device to run",
             site=_last_return(function),
         )
 
@@ -61,9 +61,9 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
     return BufferKindError(
         statement,
         argument=argument,
-        expected="a tensor of the kernel's own",
+        expected="a tensor that the kernel allocates",
         got=repr(tile),
-        because="collectives don't reach tensors that come from outside or are returned",
+        because="collectives cannot access arguments and results of a kernel",
         hint="copy with nisa.dma_copy from or into nl.ndarray(..., buffer=nl.shared_hbm, name=...)",
         also="checkCollective",
     )
@@ -145,7 +145,7 @@ def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
         f"{_name(function)} returns an array of the host, {type(value).__name__} "
         f"{tuple(value.shape)}",
         expected="tensors in hbm",
-        because="what the host computes is no part of a kernel: the device has not computed it",
+        because="the host computed this array, not the device",
         hint="compute with instructions, store into an nl.ndarray(..., buffer=nl.shared_hbm), and "
         "return that",
     )

@@ -133,7 +133,7 @@ class Inputs:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
             f"the kernel returns {tile}, of which {count} of {tile.size} elements "
-            "were never written; the caller gets leftovers of the device's memory there",
+            "were never written; the caller gets leftovers of the device's memory",
             tile.storage.id,
             site=tile.storage.born,
         )

@@ -45,6 +45,6 @@ def loop(*bounds: Any) -> range:
             f"no loop goes over {', '.join(map(repr, bounds))}: {error}",
             expected="a stop, or a start and a stop, or both and a step that is not 0, as ints",
             got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
-            because="the turns of a loop are counted when the kernel is compiled",
+            because="the number of iterations is needed when the kernel is compiled",
             hint="n // size is an int where n / size is a float",
         ) from None

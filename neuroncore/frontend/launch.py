@@ -257,7 +257,8 @@ def _check_cores(cores: list[Core]) -> None:
         cores[0].report(
             "GRID_SIZE",
             f"a launch grid of {cores[0].grid} asks for {len(cores)} cores; {machine.name} runs a "
-            f"kernel on at most {most}. Here its programs run one after the other, each on a core "
+            f"kernel on at most {most}. Here its programs run one after another, each on a "
+            f"separate "
             "of its own; the device refuses the launch",
         )
 

@@ -101,9 +101,9 @@ def _not_set(message: str) -> KernelError | None:
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None
     return UnknownNameError(
-        f"a tensor has no {match[2]!r}, and nothing can be set on it",
-        because="a tensor is memory of the device's, and what the API says of it",
-        hint="keep what belongs to it in a variable, or in an object with the tensor in it",
+        f"a tensor has no {match[2]!r}, and attributes cannot be set",
+        because="a tensor is device memory with the attributes of the API",
+        hint="use a variable, or an object that contains the tensor",
     )
 
 
@@ -215,7 +215,7 @@ def _is_inside(error: Exception) -> bool:
 
 def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
     kind = OutOfBoundsError if isinstance(error, IndexError) else SignatureError
-    made = kind(f"{what} can't be done with what it is given: {error}", expected=form)
+    made = kind(f"{what} failed with these arguments: {error}", expected=form)
     made.__cause__ = error
     return made
 
@@ -263,7 +263,7 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
         return SignatureError(f"{called.name} needs {', '.join(absent)}", expected=form)
     twice = [k for k in keywords if k in listed[:count]]
     if twice:
-        return SignatureError(f"{called.name} is given {twice[0]} twice", expected=form)
+        return SignatureError(f"{called.name} got {twice[0]} twice", expected=form)
     return SignatureError(f"{called.name} doesn't take {count} positional arguments", expected=form)
 
 
@@ -314,7 +314,7 @@ def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
     hint = f"use {language[0]}.{own}" if language and own in dir(language[1]) else None
     return SignatureError(
         f"numpy's {name} can't compute with {what}",
-        because="a tensor lives in the device's memory; the host doesn't know its values",
+        because="a tensor is in the device's memory, and the host does not know its values",
         hint=hint,
     )
 

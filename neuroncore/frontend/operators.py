@@ -53,7 +53,7 @@ class Simulated(Operation):
     @property
     def operator(self) -> Operator:  # type: ignore[override]
         if not self.taken:
-            raise AttributeError(f"{self!r} is no operator of an engine")
+            raise AttributeError(f"{self!r} is not an operator of an engine")
         return SIMULATED[self.__name__]
 
 

@@ -24,7 +24,7 @@ class Unread:
             self,
             "an array",
             "compute with instructions, and return a tensor in hbm: the caller gets an array; "
-            "nl.device_print(text, tensor) shows what is there",
+            "nl.device_print(text, tensor) prints the contents",
         )
 
     def __index__(self) -> NoReturn:
@@ -50,15 +50,15 @@ class Unread:
     def __delitem__(self, key: object) -> NoReturn:
         raise SignatureError(
             f"elements of {self} can't be deleted",
-            because="a tensor has the size that it was made with",
-            hint="tensor[...] is a part of it, by the elements to keep",
+            because="the size of a tensor is fixed",
+            hint="use tensor[...] with the elements to keep",
         )
 
 
 def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:
     return DynamicControlError(
         f"{tensor} can't be {what} while the kernel is compiled",
-        because="what a tensor holds is known on the device only",
+        because="the contents of a tensor are known only on the device",
         hint=hint,
     )
 
@@ -83,7 +83,7 @@ def is_there(tile: Tile) -> bool:
     negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
     if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
         return False
-    core.report("TENSOR_TRUTH", f"{tile} is asked for its truth, and is true whatever it holds")
+    core.report("TENSOR_TRUTH", f"{tile} is used as a condition, and is true whatever it contains")
     return True
 
 
@@ -104,6 +104,6 @@ def truth_value(tensor: object) -> DynamicControlError:
     return _unknown(
         tensor,
         "a condition",
-        "choose by nl.where; `while register:` with nisa.register_load loops as the device says; "
-        "compare None by `is`",
+        "select with nl.where; loop on a device value with nisa.register_load and `while "
+        "register:`; compare None by `is`",
     )

@@ -13,9 +13,9 @@ from neuroncore.lint.walk import Rules, Spot, Told, loops_of_assignments
 
 RULES = Rules()
 WHAT = {
-    "tensor": "a tensor, whose elements are known at run time",
-    "register": "a register, whose value is known at run time",
-    "index": "the index of a loop that the device runs, whose value is known at run time",
+    "tensor": "a tensor, whose elements are known only at run time",
+    "register": "a register, whose value is known only at run time",
+    "index": "the index of a device loop, whose value is known only at run time",
     "indices": "an index expression, which has a value for each element",
 }
 # functions of Python that ask for numbers, or compare what they are given
@@ -74,11 +74,11 @@ def conditions(spot: Spot) -> Iterator[Told]:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
             continue  # which are spots of their own
         if scope.value(one).kind == "indices":
-            yield "MASK_TRUTH", one, f"{ast.unparse(one)} is asked for its truth: {WHAT['indices']}"
+            yield "MASK_TRUTH", one, f"{ast.unparse(one)} is used as a condition: {WHAT['indices']}"
         what = _runtime(scope, one)
         if what and not _is_in_hbm(scope, one):
             code = "TENSOR_TRUTH" if _may_be_given(scope, node, one) else "DYNAMIC_CTRL"
-            yield code, one, f"{ast.unparse(one)} is asked for its truth: {what}"
+            yield code, one, f"{ast.unparse(one)} is used as a condition: {what}"
 
 
 @RULES.about(ast.For, ast.comprehension)
@@ -129,7 +129,7 @@ def unpacked(spot: Spot) -> Iterator[Told]:
         taken = [node.value]
     for one in taken:
         if scope.value(one).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{ast.unparse(one)} is taken apart: {WHAT['tensor']}"
+            yield "TENSOR_LOOP", node, f"{ast.unparse(one)} is unpacked: {WHAT['tensor']}"
 
 
 @RULES.about(ast.Subscript)
@@ -155,16 +155,16 @@ def loops(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
         at = node.iter if isinstance(node, ast.For) else node
-        yield "LOOP_IN_NO_REORDER", at, "a loop of the device stands in a block of no_reorder"
+        yield "LOOP_IN_NO_REORDER", at, "a device loop is inside a block of no_reorder"
     if isinstance(node, ast.While) and _is_a_loop(scope, node) and scope.release >= WHILE_ENDS:
         yield "DEPRECATED", node, "a `while` of a register is deprecated: nl.while_loop replaces it"
     if isinstance(node, ast.Break | ast.Continue) and spot.loops and _ends(spot):
         word = "break" if isinstance(node, ast.Break) else "continue"
-        yield "LEAVING_A_LOOP", node, f"{word} in a loop that the device runs"
+        yield "LEAVING_A_LOOP", node, f"{word} in a device loop"
     if isinstance(node, ast.Return) and any(
         isinstance(one, ast.For | ast.While) for one in spot.loops
     ):
-        yield "LEAVING_A_LOOP", node, "return in a loop that the device runs"
+        yield "LEAVING_A_LOOP", node, "return in a device loop"
 
 
 def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
@@ -248,7 +248,7 @@ def escapes(spot: Spot) -> Iterator[Told]:
             kept = [node.value] if held.id not in scope.bindings else []
     for one in kept:
         if _is_born_in(scope, one):
-            said = f"{ast.unparse(one)}, a tensor of the loop's body, is kept beyond it"
+            said = f"{ast.unparse(one)}, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, said
 
 
@@ -266,12 +266,20 @@ def induction(spot: Spot) -> Iterator[Told]:
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
         written = argument(node, 0, "dst")
         if written is not None and scope.value(written).kind == "index":
-            yield "INDUCTION_WRITE", node, f"{ast.unparse(written)} counts a loop, and is written"
+            yield (
+                "INDUCTION_WRITE",
+                node,
+                f"{ast.unparse(written)} is the index of a loop, and is written",
+            )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         bound = scope.bindings.get(node.target.id, [])
         is_given = scope.loop_values.get(node.target.id) is not None
         if is_given or any(_counts(scope, how, one) for how, one in bound):
-            yield "INDUCTION_WRITE", node, f"{node.target.id} counts a loop, and is written"
+            yield (
+                "INDUCTION_WRITE",
+                node,
+                f"{node.target.id} is the index of a loop, and is written",
+            )
 
 
 def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
@@ -311,6 +319,6 @@ def orderings(spot: Spot) -> Iterator[Told]:
             continue
         said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
         if producer != consumer[: len(producer)]:
-            yield "ORDER_ACROSS_LOOPS", node, f"{said} in a loop of the device that it isn't in"
+            yield "ORDER_ACROSS_LOOPS", node, f"{said} in a device loop that it is not in"
         elif producer != consumer:
-            yield "ORDER_INTO_A_LOOP", node, f"{said} before the loop of the device that it is in"
+            yield "ORDER_INTO_A_LOOP", node, f"{said} before the device loop that it is in"

@@ -23,7 +23,7 @@ def allocations(spot: Spot) -> Iterator[Told]:
     called = scope.scope_of(node.func)
     made = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
     if any(_is_shared(*one) for one in made):
-        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} stands in a loop"
+        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is in a loop"
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
@@ -47,7 +47,7 @@ def counters(spot: Spot) -> Iterator[Told]:
     starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
     plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
-        said = f"{name} is counted in a loop that is traced once"
+        said = f"{name} is incremented in a loop that is traced once"
         yield "COUNTER_IN_TRACED_LOOP", node, said
 
 

@@ -24,7 +24,7 @@ def kernels(scope: Scope) -> Iterator[Told]:
         return
     if node.args.kwonlyargs:
         where = node.args.kwonlyargs[0]
-        yield "KEYWORD_ONLY", where, f"{node.name} has parameters behind `*`"
+        yield "KEYWORD_ONLY", where, f"{node.name} has parameters after `*`"
     for default in (*node.args.defaults, *node.args.kw_defaults):
         if default is not None and _is_a_list(scope.module, default):
             yield "LIST_ARGUMENT", default, f"{node.name} has a list as a default"
@@ -39,15 +39,19 @@ def decorators(scope: Scope) -> Iterator[Told]:
         if name in ROLES["compiled"] and isinstance(one, ast.Call):
             yield from _options(one)
         if name in ROLES["compiled"] and scope.program.is_called_by_kernels(scope.node):
-            yield "KERNEL_IN_KERNEL", one, f"{scope.node.name} is called by a kernel, and is one"
+            yield (
+                "KERNEL_IN_KERNEL",
+                one,
+                f"{scope.node.name} is called by a kernel, but is a kernel itself",
+            )
 
 
 def _options(call: ast.Call) -> Iterator[Told]:
     for keyword in call.keywords:
         if keyword.arg == "mode":
-            yield "JIT_MODE", keyword.value, "nki.jit is given a mode"
+            yield "JIT_MODE", keyword.value, "nki.jit has a mode"
         elif keyword.arg == "platform_target":
-            yield "JIT_PLATFORM", keyword.value, "nki.jit is given a platform_target"
+            yield "JIT_PLATFORM", keyword.value, "nki.jit has a platform_target"
 
 
 def _class(scope: Scope) -> Iterator[Told]:
@@ -61,7 +65,7 @@ def _class(scope: Scope) -> Iterator[Told]:
         yield (
             "NOT_NKI_OBJECT",
             node,
-            f"class {node.name} of a kernel doesn't inherit from NKIObject",
+            f"class {node.name} of a kernel does not inherit from NKIObject",
         )
     elif len(meant) > 1:
         bases = ", ".join(map(ast.unparse, node.bases))
@@ -114,7 +118,7 @@ def launches(program: Program) -> Iterator[Told]:
     first = program.modules.first
     for device, given, values in program.arguments():
         if values and all(_is_a_list(first, one) for one in values):
-            said = f"{device.name} is given a list, {ast.unparse(given)}"
+            said = f"{device.name} has a list as an argument: {ast.unparse(given)}"
             yield "LIST_ARGUMENT", given, said
     decorators = {one for node in first.definitions.values() for one in node.decorator_list}
     for call in (one for one in first.nodes if isinstance(one, ast.Call)):

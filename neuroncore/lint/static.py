@@ -46,7 +46,7 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
     """Read a file, hold it against a release, by default the latest of those that it fits best.
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
-        raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
+        raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
     collects = gc.isenabled()
     gc.disable()  # which would go through the trees again and again while they grow
     try:
@@ -139,7 +139,7 @@ def _of_other_releases(
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
-            said = f"{sentence}; the file is held against {release}"
+            said = f"{sentence}; the file is checked against {release}"
             yield Finding(code, said, place, MILDER[rule(code).severity])
     told = {(one.code, one.place) for one in _issues(uses, release)}
     for other in others:
@@ -152,7 +152,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
     """What later releases refuse of a file that is held against an older one, a step milder."""
     for one in forms:
         if not is_in(rule(one.code).releases, release):
-            said = f"{one.message}; the file is held against {release}"
+            said = f"{one.message}; the file is checked against {release}"
             yield replace(one, message=said, severity=MILDER[rule(one.code).severity])
 
 

@@ -102,7 +102,7 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
     scope = spot.scope
     known = any(isinstance(one, ast.Constant) or scope.api(one) for one in operands)
     code = "IDENTITY" if known else "IDENTITY_OF_OBJECTS"
-    return code, spot.node, f"{word} compares which object it is, not its value"
+    return code, spot.node, f"{word} compares the identity of objects, not their values"
 
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
@@ -140,7 +140,7 @@ def wide_values(spot: Spot) -> Iterator[Told]:
     assert isinstance(node, ast.Call)
     found = scope.program.modules.meaning(scope.module, node.func)
     if isinstance(found, str) and found.removeprefix("numpy.") in WIDE and found[:6] == "numpy.":
-        yield "VALUE_TYPE", node, f"{found} makes a number that is wider than 32 bits"
+        yield "VALUE_TYPE", node, f"{found} creates a number with more than 32 bits"
 
 
 def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
@@ -258,4 +258,4 @@ def printing(spot: Spot) -> Iterator[Told]:
     if prefix is None or is_text:
         return
     if composed or scope.value(prefix).kind != "unknown":
-        yield "PRINT_PREFIX", node, f"the prefix {ast.unparse(prefix)} is no constant string"
+        yield "PRINT_PREFIX", node, f"the prefix {ast.unparse(prefix)} is not a constant string"

@@ -96,9 +96,9 @@ class VirtualRegister:
         asker = source.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):
             raise _needs_constant(
-                "a register is used as a condition of Python's",
-                "compute both and choose by nl.where, or let the register choose what is read: "
-                "nl.ds(register, size); `while register:` is a loop of the device",
+                "a register is used as a Python condition",
+                "compute both and select with nl.where, or select the data with the register: "
+                "nl.ds(register, size); `while register:` is a device loop",
             )
         return self.decide() != 0
 

@@ -204,10 +204,10 @@ class Memory:
                 f"the cores differ about tensor {name!r} in shared hbm",
                 argument="shape",
                 position=0,
-                expected=f"{found.shape} {found.dtype}, as another core has allocated it",
+                expected=f"{found.shape} {found.dtype}, like the allocation of another core",
                 got=f"{shape} {dtype}",
-                because="a kernel is compiled once for its cores: what it shares is one tensor",
-                hint="use buffer=nl.private_hbm for what one core has for itself",
+                because="a kernel is compiled once for its cores, so a shared tensor exists once",
+                hint="use buffer=nl.private_hbm for data of a single core",
             )
         return found
 
@@ -230,7 +230,7 @@ class Memory:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
             raise NotEmulated(
-                f"{_described(shape, name)} needs more memory than this computer gives"
+                f"{_described(shape, name)} needs more memory than this computer has"
             ) from None
         return storage
 
@@ -280,9 +280,9 @@ class Memory:
             position=0,
             expected=f"at most {room - others} bytes",
             got=f"{layout.nbytes} bytes",
-            because=f"a stack of HBM holds {room} bytes; {self.machine.hbm.cores_per_stack} of the "
+            because=f"a stack of HBM has {room} bytes; {self.machine.hbm.cores_per_stack} of the "
             "chip's cores share one",
-            hint="are the sizes right? Else work on parts, one launch after the other",
+            hint="check the sizes, or work on parts in several launches",
         )
 
     def _check_fits(self, layout: Layout, name: str) -> None:

@@ -145,9 +145,9 @@ class Tile:
             return
         raise ViewError(
             f"{self} can't be viewed as {dtype}",
-            because="narrow formats are held as float32 in this run (Options.storage, "
+            because="narrow formats are stored as float32 in this run (Options.storage, "
             f"NKI_PRECISE_FP=0): {because}",
-            hint="run the kernel with every format in its own precision",
+            hint="run the kernel without this option",
         )
 
     # --- geometry --------------------------------------------------------------------------------

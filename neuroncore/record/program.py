@@ -116,7 +116,7 @@ class Program:
         """What to say of the first instruction that is left out."""
         return (
             f"the record ends before this instruction, at {self.limit}: estimates and profiles "
-            "cover only what came before; Options.record_limit sets where it ends"
+            "cover only the part before; Options.record_limit sets the limit"
         )
 
     @property

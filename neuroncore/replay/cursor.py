@@ -66,7 +66,7 @@ class Replay:
         setting = _complete(record)
         if inputs is not None and any(program.data.skipped for program in record.programs):
             raise UsageError(
-                "the kernel left out an access whose index was out of bounds, which is not in the "
+                "the kernel skipped an access with an index out of bounds, which is not in the "
                 "record: on other inputs it may be inside; run the kernel on them"
             )
         self.record, self.setting, self.room = record, setting, snapshots

@@ -167,8 +167,8 @@ class Execution:
             if found != value:
                 where = f"{self.program.place(line)}: " if line >= 0 else ""
                 raise UsageError(
-                    f"{where}with these inputs the kernel goes another way than the record: a "
-                    f"register that decides is {found}, not {value}; run the kernel on them"
+                    f"{where}with these inputs the kernel takes a different path than the record: "
+                    f"a deciding register is {found}, not {value}; run the kernel on them"
                 )
 
     def operand(self, name: str) -> Tile | None:

@@ -27,7 +27,9 @@ def _named(setting: Setting, given: Given) -> Mapping[str, Any]:
     if given is None:
         names = [one.name for one in setting.inputs]
         if missing := [name for name in names if name not in setting.arrays]:
-            raise UsageError(f"the record doesn't have the values of {missing[0]}: give its inputs")
+            raise UsageError(
+                f"the record does not have the values of {missing[0]}: pass the inputs"
+            )
         return setting.arrays
     if _is_by_rank(setting, given):
         return _of_ranks(setting, [*given])
@@ -66,7 +68,7 @@ def _matched(
     if missing := [name for name in names if name not in given]:
         raise UsageError(f"input {missing[0]} is not given; {who} has {', '.join(names)}")
     if more := [name for name in given if name not in names]:
-        raise UsageError(f"{more[0]} is no input of {who}, which has {', '.join(names)}")
+        raise UsageError(f"{more[0]} is not an input of {who}, which has {', '.join(names)}")
     return given
 
 

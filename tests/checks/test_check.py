@@ -83,7 +83,7 @@ def test_what_can_t_be_read_is_wrong_usage(file, capsys):
     file.write_text("def kernel(:\n", "utf-8")
     for words in ([file], [file.parent], [file.parent / "other.py"], [file, "--target", "trn9"]):
         assert told(capsys, *words, "--static")[0] == 2
-    with pytest.raises(UsageError, match="no release"):
+    with pytest.raises(UsageError, match="not a release"):
         neuroncore.check(file, api="0.7")
 
 

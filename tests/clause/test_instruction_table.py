@@ -66,7 +66,7 @@ def test_why_no_example_is_legal_is_printed(change, why, monkeypatch, capsys):
     monkeypatch.setitem(INSTRUCTIONS, one.name, one)
     assert main(["isa", one.name]) == 0
     printed = capsys.readouterr().out
-    assert re.search(rf"^example   none is legal: {why}", printed, re.M)
+    assert re.search(rf"^example   no legal example: {why}", printed, re.M)
     assert "busy for" not in printed
 
 

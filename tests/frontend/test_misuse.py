@@ -32,7 +32,7 @@ ILLEGAL = {
     "function of the older API": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «nl.arange»(128)\n",
-        {"statement": "nki.language has no 'arange'", "hint": "take slices as x[0:128"},
+        {"statement": "nki.language has no 'arange'", "hint": "use slices like x[0:128"},
     ),
     "launch grid of the older API": (
         *("UNKNOWN_NAME", AttributeError),
@@ -42,7 +42,7 @@ ILLEGAL = {
     "parameter of the older API": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nl.load(x, mask=«x»)\n",
-        {"statement": "nl.load has no parameter 'mask'", "hint": "take a slice"},
+        {"statement": "nl.load has no parameter 'mask'", "hint": "use slices"},
     ),
     "a function as a method": (
         *("UNKNOWN_NAME", AttributeError),
@@ -76,13 +76,13 @@ ILLEGAL = {
     "twice": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «nl.exp(tile(4, 4), x=1)»\n",
-        {"statement": "nl.exp is given x twice"},
+        {"statement": "nl.exp got x twice"},
     ),
     "what a function can't be given": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    t = nl.load(x)\n    «nl.broadcast_to(t, 3)»\n",
         {
-            "statement": "nl.broadcast_to can't be done with what it is given: 'int' object",
+            "statement": "nl.broadcast_to failed with these arguments: 'int' object",
             "expected": "nl.broadcast_to(x, shape, dtype=None)",
         },
     ),
@@ -99,7 +99,7 @@ ILLEGAL = {
     "what isn't there, set": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «x.scale» = 2\n",
-        {"statement": "a tensor has no 'scale'", "hint": "keep what belongs to it in a variable"},
+        {"statement": "a tensor has no 'scale'", "hint": "use a variable, or an object"},
     ),
     "elements deleted": (
         *("SIGNATURE", TypeError),

@@ -82,7 +82,7 @@ def test_loop_variables_index_like_constants():
         (nl.ds(0, -1), OutOfBoundsError, "a window of -1"),
         (nl.ds(5, 0), OutOfBoundsError, "exceeds axis 0"),
         ((0, 0, 0, 0), OutOfBoundsError, "4 indices for a tensor with 3 axes"),
-        ((..., 0, ...), SignatureError, "one `...` only"),
+        ((..., 0, ...), SignatureError, "only one `...`"),
         (slice(None, None, -1), SignatureError, "steps by -1"),
         (slice(None, None, 0), SignatureError, "steps by 0"),
         (slice(0, 1.5), SignatureError, "sliced with float"),

@@ -25,7 +25,7 @@ from neuroncore.base.errors import (
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        ([[0, 1], [1, 2, 3]], "no rank is in it twice"),
+        ([[0, 1], [1, 2, 3]], "each rank occurs at most once"),
         ([[0, 1, 2, 3], []], "no list is empty"),
         ([[0, 1, 2, 4]], "the replica group has rank 4"),
         ([[0, 1, 2]], "the replica group lacks rank 3, which calls it"),
@@ -48,10 +48,10 @@ def test_other_things_that_are_refused():
     gather = (ncc.all_gather, ALL)
     refused(ShapeError, "collective_dim is 1", through_hbm, X4, (4, 8), *gather, collective_dim=1)
     refused(
-        ShapeError, "as many times its src", through_sbuf, X4, (4, 8), *gather, collective_dim=0
+        ShapeError, "the size of its src times", through_sbuf, X4, (4, 8), *gather, collective_dim=0
     )
     refused(
-        SignatureError, "as long as each other", through_hbm, X4, (8, 2), ncc.all_gather,
+        SignatureError, "have equal lengths", through_hbm, X4, (8, 2), ncc.all_gather,
         [[0, 1], [2, 3, 4]], collective_dim=0,
     )  # fmt: skip
     scatter = {"collective_dim": 1, "op": nl.add}
@@ -65,7 +65,7 @@ def test_other_things_that_are_refused():
         [[0, 1], [1, 0]],
     )  # fmt: skip
     refused(
-        SignatureError, "twice on one side", through_hbm, X4, (4, 2), ncc.collective_permute,
+        SignatureError, "twice as a source", through_hbm, X4, (4, 2), ncc.collective_permute,
         [[0, 1], [2, 1]],
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ def test_four_ranks_of_trn1_are_neighbours():
     ran(through_hbm, arrays, (4, 2), ncc.all_reduce, near, **given)
     refused(
         SignatureError,
-        "not of adjacent",
+        "not have adjacent",
         through_hbm,
         arrays,
         (4, 2),
@@ -90,7 +90,7 @@ def test_four_ranks_of_trn1_are_neighbours():
 @pytest.mark.parametrize(
     ("srcs", "dsts", "kind", "why"),
     [
-        ("s", "h", BufferKindError, "all tensors are in hbm, or all in sbuf"),
+        ("s", "h", BufferKindError, "all tensors must be in hbm, or all in sbuf"),
         ("ss", "ss", BufferKindError, "several tensors are in hbm"),
         ("h", "hh", SignatureError, "a dst for each src"),
         ("", "", SignatureError, "a dst for each src"),

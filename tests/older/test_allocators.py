@@ -191,7 +191,7 @@ def test_a_count_for_each_block_axis():
 
 def test_a_placed_tensor_does_not_begin_with_a_value():
     device = Older()
-    with pytest.raises(SignatureError, match="can't begin with a value"):
+    with pytest.raises(SignatureError, match="can't have an initial value"):
         device.call(nl.zeros, (8, 4), np.float32, buffer=ncc.sbuf.mod_alloc(base_addr=0))
     assert device.call(nl.zeros, (8, 4), np.float32, buffer=ncc.sbuf.auto_alloc()).shape == (8, 4)
 

@@ -323,7 +323,7 @@ def test_named_masks_are_not_joined_by_and():
         rows, columns = i < 5, j < 5
         return stored(nl.exp(nl.load(x), mask=rows and columns))
 
-    with pytest.raises(KernelError, match="join masks by `&`"):
+    with pytest.raises(KernelError, match="combine masks with `&`"):
         nki.simulate_kernel(kernel, numbers(P, F))
 
 

@@ -138,7 +138,7 @@ def test_indices_outside_are_refused(key):
 @pytest.mark.parametrize("key", [np.s_[:, 2:2], np.s_[:, ::-1], np.s_[3:1], nl.ds(2, 0)])
 def test_empty_and_backward_ranges_are_called_so(key):
     tensor, _ = filled((4, 5))
-    with pytest.raises(OutOfBoundsError, match="is no range of axis"):
+    with pytest.raises(OutOfBoundsError, match="is not a range of axis"):
         _ = tensor[key]
 
 

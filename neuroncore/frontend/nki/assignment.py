@@ -69,7 +69,9 @@ def _store(slot: Assigned, value: Any) -> None:
 def _not_copied(slot: Assigned, value: Any) -> SignatureError:
     """The error for what no instruction copies to a tile on the chip, with the one to call."""
     if isinstance(value, Tile):
-        hint = "nisa.dma_copy(dst=t[...], src=tensor) brings a tensor from hbm to sbuf, as nl.load"
+        hint = (
+            "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"
+        )
     elif isinstance(value, int | float | np.number):
         hint = "nisa.memset(dst=t[...], value=number)"
     else:
@@ -93,7 +95,7 @@ def check_not_in_psum(value: Tile, what: str) -> None:
             expected="sbuf",
             got=repr(value),
             because="the DMA engines have no port to PSUM",
-            hint="nl.copy(value) brings it to SBUF",
+            hint="nl.copy(value) copies it to SBUF",
         )
 
 

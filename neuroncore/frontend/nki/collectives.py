@@ -204,7 +204,7 @@ def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
             argument="collective_dim",
             expected=" or ".join(map(str, taken)),
             got=str(dim),
-            because="that is what collectives support so far",
+            because="collectives support only this so far",
         )
 
 

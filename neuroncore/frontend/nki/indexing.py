@@ -27,7 +27,7 @@ T = TypeVar("T", bound="Indexed")
 
 
 DROPPED = -1  # the count of an axis that an integer takes away
-RAGGED = "shorten the last piece: min(start + size, total)"
+RAGGED = "shorten the last slice: min(start + size, total)"
 
 
 class Indexed(Seen, Unread, Parted):
@@ -91,7 +91,7 @@ class Indexed(Seen, Unread, Parted):
         kinds = [type(k) for k in keys]
         given = len(keys) - kinds.count(EllipsisType)
         if len(keys) - given > 1:
-            raise SignatureError("an index can have one `...` only", got=repr(keys))
+            raise SignatureError("an index can have only one `...`", got=repr(keys))
         if given > rank:
             raise OutOfBoundsError(
                 f"{len(keys)} indices for a tensor with {rank} axes",
@@ -119,8 +119,9 @@ class Indexed(Seen, Unread, Parted):
             raise SignatureError(
                 f"the slice of axis {axis} steps by {step}",
                 expected="a step of at least 1",
-                because="a slice picks elements upwards, each of them once",
-                hint="tensor.ap takes any stride: 0 repeats an element, a negative one runs back",
+                because="a slice selects elements in increasing order, each once",
+                hint="tensor.ap accepts any stride: 0 repeats an element, a negative stride goes "
+                "backward",
             )
         start, stop = start + size * (start < 0), stop + size * (stop < 0)
         if not 0 <= start <= stop <= size:
@@ -184,7 +185,7 @@ class Indexed(Seen, Unread, Parted):
             "the partition can't be chosen at run time",
             got=str(self),
             because="an instruction's start partition is part of its encoding",
-            hint="put the axis you index on the free axes, or go through HBM",
+            hint="move the indexed axis to the free axes, or go through HBM",
         )
 
     def _past(self, first: int, last: int, axis: int) -> OutOfBoundsError:
@@ -197,7 +198,7 @@ class Indexed(Seen, Unread, Parted):
             f"{what} exceeds axis {axis} of size {self.shape[axis]}",
             expected=f"within [0, {self.shape[axis] - 1}]",
             got=what,
-            because="the access would reach a neighbour's memory",
+            because="the access would reach the memory of another tensor",
             hint=RAGGED,
             also="err_tensor_access_out_of_bound",
         )
@@ -218,7 +219,7 @@ def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
         raise SignatureError(
             f"{self} has no operator {symbol}",
-            because="this API computes by functions only, each of them an instruction",
+            because="this API has only functions, each of which is an instruction",
             hint=f"use nl.{function}",
         )
 

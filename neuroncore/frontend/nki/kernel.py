@@ -95,7 +95,9 @@ class Kernel:
 def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
     """Say why instructions don't know what they are given, if the kernel is of the other API."""
     if dialect(function) == "neuronxcc.nki":
-        error.because = "a kernel of neuronxcc.nki is launched through nki.jit, of another API"
+        error.because = (
+            "a kernel of neuronxcc.nki is launched through nki.jit, which belongs to the other API"
+        )
         error.hint = "launch it through neuronxcc.nki.jit, or torch_neuronx's nki_jit"
 
 

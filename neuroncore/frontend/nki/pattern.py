@@ -144,7 +144,7 @@ class Patterned(Indexed):
     def _gathering(self, index: Tile, axis: int, step: int) -> Self:
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
-                "a vector offset chooses rows of axis 0 of a tensor in hbm",
+                "a vector offset selects rows of axis 0 of a tensor in hbm",
                 argument="indirect_dim",
                 got=f"axis {axis} of {self}",
             )
@@ -185,5 +185,5 @@ class Patterned(Indexed):
                 position=0,
                 expected=f"0 to {row - 1}" + (" of each partition" if storage.on_chip else ""),
                 got=f"offset {self.offset}, {self.get_pattern()}",
-                because="the access would reach a neighbour's memory",
+                because="the access would reach the memory of another tensor",
             )

@@ -32,9 +32,9 @@ def _unique(dma_compute: Issues) -> Issues:
                 position=4,
                 expected="True",
                 got=repr(unique),
-                because="the instruction takes no indices that repeat: both sums of a row would "
+                because="indices must not repeat: both sums of a row would "
                 "be read before either is written",
-                hint="add up the rows of the same index before",
+                hint="add up rows with the same index first",
             )
         return dma_compute(dst, srcs, *args, **named)
 

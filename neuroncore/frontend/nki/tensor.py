@@ -72,7 +72,7 @@ class NkiTensor(Assigned):
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
                 f"{what} can't change axis 0 of {self}",
-                because="axis 0 is the partition: its elements lie in different memories",
+                because="axis 0 is the partition: its elements are in different memories",
                 hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
             )
         return axis
@@ -110,7 +110,7 @@ class NkiTensor(Assigned):
         """Row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
         if dim != 0 or self.storage.on_chip:
             raise ViewError(
-                "vector_select chooses along axis 0 of a tensor in hbm",
+                "vector_select selects along axis 0 of a tensor in hbm",
                 argument="dim",
                 got=f"axis {dim} of {self}",
                 because="the DMA that gathers takes one row address per partition",
@@ -132,7 +132,7 @@ class NkiTensor(Assigned):
             raise self._chosen_at_run_time(self.ndim - 1)
         if not self.storage.on_chip or not self.is_contiguous():
             raise ViewError(
-                f"{self} can't be picked from",
+                f"{self} can't be indexed indirectly",
                 got=f"strides {self.strides}",
                 because="offsets count the elements of a partition of sbuf or psum, one after "
                 "the other",
@@ -258,7 +258,7 @@ class NkiTensor(Assigned):
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
-                f"{self.shape} has {self.size} elements, {tuple(shape)} doesn't",
+                f"{self.shape} has {self.size} elements, {tuple(shape)} has not",
                 argument="shape",
                 position=0,
                 expected=f"sizes that multiply to {self.size}",
@@ -276,10 +276,10 @@ class NkiTensor(Assigned):
 
     def _not_a_view(self, shape: Dims) -> ViewError:
         return ViewError(
-            f"{self} can't be seen as {shape}",
+            f"{self} can't be viewed as {shape}",
             got=f"strides {self.strides}",
             because="the elements are not contiguous where axes would merge",
-            hint="copy it into a fresh tile with nisa.tensor_copy first",
+            hint="copy it into a new tile with nisa.tensor_copy first",
         )
 
     def rearrange(

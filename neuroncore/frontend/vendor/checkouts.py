@@ -52,7 +52,7 @@ class Checkout:
             f"  {'got':9} {_seems(given)}",
         ]
         if repository.commit and _is_of(given, repository):
-            lines.append(f"  {'because':9} later commits don't have that folder any more")
+            lines.append(f"  {'because':9} later commits no longer have that folder")
             lines.append(f"  {'hint':9} git -C {given} checkout {repository.commit}")
         return "\n".join(lines)
 

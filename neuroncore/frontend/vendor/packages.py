@@ -103,8 +103,8 @@ KERNELS = {
         "select_and_scatter_kernel",
     ),
 }
-RANKS = "what it had is in neuronxcc.nki.nccl, and in nki.collectives of today"
-COMPILER = "it makes a program for a device; here a kernel runs as it is written"
+RANKS = "use neuronxcc.nki.nccl, or today's nki.collectives"
+COMPILER = "it compiles a program for a device; here kernels run directly"
 FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
 LAUNCHING = (
     "{} is not installed, and neuroncore's replacement has only what launching kernels needs"

@@ -24,7 +24,7 @@ class Module(ModuleType):
         return made
 
     def __repr__(self) -> str:
-        return f"<module {self.__name__!r}, which only the vendor's package has>"
+        return f"<module {self.__name__!r}, which exists only in the vendor's package>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`from neuronxcc.starfish.support import name` can't know if that is a module."""
@@ -61,7 +61,7 @@ class Absent(type):
         raise refusal(cls)
 
     def __repr__(cls) -> str:
-        return f"<{spelt(cls)}, which only the vendor's package has>"
+        return f"<{spelt(cls)}, which exists only in the vendor's package>"
 
 
 class Thing(metaclass=Absent):

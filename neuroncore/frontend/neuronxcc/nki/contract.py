@@ -100,9 +100,9 @@ def _check_returned(
                 function,
                 SignatureError(
                     f"the kernel writes to parameter {name} and doesn't return it",
-                    because="a mutable parameter is a result too: the caller's graph gets it from "
+                    because="a mutable parameter is also a result: the caller's graph gets it from "
                     "the return statement",
-                    hint=f"return {name} besides the other results",
+                    hint=f"return {name} in addition to the other results",
                     also="err_mutable_parameter_not_returned",
                 ),
             )
@@ -118,7 +118,7 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
         function,
         OutputError(
             f"nothing was written to {what}",
-            because="its elements would be whatever the device's memory held before",
+            because="its elements would have the previous contents of the device's memory",
             hint="look for a loop that runs zero times, such as range(m // n) with m < n",
             also="err_tensor_output_not_written_to",
         ),

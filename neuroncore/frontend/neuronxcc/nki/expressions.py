@@ -216,7 +216,7 @@ class Index(Affine):
     def __bool__(self) -> bool:
         raise DynamicControlError(
             "an index expression has no truth value",
-            because="it stands for all elements of a tile at once",
+            because="it represents all elements of a tile at once",
             hint="compare loop variables, which are plain integers here, or use a mask",
             also="err_control_flow_condition_depending_on_arange",
         )
@@ -275,9 +275,9 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
     shape = tuple(n if m == 1 else m for m, n in zip(mine, theirs, strict=True))
     if any(n not in (1, size) for n, size in zip(theirs, shape, strict=True)):
         raise ShapeError(
-            f"index expressions of shapes {a.shape} and {b.shape} don't go together",
+            f"index expressions of shapes {a.shape} and {b.shape} do not match",
             expected="sizes that are equal, or 1",
-            hint="give each axis a place of its own: nl.arange(n)[:, None], nl.arange(m)[None, :]",
+            hint="give each axis a separate position: nl.arange(n)[:, None], nl.arange(m)[None, :]",
         )
     return shape, (0,) * missing_a + a.steps, (0,) * missing_b + b.steps
 
@@ -354,7 +354,7 @@ class Mask:
             return False
         raise DynamicControlError(
             "a mask has no truth value: it differs from element to element",
-            hint="join masks by `&`, and pass them as mask=",
+            hint="combine masks with `&`, and pass them as mask=",
             also="err_control_flow_condition_depending_on_arange",
         )
 
@@ -411,7 +411,7 @@ class Mask:
 def _unsupported(symbol: str) -> SignatureError:
     return SignatureError(
         f"masks have no operator {symbol}",
-        expected="comparisons joined by &",
+        expected="comparisons combined with &",
         because="a mask shortens the access pattern, which is one range per axis",
         also="err_unsupported_expression_in_mask",
     )

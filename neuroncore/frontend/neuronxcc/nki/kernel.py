@@ -157,8 +157,8 @@ def _nested(kernel: Kernel) -> SignatureError:
     name = getattr(kernel.function, "__name__", "the kernel")
     return SignatureError(
         f"{name} is launched with a grid of {kernel.grid} by another kernel",
-        because="a grid is a launch of the host: inside a kernel there is one program",
-        hint=f"call {name}(...) without a grid, in a loop over what the grid numbers",
+        because="only the host can launch a grid: a kernel calls a kernel as a function",
+        hint=f"call {name}(...) without a grid, in a loop over the grid",
         also="err_nested_kernel_with_spmd_grid",
     )
 
@@ -186,7 +186,7 @@ def _readable(value: Any) -> Any:
     core.check_written("the result", tile(value))
     core.report(
         "RESULT_ON_CHIP",
-        f"the kernel returns {value}: a simulation can read it, on a device it is gone",
+        f"the kernel returns {value}: a simulation can read it, but on a device it is lost",
         value.storage.id,
     )
     copied = core.memory.adopt(MemoryRegion.shared_hbm, value.codes().copy(), value.dtype)

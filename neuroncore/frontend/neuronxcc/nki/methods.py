@@ -98,7 +98,7 @@ def _unwritten(tile: Tensor) -> bool:
         return True
     raise ShapeError(
         f"only a part of {tile} has a sum so far",
-        because="an accumulation group begins and goes on for all of its elements at once",
+        because="an accumulation group begins and continues for all of its elements together",
         hint="accumulate into the same pieces every time",
     )
 

@@ -14,13 +14,18 @@ def truth_value(tile: Tile) -> DynamicControlError:
     if isinstance(question().by, ast.While):
         also, hint = "err_while_loop_requires_unconditional_entry", "loop a fixed number of times"
     elif tile.size == 1:
-        also, hint = "err_dynamic_control_flow_not_supported", "do both, and choose with nl.where"
+        also, hint = (
+            "err_dynamic_control_flow_not_supported",
+            "compute both, and select with nl.where",
+        )
     else:
         also = "err_ambiguous_tensor_truth_value"
-        hint = "combine tiles by &, | and nl.logical_not, choose by nl.where; compare None by `is`"
+        hint = (
+            "combine tiles with &, | and nl.logical_not, select with nl.where; use `is` with None"
+        )
     return DynamicControlError(
         f"{tile} has no truth value while the kernel is compiled",
-        because="what a tensor holds is known on the device only",
+        because="the contents of a tensor are known only on the device",
         hint=hint,
         also=also,
     )
@@ -29,7 +34,7 @@ def truth_value(tile: Tile) -> DynamicControlError:
 def assigned_index(index: object) -> SignatureError:
     return SignatureError(
         f"an index expression can't be assigned to: {index!r}",
-        because="it describes addresses, and no memory holds it",
+        because="it describes addresses, and is not in any memory",
         hint="nisa.iota(expression, dtype=nl.int32) makes a tile of its values",
         also="err_cannot_assign_to_index",
     )
@@ -38,16 +43,16 @@ def assigned_index(index: object) -> SignatureError:
 def index_along_free_axis(tile: Tile) -> ViewError:
     return ViewError(
         f"the last axis of {tile} is indexed by a tile, and another by the partition",
-        because="a DMA finds one run-time address per partition, of the row it moves from there",
-        hint="let the tile index the first axis, and nl.arange(n)[None, :] the last",
+        because="a DMA has one run-time address per partition, for a whole row",
+        hint="index the first axis with the tile, and the last with nl.arange(n)[None, :]",
         also="err_indirect_indices_free_dim",
     )
 
 
 def copied_by_assignment(tile: Tile) -> ViewError:
     return ViewError(
-        f"{tile}, whose place is known at run time only, can't be copied by assignment",
-        because="the engine has to be told to read the address from memory",
+        f"{tile}, whose address is known only at run time, can't be copied by assignment",
+        because="the engine needs an instruction that reads the address from memory",
         hint="tensor[...] = nisa.tensor_copy_dynamic_src(source[...])",
         also="err_copy_dynamic_indirect_indices_not_natively_supported",
     )
@@ -55,9 +60,9 @@ def copied_by_assignment(tile: Tile) -> ViewError:
 
 def transposed_indirectly(tile: Tile) -> ViewError:
     return ViewError(
-        f"{tile}, whose rows a tile chooses, can't be transposed on the way",
+        f"{tile}, whose rows are selected by a tile, can't be transposed by the DMA",
         argument="src",
-        because="the descriptors of a transposing DMA are made before the kernel runs",
+        because="the descriptors of a transposing DMA are written before the kernel runs",
         hint="nl.load the rows, and transpose the tile with nl.transpose",
         also="err_indirect_indices_are_not_supported_with_nki_api",
     )

@@ -364,7 +364,7 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     raise SignatureError(
         f"{mask!r:.60} is not a mask",
         argument="mask",
-        expected="comparisons of index expressions joined by &, or a bool",
+        expected="comparisons of index expressions combined with &, or a bool",
         also="err_unsupported_expression_in_mask",
     )
 

@@ -186,8 +186,8 @@ def check_read(storage: Storage, name: str) -> None:
     raise ScopeError(
         f"{name} was made{born} in an iteration that is over",
         argument=name,
-        because="the body of a loop is compiled once: what it makes ends with each iteration, "
-        "whatever name Python still has for it",
+        because="the body of a loop is compiled once, and its tensors end with each iteration, "
+        "even if Python still has a name for them",
         hint="make the tensor before the loop, and assign to its elements: tensor[...] = value",
         also="err_local_variable_used_out_of_scope",
     )
@@ -268,9 +268,9 @@ def _same(one: Place, other: Place) -> bool:
 
 def _immutable(dst: Tile) -> ImmutableError:
     return ImmutableError(
-        f"{dst} is a parameter of the kernel, which may not be written",
+        f"{dst} is a parameter of the kernel, which is read-only",
         argument="dst",
-        because="a kernel of nki.jit gives its results by `return`; its parameters are input only",
+        because="a kernel of nki.jit returns its results; its parameters are only inputs",
         hint="store into an nl.ndarray(..., buffer=nl.shared_hbm) and return that, or annotate "
         f"the parameter: {dst.storage.name or 'parameter'}: nt.mutable_tensor",
         also="err_cannot_update_immutable_parameter",
@@ -287,8 +287,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
         "a tensor in shared hbm is made " + ("in a loop" if state.loops else "by a helper"),
         argument="buffer",
         expected="shared_hbm at the top level of the kernel",
-        because="it is memory that outlives the kernel, laid out before it begins",
-        hint="make it at the top of the kernel and pass it on, or use buffer=nl.private_hbm",
+        because="it outlives the kernel, and is allocated before the kernel begins",
+        hint="allocate it at the top of the kernel and pass it on, or use buffer=nl.private_hbm",
         also="err_shared_hbm_must_in_kernel_level",
     )
 

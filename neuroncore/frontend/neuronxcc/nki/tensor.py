@@ -106,7 +106,7 @@ class Tensor(Seen, Unread, Parted):
         if len(boxes) == 1:
             return self.within(boxes[0])
         raise SignatureError(
-            f"a mask that chooses {len(boxes)} rectangles of {self}",
+            f"a mask that selects {len(boxes)} rectangles of {self}",
             expected="one rectangle",
             because="an instruction reads one range of each axis",
             also="err_unsupported_expression_in_mask",
@@ -176,11 +176,11 @@ class Tensor(Seen, Unread, Parted):
             first, stop = first + size * (first < 0), first + size * (first < 0) + 1
         if step < 1 or (first >= 0 and stop <= first):
             raise OutOfBoundsError(
-                f"{k!r} is no range of axis {axis}",
-                expected="one element or more, upwards",
+                f"{k!r} is not a range of axis {axis}",
+                expected="at least one element, with a positive step",
                 got=f"start {first}, stop {stop}, step {step}",
-                because="a slice picks elements upwards, each of them once",
-                hint="backwards by an index expression: n - 1 - nl.arange(n)[None, :]",
+                because="a slice selects elements in increasing order, each once",
+                hint="to go backward use an index expression: n - 1 - nl.arange(n)[None, :]",
                 also="err_tensor_access_out_of_bound",
             )
         if first < 0 or (stop > size and not (masked and count)):
@@ -216,7 +216,7 @@ class Tensor(Seen, Unread, Parted):
         chosen = [axis for axis, k in enumerate(keys) if isinstance(k, Tile)]
         if len(chosen) > 1 or (chosen and self.dynamic):
             raise ViewError(
-                f"{len(chosen) + bool(self.dynamic)} axes of {self} are chosen at run time",
+                f"{len(chosen) + bool(self.dynamic)} axes of {self} are selected at run time",
                 because="a DMA takes one run-time offset",
                 also="err_copy_dynamic_indirect_indices_not_natively_supported",
             )
@@ -265,7 +265,7 @@ class Tensor(Seen, Unread, Parted):
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
         if len(shape) == 1 and self.ndim > 0 and expressions:
             raise ShapeError(
-                "an index expression with one axis doesn't say which axis of the tile it is",
+                "an index expression with one axis does not define which axis of the tile it is",
                 expected="at least two axes, the partition first",
                 got=repr(expressions[0]),
                 hint="nl.arange(n)[:, None] along the partitions, nl.arange(n)[None, :] along "
@@ -277,9 +277,9 @@ class Tensor(Seen, Unread, Parted):
         if any(along[1:]):
             raise ViewError(
                 f"the partition axis of {self} is indexed by a free axis of the tile",
-                because="a partition is a memory of its own: the first axis of a tile, and no "
+                because="each partition is a separate memory: only the first axis of a tile "
                 "other, goes through partitions",
-                hint="let the expression of the partition axis come first: nl.arange(n)[:, None]",
+                hint="put the expression of the partition axis first: nl.arange(n)[:, None]",
                 also="err_leading_dimension_of_tensor_must_be_partition",
             )
 
@@ -296,7 +296,7 @@ class Tensor(Seen, Unread, Parted):
             f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
             expected=f"within [0, {size - 1}]",
             got=f"[{low}, {high}]",
-            because="the access would reach a neighbour's memory",
+            because="the access would reach the memory of another tensor",
             hint=beyond(low, high, axis, shape, ragged),
             also="err_tensor_access_out_of_bound",
         )
@@ -381,7 +381,7 @@ class Tensor(Seen, Unread, Parted):
             strides = access.reshaped(self.shape[first:], self.strides[first:], sizes[first:])
         if sizes is None or strides is None:
             raise ShapeError(
-                f"{self} can't be seen as {tuple(shape)}",
+                f"{self} can't be viewed as {tuple(shape)}",
                 argument="shape",
                 position=0,
                 got=f"strides {self.strides}",
@@ -418,7 +418,7 @@ class Tensor(Seen, Unread, Parted):
         moved = self.storage.on_chip and self.shape[0] != shape[0]
         if moved or [n for n in self.shape if n != 1] != [n for n in shape if n != 1]:
             raise ShapeError(
-                f"a result of shape {shape} doesn't go into {self}",
+                f"a result of shape {shape} does not fit into {self}",
                 expected=str(self.shape),
                 got=str(shape),
                 because="an engine writes the partitions that it reads" if moved else None,

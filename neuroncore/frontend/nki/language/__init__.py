@@ -37,18 +37,19 @@ hbm = private_hbm
 # Names and parameters that neuronxcc.nki had and NKI 0.2 has no more, by the migration guide to it;
 # the compiler of 0.5 fails to resolve nl.arange (bbioren/hf-kernels-neuron, kernels/neuron_rope).
 _INDEX_TENSORS = (
-    "index tensors left the API with neuronxcc.nki: take slices as x[0:128, 0:512], "
-    "nl.ds(start, size), or x.ap(pattern) for what they can't say"
+    "index tensors were removed from the API with neuronxcc.nki: use slices like x[0:128, 0:512], "
+    "nl.ds(start, size), or x.ap(pattern) for other patterns"
 )
 _CORES = (
-    "a grid of cores left the API with neuronxcc.nki: kernel[n] runs a program on each of n cores"
+    "a grid of cores was removed from the API with neuronxcc.nki: kernel[n] runs a program on "
+    "each of n cores"
 )
 _REMOVED = {
     "arange": _INDEX_TENSORS,
     "mgrid": _INDEX_TENSORS,
     "nc": _CORES,
     "spmd_dim": _CORES,
-    "mask": "masks left the API with neuronxcc.nki: take a slice of what is there",
+    "mask": "masks were removed from the API with neuronxcc.nki: use slices",
 }
 
 __all__ = _exports.api(globals())

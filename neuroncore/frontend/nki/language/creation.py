@@ -93,8 +93,8 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
             f"{tuple(sizes)!r} has block dimensions before the partition axis",
             argument="shape",
             position=0,
-            because="the first axis of a tensor is its partition axis; par_dim moves nothing",
-            hint="move the blocks behind it, into the free axes, or keep a list of tensors",
+            because="the first axis of a tensor is its partition axis; par_dim does not move axes",
+            hint="move the blocks into the free axes, or use a list of tensors",
         )
     if not sizes or min(sizes) < 0:
         raise SignatureError(

@@ -31,7 +31,7 @@ def checked(x: Any) -> Any:
             position=0,
             expected="a tensor in sbuf or psum",
             got=type(x).__name__,
-            hint="nl.load brings an argument to sbuf; nl.full makes a tile of a number",
+            hint="nl.load copies an argument to sbuf; nl.full creates a tile from a number",
         )
     return x
 
@@ -229,7 +229,8 @@ def _no_hardware(name: str) -> Simulated:
             return simulated(x, y, dtype)  # type: ignore[no-any-return]
         raise OperatorError(
             f"nl.{name} has no hardware instruction",
-            because="no engine divides; the vendor's simulator computes it, the compiler refuses",
+            because="no engine divides; the vendor's simulator computes it, but the compiler "
+            "refuses it",
             hint="x - y * nl.floor(nl.divide(x, y)), or Options(simulator_operators=True)",
         )
 

@@ -41,7 +41,7 @@ def gather_flattened(
     """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather, and
     tensor_copy for another format and for what is in PSUM."""
     if axis != 0:
-        raise NotEmulated(f"gather_flattened along axis {axis}: what it means is not published")
+        raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
     out = ndarray(indices.shape, data.dtype)
     isa.nc_n_gather(out, in_sbuf(data), in_sbuf(indices))
     return out if dtype in (None, data.dtype) else copy(out, dtype)

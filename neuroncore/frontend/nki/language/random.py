@@ -49,19 +49,19 @@ def random_seed(seed: NkiTensor) -> None:
     """Start the random numbers anew from a [1, 1] tile of 32 bits: set_rng_seed."""
     if not isinstance(seed, NkiTensor):
         raise SignatureError(
-            f"the seed {seed!r} is not a tensor to start from",
+            f"the seed {seed!r} is not a tensor",
             argument="seed",
             position=0,
             expected="a [1, 1] tile of uint32 or int32",
             got=f"{seed!r:.60} ({type(seed).__name__})",
-            because="the engine's generators read their start from memory",
+            because="the engine's generators read their seed from memory",
             hint="nl.full((1, 1), 7, nl.uint32) is such a tile",
         )
     core = current()
     if not core.machine.has("uniform_random"):
         core.report(
             "SEED_OF_ANOTHER_ENGINE",
-            f"nl.rand on {core.machine.name} draws by nisa.rng, which may run on another engine "
+            f"nl.rand on {core.machine.name} uses nisa.rng, which may run on a different engine "
             "than random_seed; the seed may have no effect on it",
         )
     isa.set_rng_seed(seed)

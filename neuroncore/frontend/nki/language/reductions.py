@@ -43,7 +43,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
             position=1,
             expected="the last free axes",
             got=repr(axis),
-            because="axis 0 is the partition: a lane folds what streams past it",
+            because="axis 0 is the partition, and a lane reduces only its own elements",
             hint="nl.transpose first, or a product with ones: nl.matmul",
         )
     return axes
@@ -101,7 +101,7 @@ def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
             position=1,
             expected=repr(tuple(range(1, x.ndim))),
             got=repr(axis),
-            because="a lane has one accumulator for all that streams past it",
+            because="a lane has a single accumulator for all its elements",
         )
     return axes
 

@@ -102,16 +102,17 @@ def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> 
     """Refuse an instruction into a placed tensor that needs one which the kernel hasn't placed."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
-            f"{name} into a tensor at an address of its own, without a bias",
+            f"{name} into a tensor at an explicit address, without a bias",
             expected="bias=tile, of shape (partitions, 1)",
-            because="without one the instruction adds a tile of zeros, which needs an address too",
+            because="without a bias the instruction adds a tile of zeros, which needs an address "
+            "too",
             hint="place a tile of zeros and pass it: nl.exp(x) is nisa.activation(np.exp, x, "
             "bias=zeros)",
             also="err_bias_tensor_must_be_specified_in_allocation",
         )
     if name == "nc_transpose" and arguments["engine"] is engine.tensor:
         raise SignatureError(
-            "nc_transpose by the Tensor engine into a tensor at an address of its own",
+            "nc_transpose on the Tensor engine into a tensor at an explicit address",
             because="the engine multiplies by an identity matrix, which needs an address too",
             hint="place an identity matrix: nisa.nc_matmul(x, identity, is_transpose=True); up to "
             "32 x 32 use engine=nisa.vector_engine",

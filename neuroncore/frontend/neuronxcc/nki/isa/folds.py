@@ -78,11 +78,11 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
     axes = tuple(sorted(a + rank * (a < 0) for a in numbers)) if len(numbers) == len(listed) else ()
     if not axes or axes[0] < 1 or axes[-1] >= rank or len({*axes}) < len(axes):
         raise ShapeError(
-            f"axis {axis!r} of {x} can't be folded",
+            f"axis {axis!r} of {x} can't be reduced",
             argument="axis",
             expected=f"some of the axes 1 to {rank - 1}",
             got=repr(axis),
-            because="a lane folds what streams past it; axis 0 is the lanes themselves",
-            hint="nisa.tensor_partition_reduce, or a product with ones, folds partitions",
+            because="a lane reduces its own elements; axis 0 is the lanes",
+            hint="use nisa.tensor_partition_reduce, or a product with ones, across partitions",
         )
     return axes

@@ -97,7 +97,7 @@ def _check_transposed(data: Tensor) -> None:
             argument="data",
             expected=f"at most {most}",
             got=str(data.free_size),
-            because=f"they become partitions, and of those there are {most}",
+            because=f"they become partitions, and there are only {most}",
             hint=f"transpose pieces of {most} columns in a loop",
             also="err_size_of_dimension_exceed_arch_limit",
         )

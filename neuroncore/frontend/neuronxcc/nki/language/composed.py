@@ -109,11 +109,11 @@ def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
     raise ShapeError(
-        f"axis {axis!r} of {x} can't be worked along",
+        f"axis {axis!r} of {x} can't be used",
         argument="axis",
         position=1,
         expected=f"axes from 1 to {x.ndim - 1}",
         got=repr(axis),
-        because="axis 0 is the partition: a lane folds what streams past it",
+        because="axis 0 is the partition, and a lane reduces only its own elements",
         hint="nl.transpose first, or a product with ones: nl.matmul",
     )

@@ -85,7 +85,7 @@ def full(
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
-            "a tensor at an address of its own can't begin with a value",
+            "a tensor at an explicit address can't have an initial value",
             argument="buffer",
             hint="nl.ndarray(...), then tensor[...] = nisa.memset(...)",
             also="err_tensor_creation_on_scratchpad_with_init_value_not_supported",
@@ -101,7 +101,7 @@ def full(
     if buffer not in HBM:
         return _made(shape, dtype, buffer, name, value)
     made = _made(shape, dtype, buffer, name, None)
-    current().report("HBM_FILL", f"{made} is in HBM and begins with {value}")
+    current().report("HBM_FILL", f"{made} is in HBM and has the initial value {value}")
     made[...] = value
     return made
 
@@ -250,7 +250,7 @@ def _in_hbm(value: Any, name: str) -> Tensor:
             argument=name,
             expected="hbm",
             got=str(x),
-            hint="it is on the chip already: use it, or nl.copy it",
+            hint="it is already on the chip: use it, or nl.copy it",
             also="err_unsupported_memory",
         )
     return x
@@ -271,7 +271,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
             position=0,
             expected="hbm",
             got=str(dst),
-            hint="assign to what is on the chip: tensor[...] = value",
+            hint="assign to a tensor on the chip: tensor[...] = value",
             also="err_unsupported_memory",
         )
     if not isinstance(value, Tensor) and isinstance(value, int | float | np.number | np.bool_):

@@ -127,10 +127,10 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
     sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
     if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
         raise ShapeError(
-            f"{x} and {y} don't go together",
+            f"{x} and {y} do not match",
             argument="y",
             position=1,
-            expected="sizes that are equal, or 1 in one of them",
+            expected="sizes that are equal or 1",
             got=f"{x.shape} and {y.shape}",
         )
 
@@ -203,7 +203,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
         raise ShapeError(
             f"{x.shape} can't be broadcast to {sizes}",
             argument="shape",
-            expected="sizes that are equal, or 1 in what is broadcast",
+            expected="equal sizes, or 1 in the source",
         )
     if x.shape == sizes:
         return x

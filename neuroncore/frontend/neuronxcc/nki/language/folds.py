@@ -225,13 +225,13 @@ def _seed(given: Any) -> int:
         return int(given)
     except (TypeError, ValueError):
         raise SignatureError(
-            f"{given!r} is no number to start from",
+            f"{given!r} is not a seed",
             argument="seed",
             position=0,
             expected="an int, or a [1, 1] tile",
             got=f"{given!r:.60} ({type(given).__name__})",
-            because="random numbers are the same again only from a known start",
-            hint="leave the call out to go on from where the generators are",
+            because="random numbers repeat only from a known seed",
+            hint="omit the call to continue from the current state",
         ) from None
 
 
