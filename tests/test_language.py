@@ -30,6 +30,7 @@ DONE = [
     "neuroncore/plain",
     "isa",
     "neuroncore/view",
+    "docs/capture.md",
     "docs/check.md",
     "docs/generate/calibration.py",
     "docs/conformance.md",

@@ -1,4 +1,4 @@
-"""neuroncore neff: what the device's compiler made of a kernel, next to what ours makes of it."""
+"""neuroncore neff: a program of the device's compiler, compared with neuroncore's."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ sides: Any = Lazy("neuroncore.capture.sides")
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print a compiled program (.neff): instructions of each engine, DMA blocks, queues, and "
-        "the map of SBUF. With --source, compare it by line with what our compiler makes of the "
-        "kernel. docs/capture.md explains it."
+        "the map of SBUF. With --source, compare it by line with the compiled program of "
+        "neuroncore. docs/capture.md explains the output."
     )
     parser.allow_abbrev = False
     parser.add_argument("neff", metavar="FILE.neff")
-    parser.add_argument("--source", metavar="FILE.py::KERNEL", help="the kernel it was made of")
+    parser.add_argument("--source", metavar="FILE.py::KERNEL", help="the kernel of the program")
     parser.add_argument("--all", action="store_true", help="list all instructions")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser, named=False)
@@ -56,5 +56,5 @@ def neff(arguments: argparse.Namespace) -> int:
 
 
 def _with_target(arguments: argparse.Namespace, target: str) -> argparse.Namespace:
-    """The machine is the program's unless the command names one."""
+    """Return the machine of the program, unless the command names one."""
     return argparse.Namespace(**{**vars(arguments), "target": arguments.target or target})

@@ -204,7 +204,9 @@ def test_narrow_formats_have_no_bits_to_look_at(form, other):
     Device("trn3").zeros((4, 8), form).view(lookup(other))
     device = Wide("trn3")
     tile = device.zeros((4, 8), form)
-    with pytest.raises(ViewError, match=r"NKI_PRECISE_FP=0.*no bits that could be viewed") as refused:
+    with pytest.raises(
+        ViewError, match=r"NKI_PRECISE_FP=0.*no bits that could be viewed"
+    ) as refused:
         tile.view(lookup(other))
     assert other in str(refused.value)
 

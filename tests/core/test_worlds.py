@@ -106,7 +106,7 @@ def test_a_world_is_replayed_on_inputs_of_each_rank():
         (((one,),), "inputs of 1 ranks are given; the record has 2"),
         (((one,), (one, other)), "2 inputs are given; rank 1 has x"),
         (({"y": one}, (other,)), "input x is not given; rank 0 has x"),
-        (((one,), {"x": other, "y": other}), "y is no input of rank 1, which has x"),
+        (((one,), {"x": other, "y": other}), "y is not an input of rank 1, which has x"),
     ):
         with pytest.raises(UsageError, match=why):
             run.replay(*inputs)

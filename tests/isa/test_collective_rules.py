@@ -37,7 +37,7 @@ def test_groups_that_there_are_not(groups, why):
 
 def test_other_things_that_are_refused():
     reduce = (ncc.all_reduce, ALL)
-    refused(ShapeError, "as many elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
+    refused(ShapeError, "the same number of elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
     refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
     refused(TargetError, "priority", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
     ran(through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1, target="trn3")
@@ -94,7 +94,7 @@ def test_four_ranks_of_trn1_are_neighbours():
         ("ss", "ss", BufferKindError, "several tensors are in hbm"),
         ("h", "hh", SignatureError, "a dst for each src"),
         ("", "", SignatureError, "a dst for each src"),
-        ("h", "b", DtypeError, "one format"),
+        ("h", "b", DtypeError, "the same format"),
         ("x", "h", BufferKindError, "is an argument of the kernel"),
         ("h", "x", BufferKindError, "is an argument of the kernel"),
         ("3", "3", ShapeError, "one free axis"),

@@ -316,7 +316,7 @@ def test_another_way_is_told_with_its_line():
     run = neuroncore.run(times, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.results, X * 32)
     np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)
-    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* another way .* is 7, not 5"):
+    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* different path .* is 7, not 5"):
         run.replay(X, COUNT + 1)
 
 
@@ -328,7 +328,7 @@ def test_another_way_is_told_with_its_line():
     [
         ((X,), "1 inputs are given; the record has x, y"),
         (({"x": X},), "input y is not given"),
-        (({"x": X, "y": Y, "z": Y},), "z is no input"),
+        (({"x": X, "y": Y, "z": Y},), "z is not an input"),
         ((X[:1], Y), r"input x is \(1, 32\) float32; it was \(64, 32\) float32"),
         ((X, Y.astype(np.float16)), r"input y is \(64, 32\) float16"),
     ],
