@@ -16,9 +16,9 @@ from neuroncore.clause.alu import (
     SIMULATED,
     Function,
     Operator,
-    elementary,
-    folds,
 )
+from neuroncore.numerics.loops import elementary
+from neuroncore.numerics.loops import fold as folds
 
 EVERYWHERE = ("vector", "scalar", "gpsimd")
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.base.lazy import Lazy
 from neuroncore.clause import (
     FOLDING,
     LANEWISE,
@@ -36,12 +34,12 @@ from neuroncore.clause import (
 from neuroncore.core.accumulators import accumulate, cumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile
+from neuroncore.numerics.loops import statistics as loops
 
 from .operators import ADD, MAXIMUM
 from .words import reduction as words
 
 vector, gpsimd = engine.vector, engine.gpsimd
-loops: Any = Lazy("neuroncore.numerics.loops.statistics")
 
 
 @instruction(

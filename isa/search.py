@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.base.lazy import Lazy
 from neuroncore.clause import (
     FOLDING,
     Constant,
@@ -24,6 +23,7 @@ from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec, order
+from neuroncore.numerics.loops import search as searches
 
 from .operators import MAXIMUM
 from .words import reduction
@@ -31,7 +31,6 @@ from .words import search as words
 from .words.search import EIGHT, LEAST, Count, Listed, Numbers, Searched
 
 vector, gpsimd = engine.vector, engine.gpsimd
-searches: Any = Lazy("neuroncore.numerics.loops.search")
 
 
 # --- eight at a time ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """How the house is built: what its rules say is counted here."""
 
 import ast
+import re
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -103,6 +104,11 @@ def test_every_room_has_its_sentence():
 def test_the_top_holds_only_what_every_room_reads():
     top = [file for file in (ROOT / "neuroncore").glob("*.py") if file.name != "__init__.py"]
     assert len(top) <= ON_TOP
+
+
+def test_types_see_calls_of_modules_that_are_loaded_late():
+    blind = re.compile(r""": Any = Lazy\(\s*["']neuroncore""")
+    assert [path for path in sources() if blind.search(path.read_text("utf-8"))] == []
 
 
 def test_no_two_modules_of_a_room_differ_by_an_ending():

@@ -19,3 +19,8 @@ class Lazy:
         value = getattr(importlib.import_module(self._module), name)
         setattr(self, name, value)
         return value
+
+
+def modules(package: str, *names: str) -> dict[str, Lazy]:
+    """Modules of a package by their names, each imported at its first use: for its `__init__`."""
+    return {name: Lazy(f"{package}.{name}") for name in names}

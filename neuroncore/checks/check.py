@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import SEVERITIES, Finding
@@ -13,7 +13,11 @@ from neuroncore.base.structs import dataclass
 from neuroncore.checks import execution
 from neuroncore.lint.static import read
 
-saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
+if TYPE_CHECKING:
+    from neuroncore.record import saved
+else:
+    saved = Lazy("neuroncore.record.saved")  # which loads numpy
+
 SCHEMA = "neuroncore.check/1"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,11 @@ from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program
 
 Array = npt.NDArray[Any]
-dataflow: Any = Lazy("neuroncore.time.loops.dependencies")
+
+if TYPE_CHECKING:
+    from neuroncore.time.loops import dependencies as dataflow
+else:
+    dataflow = Lazy("neuroncore.time.loops.dependencies")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +81,7 @@ class Uses:
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
         accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
         nobody = np.zeros(count, np.int32)
-        flow = dataflow.dependencies(nobody, 1, accesses, nobody - 1, defines=True)
-        found: Array = flow.reaching
-        return found
+        return dataflow.dependencies(nobody, 1, accesses, nobody - 1, defines=True).reaching
 
     def call(self, instruction: int) -> Call:
         return self.program.calls[int(self.columns.call[instruction])]

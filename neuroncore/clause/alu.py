@@ -12,15 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.registry import Table
 from neuroncore.native import buffers
+from neuroncore.numerics.loops import fold as folds
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]
-folds: Any = Lazy("neuroncore.numerics.loops.fold")
-elementary: Any = Lazy("neuroncore.numerics.loops.elementary")
 
 
 @dataclass(frozen=True, eq=False)

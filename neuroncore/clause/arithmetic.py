@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.alu import Operator, as_matrix, folds
+from neuroncore.clause.alu import Operator, as_matrix
 from neuroncore.clause.instruction import Run
 from neuroncore.memory.tile import Tile
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64
+from neuroncore.numerics.loops import fold as folds
 
 Array = npt.NDArray[Any]
 Step = tuple[Operator, Any, bool]  # an operator, its operand, whether that comes first

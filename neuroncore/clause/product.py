@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options
 from neuroncore.memory.tile import Tile
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import PACK, float8_e8m0fnu, float32, float64, tfloat32
+from neuroncore.numerics.loops import matmul as matrices
 from neuroncore.numerics.microscaling import near, neutral, scaled_by
 
 Array = npt.NDArray[Any]
 Packer = Callable[[Array], Array]
 Product = Callable[..., None]  # of two matrices, `out`, whether to add, and of what groups of rows
 Sum = Callable[[Array, bool], None]  # what puts a product into an array, or adds it to that
-matrices: Any = Lazy("neuroncore.numerics.loops.matmul")
+
 
 STATIONARY, MOVING = "stationary", "moving"
 TF32_BITS = np.uint32(0xFFFFE000)

@@ -8,14 +8,19 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.base import source
 from neuroncore.base.errors import EmulatorError, UsageError
 from neuroncore.base.lazy import Lazy
 
-failures: Any = Lazy("neuroncore.cli.failures")
-installed: Any = Lazy("neuroncore.base.installed")
+if TYPE_CHECKING:
+    from neuroncore.base import installed
+    from neuroncore.cli import failures
+else:
+    failures = Lazy("neuroncore.cli.failures")
+    installed = Lazy("neuroncore.base.installed")
+
 
 # The help of each command, and its module, which is imported on demand. The module's `add_to` adds
 # arguments and the function `command`, which executes it, to the parser.
@@ -78,7 +83,7 @@ def _ended(arguments: argparse.Namespace) -> int:
         _give_up_output()
     except KeyboardInterrupt as stop:
         print(failures.interrupted(stop), file=sys.stderr)
-        return int(failures.INTERRUPTED)
+        return failures.INTERRUPTED
     except Exception as error:
         failures.print_our_fault(error)
         return EmulatorError.exit_code

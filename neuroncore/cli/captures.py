@@ -16,12 +16,15 @@ from neuroncore.cli.kept import kept_run
 from neuroncore.cli.run import add_launches
 
 if TYPE_CHECKING:
+    from neuroncore.capture import difference as differing
+    from neuroncore.capture import run as capturing
     from neuroncore.capture.run import Measured
     from neuroncore.hosts.api import Run
     from neuroncore.time.timeline import Timeline
+else:
+    capturing = Lazy("neuroncore.capture.run")
+    differing = Lazy("neuroncore.capture.difference")
 
-capturing: Any = Lazy("neuroncore.capture.run")
-differing: Any = Lazy("neuroncore.capture.difference")
 SCHEMA = "neuroncore.capture/1"
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from neuroncore.base.errors import EmulatorError, UsageError
 from neuroncore.base.findings import Finding
@@ -18,7 +18,10 @@ from neuroncore.checks.sarif import log
 from neuroncore.cli.world import add_world, check_world
 from neuroncore.lint.releases import RELEASES
 
-machine: Any = Lazy("neuroncore.machine")  # which loads numpy, only if one is named
+if TYPE_CHECKING:
+    from neuroncore import machine
+else:
+    machine = Lazy("neuroncore.machine")  # which loads numpy, only if one is named
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

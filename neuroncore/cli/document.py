@@ -27,11 +27,14 @@ from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
 
 if TYPE_CHECKING:
+    from neuroncore.report import perfetto, precision
+    from neuroncore.view import page as viewing
     from neuroncore.view.document import Shown
+else:
+    perfetto = Lazy("neuroncore.report.perfetto")
+    precision = Lazy("neuroncore.report.precision")
+    viewing = Lazy("neuroncore.view.page")
 
-perfetto: Any = Lazy("neuroncore.report.perfetto")
-precision: Any = Lazy("neuroncore.report.precision")
-viewing: Any = Lazy("neuroncore.view.page")
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
 OPERATIONS = 8  # instructions of ranks that run together, which print a line each
@@ -137,7 +140,7 @@ class Document:
         """Write the requested files, and return the exit code."""
         if self.arguments.trace and self.timelines:
             perfetto_file = self.arguments.trace
-            flows = "all" if self.arguments.trace_flows else "path"
+            flows: perfetto.Flows = "all" if self.arguments.trace_flows else "path"
             self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file, flows))
             self.say(f"trace      {perfetto_file} (open it at ui.perfetto.dev)")
         if self.arguments.save and self.last is not None:

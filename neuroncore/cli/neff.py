@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
@@ -14,9 +14,13 @@ from neuroncore.cli.captures import slowest
 from neuroncore.cli.kept import kept_run
 from neuroncore.cli.run import add_launches
 
-listing: Any = Lazy("neuroncore.capture.listing")
-programs: Any = Lazy("neuroncore.capture.neff")
-sides: Any = Lazy("neuroncore.capture.sides")
+if TYPE_CHECKING:
+    from neuroncore.capture import listing, sides
+    from neuroncore.capture import neff as programs
+else:
+    listing = Lazy("neuroncore.capture.listing")
+    programs = Lazy("neuroncore.capture.neff")
+    sides = Lazy("neuroncore.capture.sides")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,10 @@ from neuroncore.hosts.api import Run, load, of, of_ranks
 from neuroncore.report.compare import Agreement, Incomparable
 from neuroncore.report.progress import issued
 
-older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
+if TYPE_CHECKING:
+    from neuroncore.frontend.neuronxcc.nki import kernel as older
+else:
+    older = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 
 
 class Document(Protocol):

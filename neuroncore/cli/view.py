@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import run
 from neuroncore.cli.document import Document
 from neuroncore.cli.world import natural
 
-serving: Any = Lazy("neuroncore.view.server")
+if TYPE_CHECKING:
+    from neuroncore.view import server as serving
+else:
+    serving = Lazy("neuroncore.view.server")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from neuroncore.core.packs import Form
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import copies
 from neuroncore.numerics.formats import float32
+from neuroncore.numerics.loops import matmul
 
 PICKS = Form("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
 
@@ -33,7 +34,7 @@ def multiplied(
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # then it would pass on what it is given
-        multiply = product.matrices.product
+        multiply = matmul.product
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
 

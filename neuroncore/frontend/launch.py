@@ -34,12 +34,15 @@ from neuroncore.record.program import Order
 from neuroncore.report.progress import issued, progress
 
 if TYPE_CHECKING:
+    from neuroncore.precision import doubles, findings
+    from neuroncore.precision import shadow as shadows
+    from neuroncore.precision import watch as watches
     from neuroncore.precision.findings import Precision
-
-doubles: Any = Lazy("neuroncore.precision.doubles")
-findings: Any = Lazy("neuroncore.precision.findings")
-shadows: Any = Lazy("neuroncore.precision.shadow")
-watches: Any = Lazy("neuroncore.precision.watch")
+else:
+    doubles = Lazy("neuroncore.precision.doubles")
+    findings = Lazy("neuroncore.precision.findings")
+    shadows = Lazy("neuroncore.precision.shadow")
+    watches = Lazy("neuroncore.precision.watch")
 
 
 def launch(
@@ -309,7 +312,7 @@ def _precision(cores: list[Core]) -> Precision | None:
     options = cores[0].options
     if not options.precision:
         return None
-    found: Precision = findings.Precision(options.precision_bound)
+    found = findings.Precision(options.precision_bound)
     for core in cores:
         core.beside = shadows.Shadow(core, found)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from neuroncore.base.errors import NeuronError
 from neuroncore.base.lazy import Lazy
 from neuroncore.memory.tile import Tile
 
-tiles: Any = Lazy("neuroncore.view.tiles")
+if TYPE_CHECKING:
+    from neuroncore.report import heat_maps
+else:
+    heat_maps = Lazy("neuroncore.report.heat_maps")
 
 
 class Seen(Tile):
@@ -31,10 +34,9 @@ class Seen(Tile):
     def _repr_html_(self) -> str | None:
         try:
             now = self.resolved()
-            shown: str = tiles.Tile(str(self), now.numpy(), now.missing())._repr_html_()
+            return heat_maps.Tile(str(self), now.numpy(), now.missing())._repr_html_()
         except NeuronError:
             return None
-        return shown
 
 
 def _corners(tile: Tile) -> str:

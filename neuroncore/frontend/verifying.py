@@ -19,9 +19,11 @@ from neuroncore.record.saved import Record
 from neuroncore.report.progress import progress
 
 if TYPE_CHECKING:
+    from neuroncore.replay import verification
     from neuroncore.replay.verification import Verdict
+else:
+    verification = Lazy("neuroncore.replay.verification")
 
-verification: Any = Lazy("neuroncore.replay.verification")
 VARIABLE = "NEURONCORE_VERIFY"
 
 
@@ -51,7 +53,7 @@ def verdict_of(record: Record, results: Any) -> Verdict:
     """What the comparison finds, of each instruction, and of the results that the run returned."""
     made = verification.Verification(record)
     with progress(lambda: f"verified {made.replay.step} of {made.instructions} instructions"):
-        verdict: Verdict = made.run()
+        verdict = made.run()
         if verdict.difference is None and (arrays := arrays_in(results)):
             verdict = made.with_results(verdict, arrays, arrays_in(made.replay.results()))
     return verdict

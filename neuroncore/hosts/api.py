@@ -46,27 +46,38 @@ from neuroncore.report.why import Why, why
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
+    from neuroncore.checks import orders as reordering
     from neuroncore.checks.orders import Orders
+    from neuroncore.frontend import verifying
     from neuroncore.precision.findings import Precision
+    from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
+    from neuroncore.report import arrays as tables
+    from neuroncore.report import difference as differing
+    from neuroncore.report import heat_maps
     from neuroncore.report.difference import Difference, Side
+    from neuroncore.report.heat_maps import Tile
+    from neuroncore.view import card as cards
+    from neuroncore.view import page as viewing
+    from neuroncore.view import server as serving
+    from neuroncore.view import window as windows
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
-    from neuroncore.view.tiles import Tile
     from neuroncore.view.window import Window
+else:
+    reordering = Lazy("neuroncore.checks.orders")
+    replaying = Lazy("neuroncore.replay.cursor")
+    differing = Lazy("neuroncore.report.difference")
+    tables = Lazy("neuroncore.report.arrays")
+    heat_maps = Lazy("neuroncore.report.heat_maps")
+    viewing = Lazy("neuroncore.view.page")
+    verifying = Lazy("neuroncore.frontend.verifying")
+    serving = Lazy("neuroncore.view.server")
+    windows = Lazy("neuroncore.view.window")
+    cards = Lazy("neuroncore.view.card")
 
-reordering: Any = Lazy("neuroncore.checks.orders")
-replaying: Any = Lazy("neuroncore.replay.cursor")
-differing: Any = Lazy("neuroncore.report.difference")
-tables: Any = Lazy("neuroncore.report.arrays")
-tiles: Any = Lazy("neuroncore.view.tiles")
-viewing: Any = Lazy("neuroncore.view.page")
-verifying: Any = Lazy("neuroncore.frontend.verifying")
-serving: Any = Lazy("neuroncore.view.server")
-windows: Any = Lazy("neuroncore.view.window")
-cards: Any = Lazy("neuroncore.view.card")
 Array = npt.NDArray[Any]
 
 
@@ -207,13 +218,12 @@ class Run:
     def verify(self) -> Verdict:
         """Compare the emulator with the plain reading of the record, instruction by instruction,
         and with the results of the run. Raises the errors of `replay`."""
-        return verifying.verdict_of(self.record, self.results)  # type: ignore[no-any-return]
+        return verifying.verdict_of(self.record, self.results)
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
         """Return a replay that steps through instructions; it is before the first one."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        made: Replay = replaying.Replay(self.record, given or None, **options)
-        return made
+        return replaying.Replay(self.record, given or None, **options)
 
     def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> Tile:
         """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
@@ -221,7 +231,7 @@ class Run:
         held = self._stepping.tile(step, name, core, after=after)
         when = "after" if after else "before"
         title = f"{name} of instruction {step} of core {core}, {when} it"
-        return tiles.Tile(title, held.elements, held.unwritten)  # type: ignore[no-any-return]
+        return heat_maps.Tile(title, held.elements, held.unwritten)
 
     @cached_property
     def _stepping(self) -> Replay:
@@ -271,13 +281,12 @@ class Run:
         """Compare this run with a newer one: the faster one, how certain that is, the bottlenecks,
         and figures, lines and results that differ. Without `answers` the bottlenecks are
         hidden."""
-        return differing.difference(self._side, other._side, answers)  # type: ignore[no-any-return]
+        return differing.difference(self._side, other._side, answers)
 
     @property
     def _side(self) -> Side:
         made = arrays_in(self.results) or list(self._changed().values())
-        side: Side = differing.Side(self.kernel, self.timelines[self._slowest], self.summary, made)
-        return side
+        return differing.Side(self.kernel, self.timelines[self._slowest], self.summary, made)
 
     @property
     def _slowest(self) -> int:
@@ -286,17 +295,17 @@ class Run:
     @cached_property
     def instructions(self) -> Array:
         """Return a structured array; see `report.arrays.instructions`."""
-        return tables.instructions(self.timelines)  # type: ignore[no-any-return]
+        return tables.instructions(self.timelines)
 
     @cached_property
     def lines(self) -> Array:
         """Return a structured array; see `report.arrays.lines`."""
-        return tables.lines(self.timelines)  # type: ignore[no-any-return]
+        return tables.lines(self.timelines)
 
     @cached_property
     def tiles(self) -> Array:
         """Return a structured array; see `report.arrays.tiles`."""
-        return tables.tiles(self.timelines)  # type: ignore[no-any-return]
+        return tables.tiles(self.timelines)
 
     def shown(
         self,
@@ -307,7 +316,7 @@ class Run:
         """Return the launch for a page; see `view`."""
         if isinstance(window, range):
             window = windows.Window(window.start, window.stop)
-        shown: Shown = viewing.Shown(
+        return viewing.Shown(
             self.kernel,
             self.timelines,
             self.findings,
@@ -318,7 +327,6 @@ class Run:
             window=window,
             world=self.world,
         )
-        return shown
 
     def view(
         self,
@@ -336,12 +344,12 @@ class Run:
         """
         shown = self.shown(values, answers, window)
         with progress(lambda: "writing the page"):
-            return viewing.page([shown])  # type: ignore[no-any-return]
+            return viewing.page([shown])
 
     def serve(self, answers: bool = True, port: int = 0) -> Server:
         """Serve the page on a port of this machine (0 for a free one) until it is closed. All
         steps have all values, which are replayed on request."""
-        return serving.Server([self.shown(answers=answers)], port)  # type: ignore[no-any-return]
+        return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
         """Compare the results with a reference: arrays in order, or a function, which is called
@@ -380,13 +388,13 @@ class Run:
     def orders(self, count: int = 10) -> Orders:
         """Execute the record again in up to `count` other legal orders on the original arguments,
         and compare the bits. Raises the errors of `checks.orders.compare_orders`."""
-        return reordering.compare_orders(self.record, count)  # type: ignore[no-any-return]
+        return reordering.compare_orders(self.record, count)
 
     def _repr_html_(self) -> str | None:
         """Return the HTML for a notebook, or None to show `repr` if there is no record."""
         if self._finished.record is None:
             return None
-        return cards.card(self.kernel, self.timelines, self.findings)  # type: ignore[no-any-return]
+        return cards.card(self.kernel, self.timelines, self.findings)
 
     def __repr__(self) -> str:
         said = f"{len(self.findings)} findings" if self.findings else "no findings"

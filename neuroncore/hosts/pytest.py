@@ -11,18 +11,26 @@ import re
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from neuroncore.base.errors import KernelError, NotEmulated
 from neuroncore.base.lazy import Lazy
 
-alias: Any = Lazy("neuroncore.frontend.alias")
-api: Any = Lazy("neuroncore.hosts.api")
-misuse: Any = Lazy("neuroncore.frontend.misuse")
-setting: Any = Lazy("neuroncore.frontend.settings")
-warning: Any = Lazy("neuroncore.frontend.warning")
+if TYPE_CHECKING:
+    from neuroncore.frontend import alias, misuse, warning
+    from neuroncore.frontend import settings as setting
+    from neuroncore.hosts import api
+    from neuroncore.view import page as pages
+else:
+    alias = Lazy("neuroncore.frontend.alias")
+    api = Lazy("neuroncore.hosts.api")
+    misuse = Lazy("neuroncore.frontend.misuse")
+    setting = Lazy("neuroncore.frontend.settings")
+    warning = Lazy("neuroncore.frontend.warning")
+    pages = Lazy("neuroncore.view.page")
+
 
 NAME = "neuroncore.pytest"
 MARKER = "neuroncore(allow=[]): codes of findings that do not fail this test"
@@ -92,10 +100,8 @@ class Watch:
 
     def met(self) -> dict[Any, Any]:
         """Return the findings of all launches, by the line of a kernel."""
-        found: dict[Any, Any] = warning.by_line(
-            warning.likely_wrong(one for run in self.launches for one in run.findings)
-        )
-        return found
+        findings = (each for run in self.launches for each in run.findings)
+        return warning.by_line(warning.likely_wrong(findings))
 
 
 WATCH = pytest.StashKey[Watch]()
@@ -117,7 +123,7 @@ class Kernels:
     def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
         """Return the machine of the test's kernels: each requested machine in turn, or the
         default."""
-        name: str = setting.target_machine(getattr(request, "param", None)).name
+        name = setting.target_machine(getattr(request, "param", None)).name
         current = setting.current_settings()
         with self._settings(name, current.observer):
             yield name
@@ -125,10 +131,9 @@ class Kernels:
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
         """Observe all launches of a test; its pages show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
-        made: AbstractContextManager[None] = setting.settings(
+        return setting.settings(
             target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
         )
-        return made
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -170,7 +175,7 @@ class Kernels:
         path = Path(self.pages) / f"{name}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         runs = map(api.of, launches)
-        api.viewing.page([run.shown() for run in runs]).save(path)
+        pages.page([run.shown() for run in runs]).save(path)
         return path
 
 

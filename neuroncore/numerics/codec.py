@@ -20,13 +20,13 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.native import buffers
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
+from neuroncore.numerics.loops import codec as native
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
-native: Any = Lazy("neuroncore.numerics.loops.codec")
 fractions: Any = Lazy("fractions")
 
 

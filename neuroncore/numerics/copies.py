@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.lazy import Lazy
+from neuroncore.numerics.loops import transpose as native
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.numerics.loops.transpose")
+
 
 WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # by their bytes
 LEAST = 1 << 11  # elements of a matrix for which compiled code is worth its call

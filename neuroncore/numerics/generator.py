@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.lazy import Lazy
+from neuroncore.numerics.loops import philox
+from neuroncore.numerics.loops import shift_registers as registers
 
 Array = npt.NDArray[Any]
-philox: Any = Lazy("neuroncore.numerics.loops.philox")
-registers: Any = Lazy("neuroncore.numerics.loops.shift_registers")
+
 
 WORDS = 6  # of one state (ISA)
 

@@ -27,17 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
+from neuroncore.numerics.loops import philox
+from neuroncore.numerics.loops import stochastic as native
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.numerics.loops.stochastic")
 
 WORD = 32
 NONE = np.empty(0, np.uint32)
@@ -138,9 +138,9 @@ def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = F
 
 def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Array:
     """The words of `count` elements from `first` on, uint32; those not among `bits` are ones."""
-    skip = first % native.BLOCK_WORDS
-    drawn = np.empty(skip + count + native.BLOCK_WORDS, np.uint32)
-    native.words(stream.words(), (first - skip) // 4, drawn[: skip + count], _ones(bits))
+    skip = first % philox.BLOCK_WORDS
+    drawn = np.empty(skip + count + philox.BLOCK_WORDS, np.uint32)
+    philox.words(stream.words(), (first - skip) // 4, drawn[: skip + count], _ones(bits))
     return drawn[skip : skip + count]
 
 

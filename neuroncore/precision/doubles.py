@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base.errors import KernelError
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.core.indirection import Picked
 from neuroncore.memory.geometry import Geometry, unplaced
@@ -22,8 +21,7 @@ from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
-
-native: Any = Lazy("neuroncore.numerics.loops.precision")
+from neuroncore.numerics.loops import precision as native
 
 Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
 Window = tuple[int, int, int, int, int, Format]

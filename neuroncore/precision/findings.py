@@ -6,20 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import field
 from math import inf, isfinite, sqrt
-from typing import Any
 
 import numpy as np
 
 from neuroncore.base import source
 from neuroncore.base.findings import Finding
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, float32
+from neuroncore.numerics.loops import precision as native
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
-
-native: Any = Lazy("neuroncore.numerics.loops.precision")
 
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",

@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import Core
 from neuroncore.core.staging import perform
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, bool_
+from neuroncore.numerics.loops import precision as native
 from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import Beside, chip_doubles, is_float, made, on
 from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation
 from neuroncore.precision.findings import ROUNDED, SATURATED
-
-native: Any = Lazy("neuroncore.numerics.loops.precision")
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it

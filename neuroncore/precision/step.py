@@ -16,6 +16,7 @@ from neuroncore.core.staging import perform
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
+from neuroncore.numerics.loops import precision as native
 from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.doubles import (
     DOUBLE,
@@ -38,7 +39,6 @@ from neuroncore.precision.findings import (
     add,
     distance,
     flat,
-    native,
     portions,
 )
 

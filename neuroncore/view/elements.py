@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,13 +15,13 @@ from neuroncore.numerics.formats import Format
 from neuroncore.record.inputs import Setting
 from neuroncore.record.program import Program
 from neuroncore.report.counters import product
+from neuroncore.report.heat_maps import figures, levels
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
 ROOM = 3 << 20  # bytes of full contents on a page, unless steps are named
 MOST = 6000  # operands with thumbnails on a page
 SIDE = 16  # pixels of a thumbnail
-BINS = 24  # bins of a histogram
 
 
 class Held(Protocol):
@@ -149,57 +148,11 @@ def layout(form: Format, itemsize: int) -> dict[str, Any]:
 
 
 def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Return statistics of a tile [P, F] and a thumbnail: means of finite elements from the minimum
-    (1) to the maximum (254); 0 for uninitialized elements, 255 for elements that are not finite.
-
-    `low` and `high` are None if no element is finite; `bins` is a histogram between them.
-    """
-    numbers, unwritten, finite = _sorted_out(elements, lost)
-    counts = {
-        "unwritten": int(unwritten.sum()),
-        "nan": int((np.isnan(numbers) & ~unwritten).sum()),
-        "infinite": int((np.isinf(numbers) & ~unwritten).sum()),
-    }
-    inside = numbers[finite]
-    if not len(inside):
-        return {"low": None, "high": None, **counts}
-    low, high = float(inside.min()), float(inside.max())
-    span = high - low
-    bins = np.minimum((inside - low) * (BINS / span) if span else 0 * inside, BINS - 1)
-    return {
-        "low": low,
-        "high": high,
-        "mean": float(inside.mean()),
-        **counts,
-        "bins": np.bincount(bins.astype(np.int64), minlength=BINS).tolist(),
-        "small": text(levels(elements, lost, SIDE).tobytes()),
-    }
-
-
-def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
-    """Return the numbers, and flags of uninitialized and of finite ones."""
-    numbers = elements.astype(np.float64)
-    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
-    return numbers, unwritten, np.isfinite(numbers) & ~unwritten
-
-
-def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """Return the thumbnail of a tile [P, F] (see `picture`), at most `side` pixels each way."""
-    numbers, unwritten, finite = _sorted_out(elements, lost)
-    edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
-    inside = numbers[finite]
-    low, high = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
-    scaled = np.where(finite, (numbers - low) / ((high - low) or 1.0), 0.0)
-    total, count, lost = (_blocks(each, edges) for each in (scaled, finite, unwritten))
-    whole = _blocks(np.ones(numbers.shape), edges)
-    level = np.rint(1 + 253 * total / np.maximum(count, 1)).astype(np.uint8)
-    return np.where(lost > 0, 0, np.where(count < whole, 255, level)).astype(np.uint8)
-
-
-def _blocks(values: Array, edges: Sequence[Array]) -> Array:
-    """Return sums of blocks."""
-    rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
-    return np.asarray(np.add.reduceat(rows, edges[1], axis=1))
+    """Return statistics of a tile [P, F] and its thumbnail (`levels`) in base64."""
+    told = figures(elements, lost)
+    if told["low"] is None:
+        return told
+    return {**told, "small": text(levels(elements, lost, SIDE).tobytes())}
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from neuroncore.base.structs import dataclass
-from neuroncore.view.document import Shown, document
+from neuroncore.view.document import Shown as Shown
+from neuroncore.view.document import document
 
 WEB = Path(__file__).parent / "web"
 IMPORT = re.compile(r'^import {([^}]+)} from "\./(\w+)\.js";\n', re.MULTILINE)

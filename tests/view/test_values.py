@@ -13,7 +13,8 @@ import viewed
 
 import neuroncore
 from neuroncore.numerics.formats import lookup
-from neuroncore.view.elements import BINS, layout, picture
+from neuroncore.report.heat_maps import BINS
+from neuroncore.view.elements import layout, picture
 
 
 def of(core, instruction, name):

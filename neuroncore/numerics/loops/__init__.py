@@ -1,1 +1,29 @@
-"""Compiled loops over numbers: formats, products, elementary functions, folds, random numbers."""
+"""Compiled loops over numbers: formats, products, elementary functions, folds, random numbers.
+
+Other rooms import these modules from here. Each is loaded at its first use, and numba with it.
+"""
+
+from typing import TYPE_CHECKING
+
+from neuroncore.base.lazy import modules
+
+if TYPE_CHECKING:
+    from neuroncore.numerics.loops import codec as codec
+    from neuroncore.numerics.loops import elementary as elementary
+    from neuroncore.numerics.loops import fold as fold
+    from neuroncore.numerics.loops import matmul as matmul
+    from neuroncore.numerics.loops import philox as philox
+    from neuroncore.numerics.loops import precision as precision
+    from neuroncore.numerics.loops import search as search
+    from neuroncore.numerics.loops import shift_registers as shift_registers
+    from neuroncore.numerics.loops import statistics as statistics
+    from neuroncore.numerics.loops import stochastic as stochastic
+    from neuroncore.numerics.loops import transpose as transpose
+else:
+    globals().update(
+        modules(
+            __name__,
+            *("codec", "elementary", "fold", "matmul", "philox", "precision", "search"),
+            *("shift_registers", "statistics", "stochastic", "transpose"),
+        )
+    )

@@ -6,15 +6,16 @@ import base64
 import html
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.view.elements import levels, picture
 
 Array = npt.NDArray[Any]
+BINS = 24  # bins of a histogram
 SIDE = 128  # pixels of a heat map
 WIDTH = 384  # on the screen, at most
 # matplotlib's viridis at equal distances: red, green, blue
@@ -47,16 +48,16 @@ class Tile:
     def _repr_html_(self) -> str:
         rows = self._rows
         lost = None if self.unwritten is None else self.unwritten.reshape(rows.shape)
-        found = picture(rows, lost)
+        shown = figures(rows, lost)
         pixels = _coloured(levels(rows, lost, SIDE))
         source = f"data:image/png;base64,{base64.b64encode(_png(pixels)).decode('ascii')}"
-        figures = [f"{name} {found[name]:,}" for name in ("unwritten", "nan", "infinite")
-                   if found[name]]  # fmt: skip
-        if found["low"] is not None:
-            figures.insert(0, f"from {found['low']:.6g} (dark) to {found['high']:.6g} (bright)")
+        lacking = ("unwritten", "nan", "infinite")
+        captions = [f"{name} {shown[name]:,}" for name in lacking if shown[name]]
+        if shown["low"] is not None:
+            captions.insert(0, f"from {shown['low']:.6g} (dark) to {shown['high']:.6g} (bright)")
         scale = max(1, WIDTH // pixels.shape[1])
         size = f'width="{pixels.shape[1] * scale}" height="{pixels.shape[0] * scale}"'
-        head, said = html.escape(self._said), html.escape(", ".join(figures))
+        head, said = html.escape(self._said), html.escape(", ".join(captions))
         image = f'<img {size} style="image-rendering:pixelated" alt="{said}" src="{source}">'
         return f"<div><b>{head}</b></div><div>{image}</div><div>{said}</div>"
 
@@ -95,3 +96,57 @@ def _png(pixels: Array) -> bytes:
         for name, data in parts.items()
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
+    """Return statistics of a tile [P, F].
+
+    `low` and `high` are None if no element is finite; `bins` is a histogram between them.
+    """
+    numbers, unwritten, finite = _sorted_out(elements, lost)
+    counts = {
+        "unwritten": int(unwritten.sum()),
+        "nan": int((np.isnan(numbers) & ~unwritten).sum()),
+        "infinite": int((np.isinf(numbers) & ~unwritten).sum()),
+    }
+    inside = numbers[finite]
+    if not len(inside):
+        return {"low": None, "high": None, **counts}
+    low, high = float(inside.min()), float(inside.max())
+    span = high - low
+    bins = np.minimum((inside - low) * (BINS / span) if span else 0 * inside, BINS - 1)
+    return {
+        "low": low,
+        "high": high,
+        "mean": float(inside.mean()),
+        **counts,
+        "bins": np.bincount(bins.astype(np.int64), minlength=BINS).tolist(),
+    }
+
+
+def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
+    """Return the numbers, and flags of uninitialized and of finite ones."""
+    numbers = elements.astype(np.float64)
+    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
+    return numbers, unwritten, np.isfinite(numbers) & ~unwritten
+
+
+def levels(elements: Array, lost: Array | None, side: int) -> Array:
+    """Return the thumbnail of a tile [P, F], at most `side` pixels each way: means of finite
+    elements from the minimum (1) to the maximum (254); 0 for uninitialized elements, 255 for
+    elements that are not finite."""
+    numbers, unwritten, finite = _sorted_out(elements, lost)
+    edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
+    inside = numbers[finite]
+    low, high = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
+    scaled = np.where(finite, (numbers - low) / ((high - low) or 1.0), 0.0)
+    total, count, lost = (_blocks(each, edges) for each in (scaled, finite, unwritten))
+    whole = _blocks(np.ones(numbers.shape), edges)
+    level = np.rint(1 + 253 * total / np.maximum(count, 1)).astype(np.uint8)
+    return np.where(lost > 0, 0, np.where(count < whole, 255, level)).astype(np.uint8)
+
+
+def _blocks(values: Array, edges: Sequence[Array]) -> Array:
+    """Return sums of blocks."""
+    rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
+    return np.asarray(np.add.reduceat(rows, edges[1], axis=1))
