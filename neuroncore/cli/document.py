@@ -25,15 +25,14 @@ from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
+from neuroncore.view import page as viewing
 
 if TYPE_CHECKING:
     from neuroncore.report import perfetto, precision
-    from neuroncore.view import page as viewing
     from neuroncore.view.document import Shown
 else:
     perfetto = Lazy("neuroncore.report.perfetto")
     precision = Lazy("neuroncore.report.precision")
-    viewing = Lazy("neuroncore.view.page")
 
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")

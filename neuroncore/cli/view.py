@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 import threading
-from typing import TYPE_CHECKING
 
-from neuroncore.base.lazy import Lazy
 from neuroncore.cli import run
 from neuroncore.cli.document import Document
 from neuroncore.cli.world import natural
-
-if TYPE_CHECKING:
-    from neuroncore.view import server as serving
-else:
-    serving = Lazy("neuroncore.view.server")
+from neuroncore.view import server as serving
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from neuroncore.base.errors import NeuronError
-from neuroncore.base.lazy import Lazy
 from neuroncore.memory.tile import Tile
-
-if TYPE_CHECKING:
-    from neuroncore.report import heat_maps
-else:
-    heat_maps = Lazy("neuroncore.report.heat_maps")
+from neuroncore.report import heat_maps
 
 
 class Seen(Tile):

@@ -37,6 +37,9 @@ from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, mapped
 from neuroncore.record.row_json import is_number
 from neuroncore.record.saved import Record
+from neuroncore.report import arrays as tables
+from neuroncore.report import difference as differing
+from neuroncore.report import heat_maps
 from neuroncore.report.collectives import CollectiveOperation, operations
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
@@ -44,6 +47,10 @@ from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.report.why import Why, why
 from neuroncore.time.schedule import Timeline, schedule_cores
+from neuroncore.view import card as cards
+from neuroncore.view import page as viewing
+from neuroncore.view import server as serving
+from neuroncore.view import window as windows
 
 if TYPE_CHECKING:
     from neuroncore.checks import orders as reordering
@@ -53,15 +60,8 @@ if TYPE_CHECKING:
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
-    from neuroncore.report import arrays as tables
-    from neuroncore.report import difference as differing
-    from neuroncore.report import heat_maps
     from neuroncore.report.difference import Difference, Side
     from neuroncore.report.heat_maps import Tile
-    from neuroncore.view import card as cards
-    from neuroncore.view import page as viewing
-    from neuroncore.view import server as serving
-    from neuroncore.view import window as windows
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
@@ -69,14 +69,7 @@ if TYPE_CHECKING:
 else:
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
-    differing = Lazy("neuroncore.report.difference")
-    tables = Lazy("neuroncore.report.arrays")
-    heat_maps = Lazy("neuroncore.report.heat_maps")
-    viewing = Lazy("neuroncore.view.page")
     verifying = Lazy("neuroncore.frontend.verifying")
-    serving = Lazy("neuroncore.view.server")
-    windows = Lazy("neuroncore.view.window")
-    cards = Lazy("neuroncore.view.card")
 
 Array = npt.NDArray[Any]
 

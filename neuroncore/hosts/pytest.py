@@ -17,19 +17,18 @@ import pytest
 
 from neuroncore.base.errors import KernelError, NotEmulated
 from neuroncore.base.lazy import Lazy
+from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
     from neuroncore.frontend import alias, misuse, warning
     from neuroncore.frontend import settings as setting
     from neuroncore.hosts import api
-    from neuroncore.view import page as pages
 else:
     alias = Lazy("neuroncore.frontend.alias")
     api = Lazy("neuroncore.hosts.api")
     misuse = Lazy("neuroncore.frontend.misuse")
     setting = Lazy("neuroncore.frontend.settings")
     warning = Lazy("neuroncore.frontend.warning")
-    pages = Lazy("neuroncore.view.page")
 
 
 NAME = "neuroncore.pytest"
