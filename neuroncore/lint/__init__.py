@@ -1,11 +1,11 @@
 """Likely mistakes in the source of a kernel, found without executing it.
 
-`static` reads the file and all that it calls: `modules` finds files and what names mean, `kernels`
-which functions the device runs, `names` what names in those are bound to, `inference` what
-expressions are, and `walk` goes through them; `nodes` and `syntax` are what stands in a tree. Rules
-are in `subset`, `dynamic`, `purity`, `signatures`, `api_calls` and `older`; names and parameters of
-each release, and known issues, are data in `api/`.
+`static` reads the file and all that it calls. `modules` finds files and the meanings of names,
+`kernels` the functions that the device runs, `names` the bindings in those functions, and
+`inference` the kinds of expressions; `walk` visits their nodes. `nodes` and `syntax` read the
+syntax tree. Rules are in `subset`, `dynamic`, `purity`, `signatures`, `api_calls` and `older`;
+names and parameters of each release, and known issues, are data in `api/`.
 
-These modules import neither numpy nor anything that does, so that a check of a file is done before
-those would be loaded.
+These modules do not import numpy, directly or indirectly: a check of a file takes less time than
+that import.
 """

@@ -1,5 +1,5 @@
-"""Calls of the API held against one of its releases: names and parameters that it has not, forms
-that it refuses, and what the vendor lists as known issues (`api/issues.toml`)."""
+"""Calls of the API compared with one of its releases: names and parameters that it lacks, forms
+that it refuses, and the vendor's lists of known issues (`api/issues.toml`)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ RULES = Rules()
 
 
 def of_the_api(spot: Spot) -> bool:
-    """Whether a node names something of the API, or calls it."""
+    """Return whether a node is a name of the API, or a call of one."""
     node = spot.node.func if isinstance(spot.node, ast.Call) else spot.node
     return isinstance(node, ast.Attribute | ast.Name) and bool(spot.scope.api(node))
 
 
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
 def of_its_release(spot: Spot) -> Iterator[Told]:
-    """What the release that a function is held against doesn't have."""
+    """Report what is missing from the release that a function is compared with."""
     return misfits(spot, spot.scope.release)
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Told]:
-    """Names and parameters that other releases have, and arguments in the order of others; nothing
-    of a function of the other API."""
+    """Report names and parameters that only other releases have, and arguments in the order of
+    another release. Functions of the other API are left out."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -57,8 +57,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def of_no_release(spot: Spot) -> Iterator[Told]:
-    """Names that no release has, and that are nearly one that some release has. Others may be what
-    the reference pages leave out."""
+    """Report names that no release has, if a release has a similar name. The reference pages may
+    leave out other unknown names."""
     node = spot.node
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -72,12 +72,12 @@ def of_no_release(spot: Spot) -> Iterator[Told]:
 
 UNLISTED = ("nki.language.bool", "nki.language.range")  # by all pages; nki-library uses them
 MODULES = ("nki.isa", "nki.language", "nki.collectives")
-LIKE = 0.8  # of 1: a letter that is missing, wrong or added
+LIKE = 0.8  # similarity, at most 1: one letter missing, wrong or added
 
 
 @cache
 def _meant(name: str) -> str:
-    """The last part of the name in the same module that is most like one; empty if none is."""
+    """Return the last part of the most similar name in the same module, or an empty string."""
     module, _, last = name.rpartition(".")
     known = (one.rpartition(".") for one in forms())
     names = [own for home, _, own in known if home == module]
@@ -85,7 +85,7 @@ def _meant(name: str) -> str:
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Uses of the API in groups of which every one fits a release as the others do."""
+    """Group uses of the API so that all uses of a group fit the same releases."""
     found: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
@@ -119,14 +119,14 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
 
 
 def _given(scope: Scope, call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
-    """The arguments of a call, each with its parameter."""
+    """Return the arguments of a call, each with its parameter."""
     yield from zip(form.names, call.args, strict=False)
     for word, _, value in _keywords(scope, call):
         yield word, value
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """The arguments of a call that have names, also in a dictionary: the name, where, and what."""
+    """Return the named arguments of a call, also from a `**` dictionary: name, node and value."""
     for one in call.keywords:
         held = one.value if one.arg is None else None
         held = None if held is None else scope.stands_for(held)
@@ -140,7 +140,7 @@ def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.
 
 @RULES.about(ast.Call)
 def axes(spot: Spot) -> Iterator[Told]:
-    """Tensors on the chip that lack a second axis."""
+    """Report tensors on the chip that lack a second axis."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     if scope.api(node.func) in ROLES["allocations"]:
@@ -151,7 +151,7 @@ def axes(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def operands(spot: Spot) -> Iterator[Told]:
-    """Operands of instructions with more axes than a view has."""
+    """Report operands of instructions with more axes than a view can have."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
@@ -165,7 +165,7 @@ def operands(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Told]:
-    """Arguments of a kind that their parameter doesn't take."""
+    """Report arguments of a kind that their parameter doesn't take."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
@@ -180,8 +180,8 @@ def kinds(spot: Spot) -> Iterator[Told]:
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
-    """The strings and numbers that an expression may be: what it stands for, by each of its
-    branches, and what calls give to a parameter or it has by default."""
+    """Return the strings and numbers that an expression may be: its value in each branch, and for
+    a parameter its default and the arguments of all calls."""
     found = scope.stands_for(node)
     if isinstance(found, ast.IfExp):
         return [*_constants(scope, found.body), *_constants(scope, found.orelse)]
@@ -199,8 +199,8 @@ def _is_operator_of(parameter: str) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of the vendor's lists of known issues: what is told of a name, `when` a condition of
-    `CONDITIONS` holds of its call, in some releases. Those of single machines are told by runs."""
+    """A row of the vendor's lists of known issues: the report about a name in some releases, `when`
+    a condition of `CONDITIONS` holds for its call. A run reports issues of single machines."""
 
     name: str
     when: str
@@ -214,7 +214,7 @@ class Issue:
 
 @cache
 def issues() -> Mapping[str, Sequence[Issue]]:
-    """All rows, by name."""
+    """Return all rows, by name."""
     table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
     rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
     return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
@@ -239,7 +239,7 @@ def _not_transposed(scope: Scope, call: ast.Call) -> bool:
 
 
 def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
-    """Whether two operands are known to have different shapes."""
+    """Return whether two operands are known to have different shapes."""
     operands = [argument(call, 0, "x"), argument(call, 1, "y")]
     shapes = [scope.value(one).shape for one in operands if one is not None]
     if len(shapes) < 2 or None in shapes:
@@ -259,7 +259,7 @@ def _stores_psum(scope: Scope, call: ast.Call) -> bool:
     return given is not None and scope.value(given).memory == "psum"
 
 
-NAMED = "it is named"  # wherever the name stands
+NAMED = "it is named"  # wherever the name is used
 CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
     "it is called": _always,
     "the second operand is a number": _second_is_a_number,
@@ -271,7 +271,7 @@ CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
 
 
 def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Issues of a name or a call in a release of today's API."""
+    """Return the issues of a name or a call in a release of today's API."""
     node, scope = spot.node, spot.scope
     if scope.is_older:
         return

@@ -1,4 +1,4 @@
-"""What only the device knows, used as if the compiler did; and the rules of loops that it runs."""
+"""Rules about values that only the device knows, and about loops that the device runs."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ WHAT = {
     "index": "the index of a device loop, whose value is known only at run time",
     "indices": "an index expression, which has a value for each element",
 }
-# functions of Python that ask for numbers, or compare what they are given
+# functions of Python that need numbers, or compare their arguments
 OF_NUMBERS = ("int", "float", "bool", "range", "min", "max", "sorted", "divmod", "round", "pow")
-# functions that go through what they are given
+# functions that iterate over their argument
 GOING_THROUGH = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
-OF_TRUTH = ("bool", "any", "all")  # of those, what asks for nothing but the truth
+OF_TRUTH = ("bool", "any", "all")  # the functions among those that need only a truth value
 ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
 WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
-LIBRARIES = ("numpy", "math")  # whose functions take numbers
+LIBRARIES = ("numpy", "math")  # their functions take numbers
 
 
 def _runtime(scope: Scope, node: ast.expr) -> str:
-    """What an expression is, if the compiler can't know its value."""
+    """Describe an expression whose value the compiler can't know; empty for others."""
     kind = scope.value(node).kind
     return WHAT[kind] if kind in RUNTIME else ""
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Whether it is a tensor in HBM, of which kernels ask whether they were given one."""
+    """Return whether a node is a tensor in HBM; kernels test whether such an argument is
+    present."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Whether it may be asked of a tensor on the chip whether there is one, not what it holds."""
+    """Return whether a test may ask if a tensor on the chip is present, not what it contains."""
     found = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return found.kind == "tensor" and asked_so and not found.compared
@@ -52,7 +53,7 @@ def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
 def conditions(spot: Spot) -> Iterator[Told]:
-    """Truth values that the compiler would have to know."""
+    """Report truth values that the compiler would have to know."""
     node, scope = spot.node, spot.scope
     asked: list[ast.expr] = []
     match node:
@@ -68,11 +69,11 @@ def conditions(spot: Spot) -> Iterator[Told]:
             asked = node.values
         case ast.UnaryOp(op=ast.Not()):
             asked = [node.operand]
-        case ast.Compare() if len(node.ops) > 1:  # which is joined by `and`
+        case ast.Compare() if len(node.ops) > 1:  # joined by `and`
             asked = [node]
     for one in asked:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
-            continue  # which are spots of their own
+            continue  # they are separate spots
         if scope.value(one).kind == "indices":
             yield "MASK_TRUTH", one, f"{ast.unparse(one)} is used as a condition: {WHAT['indices']}"
         what = _runtime(scope, one)
@@ -83,7 +84,7 @@ def conditions(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.For, ast.comprehension)
 def iterations(spot: Spot) -> Iterator[Told]:
-    """Python's loops over what the device holds."""
+    """Report Python's loops over values of the device."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
         code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
@@ -92,7 +93,7 @@ def iterations(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def conversions(spot: Spot) -> Iterator[Told]:
-    """Numbers, ranges, arrays and lists of Python made of what the device holds."""
+    """Report numbers, ranges, arrays and lists of Python made from values of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     own = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -103,7 +104,7 @@ def conversions(spot: Spot) -> Iterator[Told]:
         return
     for one in (inner for given in node.args for inner in _passed(given, own)):
         what = _runtime(scope, one)
-        inner = one not in node.args  # which `any` and the like ask for its truth
+        inner = one not in node.args  # `any` and similar functions test its truth
         if what and not inner and own in GOING_THROUGH and scope.value(one).kind == "tensor":
             yield "TENSOR_LOOP", node, f"{own} goes over {what}"
         elif what and (inner or own in OF_NUMBERS or module in LIBRARIES or ranges):
@@ -113,14 +114,14 @@ def conversions(spot: Spot) -> Iterator[Told]:
 
 
 def _passed(given: ast.expr, function: str) -> list[ast.expr]:
-    """What a function gets of an argument: also the elements of a list that it compares."""
+    """Return the values that a function reads: the argument, or the elements of a list."""
     listed = isinstance(given, ast.List | ast.Tuple) and function in ("any", "all", "min", "max")
     return [*given.elts] if listed else [given]  # type: ignore[attr-defined]
 
 
 @RULES.about(ast.Assign, ast.Starred)
 def unpacked(spot: Spot) -> Iterator[Told]:
-    """Tensors that are taken apart into names, or into arguments."""
+    """Report tensors that are unpacked into names, or into arguments."""
     node, scope = spot.node, spot.scope
     taken = [node.value] if isinstance(node, ast.Starred) else []
     if isinstance(node, ast.Assign) and any(
@@ -134,7 +135,8 @@ def unpacked(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Subscript)
 def elements(spot: Spot) -> Iterator[Told]:
-    """Elements of Python's lists and dictionaries, chosen by what the device counts."""
+    """Report elements of Python's lists and dictionaries that are chosen by an index of the
+    device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Subscript)
     is_list = scope.elements(node.value) is not None
@@ -151,7 +153,8 @@ def elements(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
 def loops(spot: Spot) -> Iterator[Told]:
-    """Where loops of the device may stand, and what ends them."""
+    """Report loops of the device in places where they are not allowed, and statements that end
+    them."""
     node, scope = spot.node, spot.scope
     if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
         at = node.iter if isinstance(node, ast.For) else node
@@ -176,7 +179,7 @@ def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
 
 
 def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
-    """Whether a function is called in which, or in one that it calls, such a loop is."""
+    """Return whether a call reaches a function that contains a loop of the device."""
     called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
     return called is not None and any(
         _is_a_loop(called, one) or _calls_a_loop(called, one, depth - 1)
@@ -185,7 +188,7 @@ def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
 
 
 def _ends(spot: Spot) -> bool:
-    """Whether the innermost loop around a `break` is the device's."""
+    """Return whether the innermost loop around a `break` runs on the device."""
     around = [one for one in spot.scope.nodes if isinstance(one, ast.For | ast.While)]
     holding = [one for one in around if any(inner is spot.node for inner in nested(one))]
     return bool(holding) and holding[-1] in spot.loops
@@ -193,7 +196,7 @@ def _ends(spot: Spot) -> bool:
 
 @RULES.about(ast.Call)
 def bodies(spot: Spot) -> Iterator[Told]:
-    """What functions do that a loop of the device is given as its body."""
+    """Report statements that the body function of a loop of the device may not have."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     body = scope.body_of(node)
@@ -216,7 +219,7 @@ def _is_no_condition(body: Scope, result: ast.expr) -> bool:
 
 @RULES.about(ast.Call)
 def steps(spot: Spot) -> Iterator[Told]:
-    """How far loops of the device count at a time."""
+    """Report steps of loops of the device that are not allowed."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     where = ROLES["loop_steps"].get(scope.api(node.func))
@@ -230,7 +233,7 @@ def steps(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call, ast.Assign)
 def escapes(spot: Spot) -> Iterator[Told]:
-    """Tensors of a loop's body that are kept beyond it."""
+    """Report tensors of a loop's body that are kept after the loop."""
     node, scope = spot.node, spot.scope
     if not scope.is_loop_body:
         return
@@ -261,7 +264,7 @@ def _is_born_in(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.Call, ast.AugAssign)
 def induction(spot: Spot) -> Iterator[Told]:
-    """The index of a loop of the device, which it counts in a register of its own."""
+    """Report assignments to the index of a loop, which the device counts in a separate register."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
         written = argument(node, 0, "dst")
@@ -288,13 +291,13 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """The loops of the device around assignments to names, also of the functions around."""
+    """Return the loops of the device around assignments to names, also in enclosing functions."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """The name that an instruction has, where another one is bound to that."""
+    """Return the first name of an instruction that is bound to another name as well."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
@@ -304,7 +307,7 @@ def _first_name(scope: Scope, node: ast.expr) -> str:
 
 @RULES.about(ast.Call)
 def orderings(spot: Spot) -> Iterator[Told]:
-    """Waits of an instruction for another, where a loop of the device lies between them."""
+    """Report instructions that wait for another one across the boundary of a loop of the device."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return

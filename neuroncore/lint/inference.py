@@ -1,9 +1,9 @@
-"""What expressions of a kernel stand for, as far as its source alone tells: a tensor, a register,
-an index that the device counts.
+"""The kinds of a kernel's expressions, inferred from its source alone: a tensor, a register, an
+index that the device counts.
 
-A name means what all assignments to it in its function agree on, in whatever order they come, and a
-parameter what all calls of its function do; where they don't, and for parameters of kernels,
-nothing is known. So that nothing is told that isn't so.
+A name has the value on which all assignments in its function agree, in any order, and a parameter
+the value on which all calls of its function agree. Without agreement, and for parameters of
+kernels, the value is unknown. This avoids false reports.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from neuroncore.lint.syntax import (
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"
 ]
-# of the device: Python can't compute with their values while the kernel is compiled
+# kinds of the device: Python can't compute with their values while the kernel is compiled
 RUNTIME = ("tensor", "register", "index")
 
 
 @dataclass(frozen=True)
 class Value:
-    """What an expression is; of a tensor its memory, shape and format where they are known, and
-    whether it is the result of a comparison.
+    """The kind of an expression; for a tensor its memory, shape and format where they are known,
+    and whether it is the result of a comparison.
 
-    "index" is what a loop of the device counts, "indices" an index expression of the older API,
-    "integer" what a loop of the compiler counts, "host" any other value of Python's.
+    "index" is the counter of a loop of the device, "indices" an index expression of the older API,
+    "integer" the counter of a loop of the compiler, "host" any other value of Python.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class Value:
     compared: bool = False
 
     def agreeing(self, other: Value) -> Value:
-        """What both have in common."""
+        """Return the properties that both values have."""
         if self.kind != other.kind:
             return UNKNOWN
         memory = self.memory if self.memory == other.memory else None
@@ -62,7 +62,7 @@ class Value:
 
 
 UNKNOWN, HOST = Value("unknown"), Value("host")
-DEPTH = 40  # of calls and assignments that lead to a value
+DEPTH = 40  # the longest chain of calls and assignments to a value
 
 
 def agreed(values: Iterable[Value]) -> Value:
@@ -78,14 +78,16 @@ class Scopes:
         self._of: dict[ast.AST, Scope] = {}
 
     def hold_against(self, release: str) -> None:
-        """Read them for another release: what the names of the API are in it."""
+        """Compare the functions with another release: names of the API may have other values
+        there."""
         self.release = release
         for scope in self._of.values():
             scope.forget_values()
 
     @cached_property
     def _calls(self) -> dict[ast.AST, list[tuple[Scope, ast.Call]]]:
-        """The calls of each function that functions of the program have, each with where it is."""
+        """Return the calls of each function in the program, each with the scope that contains
+        it."""
         found: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
         for scope in self.all():
             for one in (scope, *scope.all_inner()):
@@ -96,8 +98,8 @@ class Scopes:
         return found
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """All calls of a function, if it is used in no other way, and launched by nobody; by its
-        own name, for another one may stand for it with some arguments given."""
+        """Return all calls of a function if all its uses are calls by its name and nothing launches
+        it; another name may be bound to it with some arguments."""
         found = self._calls.get(node, [])
         own = all((name_of(call.func) or "").endswith(node.name) for _, call in found)
         return [] if self.program.is_more_than_called(node) or not own else found
@@ -108,7 +110,7 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Those of the program, without functions that are defined in others."""
+        """Return the scopes of the program, without functions that are defined in others."""
         return self._all
 
     @cached_property
@@ -121,7 +123,7 @@ class Scopes:
 
 
 class Scope(Names):
-    """A function of the device, or one that is defined in it, and what its names are."""
+    """A function of the device, or a function defined in it, and the values of its names."""
 
     outer: Scope | None
 
@@ -137,12 +139,12 @@ class Scope(Names):
             one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
             for one in defined
         }
-        self.is_loop_body = False  # of a loop that the device runs
-        self.loop_values: dict[str, Value] = {}  # of its parameters, if it is one
+        self.is_loop_body = False  # True for the body of a loop that the device runs
+        self.loop_values: dict[str, Value] = {}  # the values of a loop body's parameters
 
     @property
     def release(self) -> str:
-        """The release that the function is held against."""
+        """The release that the function is compared with."""
         return RELEASES[0] if self.names_older else self.scopes.release
 
     @property
@@ -150,19 +152,19 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def all_inner(self) -> Iterator[Scope]:
-        """Functions that are defined in it, and in those."""
+        """Return the functions that are defined in it, at any depth."""
         for inner in self.inner.values():
             yield inner
             yield from inner.all_inner()
 
     def forget_values(self) -> None:
-        """What names are, which depends on the release."""
+        """Clear the values of names, which depend on the release."""
         self._values, self._of_nodes = {}, {}
         for inner in self.inner.values():
             inner.forget_values()
 
     def give_to_bodies(self) -> None:
-        """What loops of the device give to the functions that they call."""
+        """Set the parameters of the functions that loops of the device call."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
@@ -172,7 +174,7 @@ class Scope(Names):
                 body.loop_values[given[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """The function that a loop of the device is given as its body."""
+        """Return the body function of a loop of the device."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
@@ -184,10 +186,10 @@ class Scope(Names):
     # --- names ---------------------------------------------------------------------------------
 
     def named(self, name: str, depth: int = DEPTH) -> Value:
-        """What a name is."""
+        """Return the value of a name."""
         if name in self._values:
             return self._values[name]
-        if name in self._open or not depth:  # it is made of itself: the rest decides
+        if name in self._open or not depth:  # it depends on itself: the other bindings decide
             return UNKNOWN
         if name in self.parameters:
             self._open.add(name)
@@ -206,7 +208,7 @@ class Scope(Names):
         return found
 
     def _given(self, name: str, depth: int) -> Value:
-        """What all calls of the function give to a parameter."""
+        """Return the value that all calls of the function pass for a parameter."""
         if name in self.loop_values:
             return self.loop_values[name]
         if self.outer is not None or isinstance(self.node, ast.ClassDef):
@@ -218,7 +220,7 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """The expressions that calls of the function give to a parameter, as far as known."""
+        """Return the expressions that known calls of the function pass for a parameter."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
@@ -234,7 +236,7 @@ class Scope(Names):
         return Value("indices") if made == ROLES["index_grid"] else UNKNOWN
 
     def _element(self, iterable: ast.expr, depth: int) -> Value:
-        """What a loop over an expression goes through."""
+        """Return the value of the elements that a loop over an expression visits."""
         if isinstance(iterable, ast.Call):
             called = self.api(iterable.func)
             if called in ROLES["dynamic_ranges"]:
@@ -245,7 +247,7 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """What the elements of a list of this function have in common."""
+        """Return the properties that all elements of a list of this function have."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
@@ -261,7 +263,7 @@ class Scope(Names):
     # --- expressions ---------------------------------------------------------------------------
 
     def value(self, node: ast.expr, depth: int = DEPTH) -> Value:
-        """What an expression is."""
+        """Return the value of an expression."""
         if depth < DEPTH:
             return self._value(node, depth) if depth > 0 else UNKNOWN
         if node not in self._of_nodes:
@@ -296,7 +298,7 @@ class Scope(Names):
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
-        """What is assigned to an attribute of an object that is made in this function."""
+        """Return the value of an attribute of an object that this function makes."""
         name = name_of(node) or ""
         first = name.partition(".")[0]
         if (
@@ -348,20 +350,20 @@ class Scope(Names):
         return UNKNOWN
 
     def _result_memory(self, name: str, call: ast.Call) -> str | None:
-        """Where functions of nki.language leave their results; the older API's compiler chooses."""
+        """Return the memory of the results of nki.language; the older API's compiler chooses it."""
         if name in ROLES["in_psum"]:
             return "psum"
         chosen = any(one.arg in (None, "buffer") for one in call.keywords)
         return None if chosen or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
-        """The shape of a tensor that is loaded from a part of another."""
+        """Return the shape of a tensor that is loaded from a part of another."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
             return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """The memory that an allocation names; where it names none, that of tiles."""
+        """Return the memory that an allocation names, by default the memory of tiles."""
         given = argument(call, 2, "buffer")
         if given is None:
             return "sbuf" if len(call.args) <= 2 else None
@@ -382,14 +384,14 @@ class Scope(Names):
         if whole.kind == "indices":
             return whole
         if isinstance(node.slice, ast.Slice):
-            return UNKNOWN  # a list of the elements, not one of them
+            return UNKNOWN  # a list of elements, not an element
         number = literal(node.slice)
         if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
             return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])
         return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
-        """What a function of the file, or of another, gives back."""
+        """Return the value that a function, of this file or another, returns."""
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
@@ -398,12 +400,13 @@ class Scope(Names):
         return replace(found, born=None, shape=None)
 
     def makes_its_result(self) -> bool:
-        """Whether a function returns a tensor that it makes."""
+        """Return whether a function returns a tensor that it makes."""
         made = [one.value for one in self.of(ast.Return) if one.value is not None]
         return bool(made) and all(self.value(one).born is not None for one in made)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
-        """The function that an expression names: of this one, of the file, or of another."""
+        """Return the function that an expression names: an inner one, one of the file, or of
+        another."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:
@@ -414,6 +417,6 @@ class Scope(Names):
         found = self.program.modules.meaning(self.module, function)
         if not isinstance(found, tuple) or isinstance(found[1], ast.ClassDef):
             return None
-        if self.program.is_launched(*found):  # what a launch returns is the host's
+        if self.program.is_launched(*found):  # a launch returns values of the host
             return None
         return self.scopes.of(Device(found[0], found[1], is_kernel=False))

@@ -1,4 +1,4 @@
-"""Which functions of the files become a program of the device: kernels and all that they call."""
+"""The functions of the files that the device runs: kernels and all that they call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroncore.lint.releases import ROLES
 
 @dataclass(frozen=True)
 class Device:
-    """A function, or a class, that the compiler reads; a kernel is what launches call."""
+    """A function, or a class, that the compiler reads; launches call kernels."""
 
     module: Module
     node: Definition
@@ -26,7 +26,7 @@ class Device:
 
 
 class Program:
-    """A file's kernels, and what they call in it and in others."""
+    """The kernels of a file, and the functions that they call in it and in other files."""
 
     def __init__(self, modules: Modules, kernel: str | None) -> None:
         self.modules = modules
@@ -46,46 +46,47 @@ class Program:
 
     @property
     def files(self) -> list[str]:
-        """The files that were read for them, the first that of the user."""
+        """The paths of the files that were read; the first is the user's file."""
         found = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
         return list(dict.fromkeys(found))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
-        """What the API calls what an expression names; None if it isn't the API's."""
+        """Return the API's name for an expression; None if the expression isn't of the API."""
         dotted = name_of(expression)
         return None if dotted is None else self.api_name_of(module, dotted)
 
     def api_name_of(self, module: Module, dotted: str) -> str | None:
-        """The same of a dotted name."""
+        """Return the API's name for a dotted name; None if the name isn't of the API."""
         found = self.modules.meaning_of(module, dotted)
         return found if isinstance(found, str) and found.split(".")[0] == "nki" else None
 
     def is_launched(self, module: Module, node: Definition) -> bool:
-        """Whether a decorator makes a function something that launches."""
+        """Return whether a decorator makes a function a launcher."""
         return any(self.launcher(module, one) for one in node.decorator_list)
 
     def is_called_by_kernels(self, node: Definition) -> bool:
-        """Whether a function of the device calls a function by its name."""
+        """Return whether a function of the device calls a function by its name."""
         return id(node) in self._called
 
     def _is_named_nowhere(self, node: Definition) -> bool:
-        """Whether nothing uses the name of a kernel, so that only the host can call it: nothing in
-        the file, which is in no package. Modules of a package are imported by kernels elsewhere."""
+        """Return whether nothing in the file uses the name of a kernel, so that only the host can
+        call it. False in a package, where kernels of other modules may import it."""
         if self.modules.first.path.with_name("__init__.py").exists():
             return False
         names = (name_of(one) for one in self.modules.first.nodes if isinstance(one, ast.Name))
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Whether a function is a kernel or what the file begins with, or is passed on."""
+        """Return whether a function is a kernel or an entry point of the file, or is passed on."""
         return id(node) in self._handed_on
 
     def starts(self, node: Definition) -> bool:
-        """Whether a kernel is launched by the file, or asked for: what it returns is the host's."""
+        """Return whether the file launches a kernel, or the user asks for it: its results are the
+        host's."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """What of the API a decorator is, with arguments or without, if it makes kernels."""
+        """Return the API's name of a decorator that makes kernels, with arguments or without."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:
@@ -103,7 +104,7 @@ class Program:
         return [*own, *self._handed_over()]
 
     def _given(self) -> Iterator[tuple[Module, Definition]]:
-        """Classes of which the file gives objects to kernels."""
+        """Return the classes of objects that the file passes to kernels."""
         given = [one for _, _, values in self.arguments() for one in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
@@ -117,7 +118,7 @@ class Program:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """The classes of what a call gives, of a class or of a function that makes objects."""
+        """Return the classes of a call's result, for a class or a function that makes objects."""
         found = self._definition(module, call.func) if depth else None
         if found is not None and isinstance(found[1], ast.ClassDef):
             yield found
@@ -127,8 +128,8 @@ class Program:
                     yield from self._classes(found[0], one.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
-        """What the file gives to kernels that it launches, each with what it is: of a name, all
-        that is assigned to it in the file."""
+        """Return the arguments of kernels that the file launches, each with its possible values:
+        for a name, all that the file assigns to it."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
         for one in first.nodes:
@@ -143,7 +144,7 @@ class Program:
                 yield from ((device, given, [one]) for held in values for one in _parts(held))
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
-        """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
+        """Return the calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
         nki.simulate(k)(...)."""
         kernels = {one.node: one for one in self.functions if one.is_kernel}
         first = self.modules.first
@@ -166,13 +167,15 @@ class Program:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """What kernels of other files will call, in a file that has none; tests are no such."""
+        """Return functions that kernels of other files may call, in a file without kernels or
+        tests."""
         first = self.modules.first
         helpers = (one for one in _functions(first) if not one.name.startswith("test"))
         return [(first, one) for one in helpers if self._issues(first, one)]
 
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
-        """What the file launches of other files, and what it gives to a launcher by a call."""
+        """Return kernels of other files that the file launches, and functions passed to a
+        launcher."""
         first = self.modules.first
         for call in (one for one in first.nodes if isinstance(one, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
@@ -184,7 +187,7 @@ class Program:
                 yield found
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
-        """Whether a function calls instructions by itself."""
+        """Return whether a function calls instructions directly."""
         calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
         return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
 
@@ -192,7 +195,7 @@ class Program:
         return _defined(self.modules.meaning(module, expression))
 
     def _add(self, module: Module, node: Definition, is_kernel: bool) -> None:
-        """A function and, after it, what it names."""
+        """Add a function, and then the functions that it names."""
         if id(node) in self._seen:
             return
         self._seen.add(id(node))
@@ -211,7 +214,7 @@ class Program:
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
     ) -> Iterator[tuple[Module, Definition]]:
-        """What a function calls, also with a launch grid."""
+        """Return the functions that a function calls, also with a launch grid."""
         for call in (one for one in body if isinstance(one, ast.Call)):
             called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
             if (found := self._definition(module, called)) is not None:
@@ -223,7 +226,7 @@ def _defined(meaning: object) -> tuple[Module, Definition] | None:
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
-    """What is in a tuple, a list or a dictionary that stands in the source."""
+    """Return the elements of a tuple, a list or a dictionary written in the source."""
     match node:
         case ast.Tuple() | ast.List():
             return node.elts
@@ -241,8 +244,8 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Names, also with attributes, in the body of a function or a class that are of the file, and
-    whether they are called, each once; not those in its decorators and annotations."""
+    """Return names of the file, also with attributes, that the body of a function or a class uses,
+    each once with whether it is called. Decorators and annotations are left out."""
     own: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []

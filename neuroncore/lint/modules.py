@@ -1,4 +1,4 @@
-"""Files of Python as text and trees, and what names in them mean, found without executing any."""
+"""Python files as text and trees, and the meanings of their names, without executing them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroncore.lint.nodes import DEFINITIONS, Definition, inside, name_of, stat
 from neuroncore.lint.releases import ROLES, forms
 
 API = ("nki", "neuronxcc.nki")
-# no kernel calls what these define, or it isn't the user's
+# kernels call nothing from these, or it isn't the user's code
 NOT_KERNELS = {
     *sys.stdlib_module_names,
     *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
@@ -35,8 +35,8 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """What names of imports stand for, wherever in the file they are: how many folders up the
-        search begins, 0 for an absolute one, and a dotted name."""
+        """The targets of imported names, from imports anywhere in the file: how many folders up the
+        search begins, 0 for an absolute import, and a dotted name."""
         found: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -56,7 +56,7 @@ class Module:
 
     @cached_property
     def values(self) -> dict[str, ast.expr]:
-        """What is assigned to names of the file itself."""
+        """The values that are assigned to names of the file itself."""
         found: dict[str, ast.expr] = {}
         for one in _top(self.tree.body):
             if isinstance(one, ast.Assign):
@@ -67,7 +67,7 @@ class Module:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """Names of the file that it assigns to again, also to elements, where it is run."""
+        """Names of the file that its main part assigns again, also by element."""
         runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
         found: set[str] = set()
         for one in statements([part for run in runs for part in run.body]):
@@ -84,7 +84,7 @@ class Module:
 
     @cached_property
     def is_older(self) -> bool:
-        """Whether it uses the API of releases up to SDK 2.26, and not today's."""
+        """Return whether it uses the API of releases up to SDK 2.26, and not today's."""
         origins = [origin for _, origin in self.imports.values()]
         older = any(origin.startswith("neuronxcc.nki") for origin in origins)
         return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
@@ -95,9 +95,9 @@ class Module:
         return inside(self.tree)
 
     def place(self, node: ast.AST, function: str = "") -> Place:
-        """Where a node is."""
+        """Return the place of a node."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        if isinstance(node, DEFINITIONS):  # its first line alone
+        if isinstance(node, DEFINITIONS):  # only its first line
             return Place(str(self.path), line, column, line, column + len(node.name), function)
         end = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column + 1
@@ -105,7 +105,7 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Whether a condition asks if the file is run, and not imported."""
+    """Return whether a condition tests that the file is run, and not imported."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in inside(test))
 
 
@@ -116,7 +116,7 @@ def _root(target: ast.expr) -> ast.expr:
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a file that are in none of its functions."""
+    """Return statements of a file that are outside all functions."""
     for one in body:
         yield one
         if isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
@@ -127,12 +127,12 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def parsed(path: Path) -> Module:
-    """A file as a Module. Raises UsageError for what can't be read, or is no Python."""
+    """Read a file as a Module. Raises UsageError if it can't be read, or isn't Python."""
     try:
         return Module(path, ast.parse(path.read_bytes(), str(path)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
-    except (MemoryError, RecursionError):  # as Python has it of what is nested without end
+    except (MemoryError, RecursionError):  # Python raises these for very deep nesting
         raise UsageError(f"{path} is nested too deeply") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
@@ -140,7 +140,7 @@ def parsed(path: Path) -> Module:
 
 
 class Modules:
-    """The files that a file imports, as far as they are kernels' or lie beside it."""
+    """The imported files that are about kernels or are near the file."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first)
@@ -150,14 +150,14 @@ class Modules:
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
-        """What a name, or an attribute of one, stands for in a file: a dotted name of the API such
-        as "nki.isa.iota" (of either), a (Module, Definition), a dotted name of something else that
-        was imported, or None."""
+        """Return the meaning of a name, or of an attribute of a name, in a file: a dotted name of
+        either API such as "nki.isa.iota", a (Module, Definition), a dotted name of another import,
+        or None."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 
     def meaning_of(self, module: Module, dotted: str) -> object:
-        """The same of a dotted name."""
+        """Return the meaning of a dotted name, as `meaning` does."""
         if (module, dotted) not in self._known:
             self._known[module, dotted] = self._meaning(module, dotted)
         return self._known[module, dotted]
@@ -173,14 +173,14 @@ class Modules:
         return self._imported(module, first, rest, 8)
 
     def _of_a_star(self, module: Module, dotted: str) -> str | None:
-        """The name of the API that `from nki.language import *` gives."""
+        """Return the API's name for a name that `from nki.language import *` binds."""
         _, origin = module.imports.get("*", (0, ""))
         known = of_the_api(origin.removesuffix("*") + dotted)
         return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
-        """What a name means that the file assigns another name to, or a function that is made a
-        kernel there, or is given arguments."""
+        """Return the meaning of a name to which the file assigns another name, or a function that
+        is decorated as a kernel or bound to arguments."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             made = self.meaning(module, value.func)
@@ -204,7 +204,7 @@ class Modules:
         return found or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """A definition, by the file that has it or the one that passes it on."""
+        """Return a definition, from the file that has it or a file that imports it."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -218,7 +218,7 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """The file of a dotted name, from a file's folder up, or where Python looks."""
+        """Find the file of a dotted name, from a file's folder up, or on Python's search path."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -238,7 +238,7 @@ class Modules:
         return None
 
     def _load(self, path: Path, beside: bool) -> Module | None:
-        """A file; None if it isn't Python, or neither near nor about kernels."""
+        """Load a file; None if it isn't Python, or is neither near nor about kernels."""
         if path not in self._read:
             self._read[path] = None
             try:
@@ -250,7 +250,7 @@ class Modules:
 
 
 def _file(folder: Path, parts: Sequence[str]) -> Path | None:
-    """The file of a module or of a package that has one."""
+    """Return the file of a module or of a package."""
     base = folder.joinpath(*parts)
     for path in (base.with_suffix(".py") if parts else None, base / "__init__.py"):
         if path is not None and path.is_file():
@@ -259,7 +259,7 @@ def _file(folder: Path, parts: Sequence[str]) -> Path | None:
 
 
 def of_the_api(dotted: str) -> str | None:
-    """The name that today's API gives what a dotted name means, if it is of the API."""
+    """Return the name in today's API for a dotted name of either API, else None."""
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)

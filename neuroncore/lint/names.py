@@ -1,4 +1,4 @@
-"""A function of the device as its source has it: its nodes, and what names in it are bound to."""
+"""A function of the device in its source: its nodes, and the bindings of its names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from neuroncore.lint.nodes import name_of, nested
 from neuroncore.lint.syntax import BINDING, bindings
 
 Node = TypeVar("Node", bound=ast.AST)
-ALIASES = 40  # of a name, one after the other
+ALIASES = 40  # the longest chain of aliases of a name
 
 
 class Names:
-    """A function of the device, or one that is defined in it, the `outer` one."""
+    """A function of the device, or a function defined in the `outer` one."""
 
     def __init__(self, program: Program, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
@@ -32,18 +32,18 @@ class Names:
         self.file_names = {name for one in self.of(ast.Global) for name in one.names}
 
     def of(self, kind: type[Node]) -> Sequence[Node]:
-        """The nodes of a kind, without those of functions and classes that are defined here."""
+        """Return the nodes of a kind, without the nodes of functions and classes defined here."""
         return self._of_kind.get(kind, ())  # type: ignore[return-value]
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """What is bound here, or in the function around."""
+        """The names that are bound here, or in the enclosing function."""
         around = frozenset() if self.outer is None else self.outer.own_names
         return around.union(self.bindings, self.parameters, self._more_parameters)
 
     @property
     def _more_parameters(self) -> list[str]:
-        """Those behind stars."""
+        """The names of `*args` and `**kwargs`."""
         given = None if isinstance(self.node, ast.ClassDef) else self.node.args
         stars = () if given is None else (given.vararg, given.kwarg)
         return [one.arg for one in stars if one is not None]
@@ -56,7 +56,7 @@ class Names:
         return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
     def api(self, expression: ast.expr) -> str:
-        """What the API calls what an expression names; empty if it isn't the API's."""
+        """Return the API's name for an expression; empty if it isn't of the API."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]
@@ -71,7 +71,8 @@ class Names:
         return self.program.api_name_of(self.module, f"{first}{dot}{rest}") or ""
 
     def stands_for(self, node: ast.expr) -> ast.expr:
-        """The expression that a name is bound to, here or in the file, if it is once; else it."""
+        """Return the expression that a name is bound to, here or in the file, if it is bound once;
+        else the name itself."""
         for _ in range(ALIASES):
             if not isinstance(node, ast.Name):
                 break
@@ -82,7 +83,7 @@ class Names:
         return node
 
     def _binding(self, name: str) -> Sequence[tuple[str, ast.expr]] | None:
-        """How a name is bound, where it is; None for parameters and names of nothing."""
+        """Return the bindings of a name in its scope; None for parameters and unbound names."""
         if name in self.parameters:
             return None
         if name in self.bindings:
@@ -93,14 +94,14 @@ class Names:
         return None if value is None else [("is", value)]
 
     def _is_of_the_older(self) -> bool:
-        """Whether all that a function uses of the API is of the older one."""
+        """Return whether all names of an API that a function uses are of the older API."""
         origins = [self.module.imports.get(name) for name in {one.id for one in self.of(ast.Name)}]
         of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def elements(self, node: ast.expr) -> Sequence[ast.expr] | None:
-        """What is in a list or a tuple of this function, with what is appended to it; None if it
-        isn't one, or more is done to it."""
+        """Return the elements of a list or a tuple of this function, also those appended to it;
+        None if it is something else, or is changed in other ways."""
         if isinstance(node, ast.List | ast.Tuple):
             return node.elts
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None
@@ -115,14 +116,14 @@ class Names:
 
     @cached_property
     def _appended(self) -> dict[str, list[ast.expr]]:
-        """What is appended and assigned to elements of names."""
+        """The values that are appended to names, or assigned to their elements."""
         found: dict[str, list[ast.expr]] = {}
         for call in self.of(ast.Call):
             match call:
                 case ast.Call(func=ast.Attribute(ast.Name(name), "append"), args=[one]):
                     found.setdefault(name, []).append(one)
                 case ast.Call(func=ast.Attribute(ast.Name(name), "extend" | "insert")):
-                    found.setdefault(name, []).append(call)  # of which nothing is known
+                    found.setdefault(name, []).append(call)  # an unknown value
         for assign in self.of(ast.Assign):
             for target in assign.targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):

@@ -1,5 +1,5 @@
-"""Nodes of a file's tree, and which stand in which. All files that a kernel calls are gone through,
-so what stands here is asked of each node of them."""
+"""Nodes of a file's syntax tree and their children. All files that a kernel calls are visited, so
+these functions run for each of their nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # whose names are their own
+CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # with separate names
 # fields of nodes that hold no nodes, or signs such as `+`
 PLAIN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "names", "kind", "type_comment", "module"),
@@ -15,7 +15,7 @@ PLAIN = {
 }
 
 
-INNER = {  # of each kind of nodes, the fields in which others stand
+INNER = {  # for each kind of node, the fields that hold other nodes
     kind: tuple(one for one in kind._fields if one not in PLAIN)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
@@ -25,7 +25,7 @@ OUTER = {kind: fields[::-1] for kind, fields in INNER.items()}  # from the last 
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """What stands in a node, in the order of the source, without signs and names of imports."""
+    """Return the children of a node in source order, without operators and names of imports."""
     found: list[ast.AST] = []
     for name in INNER[type(node)]:
         value = getattr(node, name, None)
@@ -37,17 +37,17 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def inside(node: ast.AST) -> list[ast.AST]:
-    """A node and all that are in it, each before those in it."""
+    """Return a node and all nodes in it, each before its children."""
     return _below([node], frozenset())
 
 
 def nested(node: ast.AST) -> list[ast.AST]:
-    """All nodes in a node, but those of functions and classes that are defined in it."""
+    """Return all nodes in a node, without those of functions and classes defined in it."""
     return _below(children(node)[::-1], CLOSED)
 
 
 def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Nodes, given from the last to the first, and those in them, but not in closed ones."""
+    """Return nodes and the nodes in them, except in closed ones; `left` is from last to first."""
     found: list[ast.AST] = []
     while left:
         node = left.pop()
@@ -65,7 +65,7 @@ def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AS
 
 
 def statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements and those in them, also of functions."""
+    """Return statements and the statements in them, also in functions."""
     found: list[ast.stmt] = []
     for one in body:
         found.append(one)
@@ -77,7 +77,7 @@ def statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def name_of(expression: ast.AST) -> str | None:
-    """`a.b.c` of attributes of a name; None for anything else."""
+    """Return `a.b.c` for attributes of a name; None for anything else."""
     if isinstance(expression, ast.Name):
         return expression.id
     if isinstance(expression, ast.Attribute):

@@ -1,4 +1,4 @@
-"""What the older API refuses of a kernel's source, or makes something else of."""
+"""Rules of the older API: source that it refuses, or gives another meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Told]:
-    """Tensors that programs share, made in a loop."""
+    """Report tensors that programs share and that are made in a loop."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
@@ -27,7 +27,7 @@ def allocations(spot: Spot) -> Iterator[Told]:
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
-    """Whether a call makes a tensor in memory that programs share."""
+    """Return whether a call makes a tensor in memory that programs share."""
     given = argument(call, 2, "buffer")
     if given is None or scope.api(call.func) not in ROLES["allocations"]:
         return False
@@ -37,8 +37,8 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Told]:
-    """Numbers that are counted up in a loop which Python goes through once, and read behind it.
-    Published kernels count addresses so for the loop itself."""
+    """Report numbers that are counted up in a loop, and read after it: the compiler runs the body
+    once. Published kernels count addresses this way for use within the loop."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -52,7 +52,7 @@ def counters(spot: Spot) -> Iterator[Told]:
 
 
 def _counted(node: ast.AST) -> str:
-    """The name that a statement adds to."""
+    """Return the name that a statement adds to."""
     match node:
         case ast.AugAssign(target=ast.Name(name)):
             return name
@@ -69,7 +69,7 @@ def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:
 
 @RULES.about(ast.Subscript)
 def indexing(spot: Spot) -> Iterator[Told]:
-    """Slices beside index expressions."""
+    """Report slices that are combined with index expressions."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         parts = node.slice.elts

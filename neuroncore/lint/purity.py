@@ -1,5 +1,5 @@
-"""What a kernel's program depends on beside its arguments, and changes beside its results: compiled
-kernels are kept by their arguments, and such things are then those of another time."""
+"""Inputs of a kernel other than its arguments, and effects other than its results: compiled kernels
+are cached by their arguments, so a cached kernel has the old inputs and repeats no effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANGING = (
 
 @RULES.about(ast.Attribute, ast.Name)
 def host_state(spot: Spot) -> Iterator[Told]:
-    """Random numbers, the environment, clocks and files of the host."""
+    """Report random numbers, the environment, clocks and files of the host."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -34,7 +34,7 @@ def host_state(spot: Spot) -> Iterator[Told]:
 
 
 def _is_of_python(scope: Scope, node: ast.Name) -> bool:
-    """Whether it is a function of Python's own that reads from the host."""
+    """Return whether a node is a built-in function of Python that reads from the host."""
     if node.id not in ROLES["host_functions"]:
         return False
     module, own = scope.module, (*scope.bindings, *scope.parameters)
@@ -42,7 +42,8 @@ def _is_of_python(scope: Scope, node: ast.Name) -> bool:
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
-    """What is called for a value of the file, such as a generator of numbers; else what it is."""
+    """Return the function whose call made a value of the file, such as a generator of numbers; else
+    the node."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
         known = scope.module.values.get(node.id)
         return known.func if isinstance(known, ast.Call) else node
@@ -56,7 +57,7 @@ def _is_of_the_host(dotted: str) -> bool:
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
 def changes(spot: Spot) -> Iterator[Told]:
-    """Values of the file that a kernel changes."""
+    """Report values of the file that a kernel changes."""
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
@@ -67,7 +68,7 @@ def changes(spot: Spot) -> Iterator[Told]:
 
 
 def _changed(node: ast.AST) -> list[ast.expr]:
-    """What a statement or a call changes."""
+    """Return the expressions that a statement or a call changes."""
     if isinstance(node, ast.Call):
         func, held = node.func, None
         if isinstance(func, ast.Attribute) and func.attr in CHANGING:
@@ -81,7 +82,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
-    """The name of the file's that an assignment to a target changes."""
+    """Return the name of the file that an assignment to a target changes."""
     inner = target
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value
@@ -101,7 +102,7 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """The parameter of which an assignment to an element changes the default."""
+    """Return the parameter whose default an assignment to an element changes."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
@@ -112,7 +113,7 @@ def _default(scope: Scope, target: ast.expr) -> str:
 
 @RULES.about(ast.Name)
 def changed_values(spot: Spot) -> Iterator[Told]:
-    """Values of the file that a kernel reads, and its last part, that is run, changes."""
+    """Report values of the file that a kernel reads and that the file's main part changes."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:
@@ -122,7 +123,7 @@ def changed_values(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def older_names(spot: Spot) -> Iterator[Told]:
-    """Names of neuronxcc.nki in a kernel of today's API."""
+    """Report names of neuronxcc.nki in a kernel of today's API."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or scope.is_older or not scope.api(node):
         return

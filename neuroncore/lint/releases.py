@@ -1,9 +1,10 @@
-"""Releases of the API: which names and parameters each has, and which one a kernel is written for.
+"""Releases of the API: the names and parameters of each.
 
 0.1 is the older API, neuronxcc.nki of SDK 2.21 to 2.26; 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
-0.6 of 2.29 to 2.32. `api/signatures.json` has of each name the first and the last release of a form
-with its parameters, "=" behind those with a default, as the reference pages of those SDKs list
-them and nki-library of the same SDK uses them. Pages before 0.3 leave out much that kernels use.
+0.6 of 2.29 to 2.32. `api/signatures.json` has for each name its forms: the first and the last
+release, and the parameters, with "=" after those that have a default, as the reference pages of
+those SDKs list them and nki-library of the same SDK uses them. Pages before 0.3 leave out much that
+kernels use.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Any
 from neuroncore.base.structs import dataclass
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
-COMPLETE = "0.3"  # from here on the SDK has the declarations themselves
+COMPLETE = "0.3"  # from this release on the SDK contains the declarations
 HOME = Path(__file__).with_name("api")
 ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a name takes in releases from `first` to `last`; None for what isn't called."""
+    """The parameters of a name in releases from `first` to `last`; None if it isn't a function."""
 
     first: str
     last: str
@@ -36,7 +37,7 @@ class Form:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters without what says that they have a default."""
+        """The names of the parameters, without the mark of a default."""
         return tuple(one.rstrip("=") for one in self.parameters or ())
 
     @cached_property
@@ -46,7 +47,7 @@ class Form:
 
 @cache
 def forms() -> Mapping[str, Sequence[Form]]:
-    """All names that some release has."""
+    """Return the forms of all names, of all releases."""
     table = json.loads((HOME / "signatures.json").read_text("utf-8"))
     return {name: [_form(*row) for row in rows] for name, rows in table.items()}
 
@@ -57,13 +58,14 @@ def _form(first: str, last: str, parameters: str | None) -> Form:
 
 @cache
 def form_in(name: str, release: str) -> Form | None:
-    """What a name takes in a release; None if that doesn't have it, or no release is known to."""
+    """Return the form of a name in a release; None if the release lacks it or the name is
+    unknown."""
     return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)
 
 
 def elsewhere(rows: Sequence[Form], release: str) -> str:
-    """The releases of some forms, "0.1" or "0.3 to 0.6", if a release is known not to be one: it
-    comes after them, or before, and so does a release whose listing is complete. Else empty."""
+    """Return the releases of some forms, "0.1" or "0.3 to 0.6", if a release is known to lack them:
+    the release is later than them, or both it and COMPLETE are earlier. Else empty."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -73,7 +75,7 @@ def elsewhere(rows: Sequence[Form], release: str) -> str:
 
 
 def is_in(releases: str, release: str) -> bool:
-    """Whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1"; all are in ""."""
+    """Return whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1"; all are in ""."""
     if not releases:
         return True
     first, dash, last = releases.partition("-")

@@ -1,4 +1,4 @@
-"""What goes into a kernel and comes out of it: decorators, parameters, classes, results."""
+"""Rules about the interface of a kernel: decorators, parameters, classes, results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.IntFlag", "enum.
 
 
 def kernels(scope: Scope) -> Iterator[Told]:
-    """Decorators and parameters of a kernel."""
+    """Report faults in the decorators and parameters of a kernel."""
     device, node = scope.device, scope.node
     if isinstance(node, ast.ClassDef):
         yield from _class(scope)
@@ -33,7 +33,7 @@ def kernels(scope: Scope) -> Iterator[Told]:
 
 
 def decorators(scope: Scope) -> Iterator[Told]:
-    """What makes a kernel of a function, and with which options."""
+    """Report faults in the decorators that make a function a kernel, and in their options."""
     for one in scope.node.decorator_list:
         name = scope.program.launcher(scope.module, one)
         if name in ROLES["compiled"] and isinstance(one, ast.Call):
@@ -55,7 +55,7 @@ def _options(call: ast.Call) -> Iterator[Told]:
 
 
 def _class(scope: Scope) -> Iterator[Told]:
-    """Classes that a kernel makes or is given."""
+    """Report faults in classes whose objects a kernel makes or receives."""
     node = scope.node
     assert isinstance(node, ast.ClassDef)
     meant = [scope.program.modules.meaning(scope.module, one) for one in node.bases]
@@ -73,7 +73,7 @@ def _class(scope: Scope) -> Iterator[Told]:
 
 
 def _is_object(program: Program, meant: object) -> bool:
-    """Whether a base is NKIObject, or a class that inherits from it."""
+    """Return whether a base is NKIObject, or a class that inherits from it."""
     if isinstance(meant, tuple) and isinstance(meant[1], ast.ClassDef):
         module, node = meant
         inner = [program.modules.meaning(module, one) for one in node.bases]
@@ -87,7 +87,7 @@ def _is_an_error(node: ast.ClassDef) -> bool:
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """The results in what a kernel returns."""
+    """Return the single results in a kernel's return value."""
     match node:
         case ast.Dict():
             return node.values
@@ -98,7 +98,7 @@ def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
 
 
 def _results(scope: Scope) -> Iterator[Told]:
-    """Tensors that a kernel returns from where the caller can't read them."""
+    """Report tensors that a kernel returns from memory that the caller can't read."""
     for one in scope.nodes:
         if not isinstance(one, ast.Return) or one.value is None:
             continue
@@ -114,7 +114,8 @@ def _results(scope: Scope) -> Iterator[Told]:
 
 
 def launches(program: Program) -> Iterator[Told]:
-    """What the file gives to kernels that it calls, and to what makes kernels."""
+    """Report faults in the arguments of kernels that the file calls, and of the calls that make
+    them."""
     first = program.modules.first
     for device, given, values in program.arguments():
         if values and all(_is_a_list(first, one) for one in values):
@@ -127,7 +128,7 @@ def launches(program: Program) -> Iterator[Told]:
 
 
 def _is_a_list(module: Module, node: ast.expr) -> bool:
-    """Whether an expression makes a list, or a tuple with one in it."""
+    """Return whether an expression makes a list, or a tuple that contains a list."""
     match node:
         case ast.List() | ast.ListComp() | ast.Call(func=ast.Name("list" | "sorted")):
             return True

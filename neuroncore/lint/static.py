@@ -1,4 +1,4 @@
-"""What the source of a kernel tells, of the file and of all that it calls; nothing is executed."""
+"""Findings from the source of a file and of all that its kernels call; nothing is executed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RULES: OfNodes = {
     node: [tell for kind in KINDS for tell in kind.of.get(node, ())]
     for node in {node for kind in KINDS for node in kind.of}
 }
-# those that tell codes which are forms of a release
+# the rules whose codes are about forms of a release
 OF_FORMS: OfNodes = {ast.Compare: [subset.identity], ast.Call: [subset.identity, calls.kinds]}
 
 
 @dataclass(frozen=True)
 class Read:
-    """What was found in which files, for which release, and whether the file, or the kernel that
-    is asked for, can be run without being given arguments."""
+    """The findings, the files, the release, and whether the file or the requested kernel can run
+    without arguments."""
 
     findings: Sequence[Finding]
     files: Sequence[str]
@@ -43,12 +43,12 @@ class Read:
 
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
-    """Read a file, hold it against a release, by default the latest of those that it fits best.
+    """Read a file and compare it with a release, by default the latest of those that it fits best.
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
     collects = gc.isenabled()
-    gc.disable()  # which would go through the trees again and again while they grow
+    gc.disable()  # the collector would visit the growing trees many times
     try:
         return _read(Modules(file), kernel, api)
     except RecursionError:
@@ -79,8 +79,8 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """The releases that fit best what the functions use of the API, by names and parameters, and
-    the forms that the latest refuses and an older one takes."""
+    """Return the releases that best fit the names and parameters that the functions use, and the
+    forms that the latest release refuses and an older one accepts."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
     alike = [(spots[0], len(spots)) for spots in calls.alike(uses)]
@@ -96,7 +96,7 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
 
 
 def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Finding]:
-    """All that rules tell, as far as their codes hold in the release."""
+    """Return the findings of the rules whose codes apply in the release."""
     for scope in scopes.all():
         for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
@@ -117,8 +117,8 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
 
 
 def _name(spot: Spot) -> tuple[object, ...] | None:
-    """What rules tell of a name or an attribute of one depends on; None for other nodes. It is
-    asked for once where nothing is told of it."""
+    """Return a key with all that a rule's result for a name or an attribute depends on; None for
+    other nodes. A key without findings is visited once."""
     node = spot.node
     if isinstance(node, ast.Name | ast.Attribute):
         return spot.scope, type(node.ctx), name_of(node)
@@ -134,8 +134,8 @@ def _finding(module: Module, release: str, told: Told, function: str) -> Iterato
 def _of_other_releases(
     uses: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
-    """Of a release that was not asked for: what the latest doesn't have any more, a step milder,
-    and known issues of the older ones that the kernels would fit as well, as notes."""
+    """Return findings for a release that was not requested: names that the latest release removed,
+    one severity lower, and known issues of older releases that the kernels also fit, as notes."""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
@@ -149,7 +149,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """What later releases refuse of a file that is held against an older one, a step milder."""
+    """Return forms that later releases refuse, one severity lower, for a file of an older
+    release."""
     for one in forms:
         if not is_in(rule(one.code).releases, release):
             said = f"{one.message}; the file is checked against {release}"
@@ -157,7 +158,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
 
 
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
-    """What the vendor lists of a release."""
+    """Return the vendor's known issues of a release."""
     for spot in uses:
         for one in calls.known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
@@ -167,8 +168,8 @@ def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:
-    """Whether there is something to run: a function `inputs` for a kernel, or a part of the file
-    that asks if it is run."""
+    """Return whether there is something to run: a function `inputs` for a kernel, or a part of the
+    file under `if __name__ == "__main__"`."""
     if kernel is not None:
         return any(isinstance(one, ast.FunctionDef) and one.name == "inputs" for one in tree.body)
     return any(isinstance(one, ast.If) and asks_if_run(one.test) for one in tree.body)

@@ -1,7 +1,7 @@
-"""The Python that the compiler of kernels reads, which is a part of Python: constructs outside it.
+"""Rules about constructs of Python that the compiler of kernels does not accept.
 
-It speaks of the front end that parses a kernel's source, which is the usual one. Each rule gets a
-Spot and yields what it tells; in which releases a code holds stands in its row of the table.
+They describe the usual front end, which parses a kernel's source. Each rule gets a Spot and yields
+its findings; the row of a code lists the releases in which it applies.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from neuroncore.lint.walk import Rules, Spot, Told
 RULES = Rules()
 NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
 WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
-LARGEST = 2**32  # of what 32 bits hold, with a sign or without
+LARGEST = 2**32  # the values of 32 bits, signed or unsigned, are less in magnitude
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language does not have, whatever is in it; what is reported, where
-    `function` is the one around it; and the shortest code of a kernel with such a node."""
+    """A kind of node that the language does not have; the message, with `function` for the function
+    around it; and the shortest code of a kernel with such a node."""
 
     kind: type[ast.AST]
     code: str
@@ -67,22 +67,22 @@ CONSTRUCTS = {
 
 @RULES.about(*CONSTRUCTS)
 def constructs(spot: Spot) -> Iterator[Told]:
-    """Expressions and statements that are not part of the language, whatever is in them."""
+    """Report expressions and statements that are not part of the language."""
     row = CONSTRUCTS[type(spot.node)]
     yield row.code, spot.node, row.sentence.format(function=spot.scope.node.name)
 
 
 @RULES.about(ast.Call)
 def sets(spot: Spot) -> Iterator[Told]:
-    """Sets that a call makes."""
+    """Report sets that a call makes."""
     if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
         yield "SET", spot.node, "a set in a kernel"
 
 
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Told]:
-    """`is` between values; None, and one tensor to another, are compared so in kernels that the
-    vendor ships."""
+    """Report `is` between values. Kernels of the vendor compare with None, and a tensor with
+    another tensor, this way."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)
@@ -107,7 +107,7 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
 def values(spot: Spot) -> Iterator[Told]:
-    """Values that the language doesn't have."""
+    """Report values that the language doesn't have."""
     match spot.node:
         case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
             yield "VALUE_TYPE", spot.node, "a complex number in a kernel"
@@ -120,7 +120,7 @@ def values(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Told]:
-    """The same of what a kernel takes from its file, or from modules that make such values."""
+    """Report such values that a kernel takes from its file, or from modules that make them."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:
@@ -135,7 +135,7 @@ def values_of_the_file(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def wide_values(spot: Spot) -> Iterator[Told]:
-    """Numbers of numpy's that are wider than the language's."""
+    """Report numbers of numpy that are wider than those of the language."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     found = scope.program.modules.meaning(scope.module, node.func)
@@ -157,7 +157,7 @@ def _is_wide(node: ast.AST) -> bool:
 
 @RULES.about(ast.Dict, ast.Subscript, ast.Call)
 def keys(spot: Spot) -> Iterator[Told]:
-    """Dictionaries whose keys are no strings."""
+    """Report dictionaries whose keys are not strings."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Dict):
         for key in node.keys:
@@ -195,7 +195,8 @@ def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.FunctionDef)
 def functions(spot: Spot) -> Iterator[Told]:
-    """Functions that are defined in a kernel, and are not the body of a loop of the device."""
+    """Report functions that are defined in a kernel, and are not the body of a loop of the
+    device."""
     outer = spot.scope.outer
     if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
         return
@@ -209,7 +210,7 @@ def functions(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Assign)
 def targets(spot: Spot) -> Iterator[Told]:
-    """Elements among what a tuple is unpacked into."""
+    """Report elements among the targets of an unpacked tuple."""
     if not isinstance(spot.node, ast.Assign):
         return
     for target in spot.node.targets:
@@ -228,7 +229,7 @@ WHERE: dict[type[ast.expr], str] = {
 
 @RULES.about(ast.Call)
 def objects(spot: Spot) -> Iterator[Told]:
-    """Objects of classes that Python makes of names."""
+    """Report objects of classes that Python makes from names, such as named tuples."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     made = scope.stands_for(node.func)
@@ -240,14 +241,14 @@ def objects(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.ClassDef)
 def classes(spot: Spot) -> Iterator[Told]:
-    """Classes that are defined in a kernel."""
+    """Report classes that are defined in a kernel."""
     if isinstance(spot.node, ast.ClassDef) and spot.node is not spot.scope.node:
         yield "NOT_NKI_OBJECT", spot.node, f"class {spot.node.name} is defined inside a kernel"
 
 
 @RULES.about(ast.Call)
 def printing(spot: Spot) -> Iterator[Told]:
-    """The prefix of what the device prints."""
+    """Report a prefix of device_print that is not a constant."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:
         return

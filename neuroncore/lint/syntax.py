@@ -1,4 +1,4 @@
-"""What stands in the source itself: numbers, sizes, arguments of calls, what is bound to names."""
+"""Values that the source states directly: numbers, sizes, arguments of calls, bindings of names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BINDING = (
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """An argument of a call, by its position or its name."""
+    """Return an argument of a call, by its position or its name."""
     if position < len(call.args):
         return call.args[position]
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
 def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr | None:
-    """What a call gives to a parameter, or its default; None if that isn't known."""
+    """Return the argument that a call passes for a parameter, or its default; None if unknown."""
     if any(isinstance(one, ast.Starred) for one in call.args) or None in _named(call):
         return None
     positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
@@ -39,7 +39,7 @@ def _named(call: ast.Call) -> list[str | None]:
 
 
 def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
-    """The default of a parameter, if it has one."""
+    """Return the default of a parameter, if it has one."""
     positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
     defaults = positional[len(positional) - len(parameters.defaults) :]
     named = [one.arg for one in parameters.kwonlyargs]
@@ -49,7 +49,7 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
 
 
 def literal(node: ast.expr | None) -> int | None:
-    """An integer that stands in the source, also as a sum, a product or a power of some."""
+    """Return an integer that the source states, also as a sum, a product or a power of literals."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number
@@ -79,7 +79,7 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """How many elements slices with plain numbers take of each axis of a whole."""
+    """Return how many elements slices with plain numbers take from each axis of `whole`."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     found: list[int | None] = []
@@ -94,13 +94,13 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
 
 
 def numbers(parts: Sequence[ast.expr]) -> Shape:
-    """A shape, None for what is no number that stands there."""
+    """Return a shape, with None for each part that is not a literal number."""
     found = [literal(one) for one in parts]
     return tuple(None if one is None or one < 0 else one for one in found)
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
-    """The shape that tensor.reshape(shape) or tensor.ap(pattern) gives, where it stands there."""
+    """Return the shape of tensor.reshape(shape) or tensor.ap(pattern), if the source states it."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     given = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
     if method not in ("reshape", "ap") or not isinstance(given, ast.Tuple | ast.List):
@@ -114,8 +114,8 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """What is bound to names in a function, also to attributes of names, and how: it "is" an
-    expression, "each" element of one, or a part of one ("part")."""
+    """Return the bindings of names in a function, also of attributes of names, and their kinds:
+    "is" an expression, "each" element of an expression, or a "part" of it."""
     found: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:

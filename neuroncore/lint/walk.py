@@ -1,4 +1,4 @@
-"""Every node of the functions of a kernel, with the loops and blocks of the device around it."""
+"""Visits every node of a kernel's functions, with the loops and blocks of the device around it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from neuroncore.lint.releases import ROLES
 
 
 class Spot(NamedTuple):
-    """A node of a function. `loops` are those of the device around it, the outermost first, and
-    `traced` those that the older API runs once for all; `ordered` says that it is in a block that
-    keeps the order of instructions."""
+    """A node of a function. `loops` are the device's loops around it, the outermost first; the
+    older API runs the body of the `traced` loops once for all iterations; `ordered` is True in a
+    block that keeps the order of instructions."""
 
     node: ast.AST
     scope: Scope
@@ -26,22 +26,22 @@ class Spot(NamedTuple):
 
 
 Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]  # a Spot's other fields
-AROUND = frozenset((ast.For, ast.While, ast.With))  # what is around the nodes in it
+AROUND = frozenset((ast.For, ast.While, ast.With))  # kinds that enclose other nodes
 DEFINED = frozenset(DEFINITIONS)
-UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))  # of no rule
-# What a rule tells: a code, the node at fault, and a sentence.
+UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))  # without rules
+# A rule's finding: a code, the node at fault, and a sentence.
 Told = tuple[str, ast.AST, str]
 Rule = Callable[[Spot], Iterator[Told]]
 
 
 class Rules:
-    """Functions that tell something of nodes, `of` the types of these."""
+    """Rules about nodes; `of` has them by the type of node."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
 
     def about(self, *types: type[ast.AST]) -> Callable[[Rule], Rule]:
-        """Decorates what is asked about nodes of some types."""
+        """Return a decorator for a rule about nodes of some types."""
 
         def add(rule: Rule) -> Rule:
             for one in types:
@@ -52,7 +52,7 @@ class Rules:
 
 
 def spots(scope: Scope) -> list[Spot]:
-    """All nodes of a function and of those in it, each once."""
+    """Return all nodes of a function and of the functions in it, each once."""
     found: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
     _enter(scope.node, (scope, loops, (), False, False), found)
@@ -61,10 +61,10 @@ def spots(scope: Scope) -> list[Spot]:
     return found
 
 
-@lru_cache(64)  # else every file that was ever read would be kept
+@lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """The loops of the device around the assignments to each name of a function, where all have
-    the same."""
+    """Return the loops of the device around the assignments to each name of a function, if all
+    assignments to the name have the same loops."""
     found: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
@@ -75,7 +75,7 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
-    """What is read by the compiler: not decorators, defaults and annotations."""
+    """Add the nodes that the compiler reads: not decorators, defaults and annotations."""
     kind = type(node)
     if kind not in UNASKED:
         found.append(Spot(node, *around))
@@ -93,7 +93,7 @@ def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Whether it is a constant that every release has."""
+    """Return whether a node is a constant that every release has."""
     return isinstance(node, ast.Constant) and type(node.value) in (str, bool, float, type(None))
 
 
@@ -106,15 +106,15 @@ def _read(node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _is_own(scope: Scope, node: ast.AST) -> bool:
-    """Whether it is a name that the function binds itself, or an attribute of one: no rule asks
-    for those but as a part of something else."""
+    """Return whether a node is a name that the function binds itself, or an attribute of such a
+    name: rules look at those only as parts of other nodes."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in scope.own_names
 
 
 def _entered(spot: Spot) -> Around:
-    """What is around the nodes in a loop or a block."""
+    """Return the loops and blocks around the nodes in a loop or a block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
     if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
