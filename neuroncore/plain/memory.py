@@ -30,8 +30,8 @@ class Tensor:
         layout = self.layout
         if not layout.placed:
             return positions
-        row, column = np.divmod(positions, layout.row_bytes)
-        return (layout.partition0 + row) * self.pitch + layout.byte0 + column
+        begin, row = layout.partition0 * self.pitch + layout.byte0, positions // layout.row_bytes
+        return begin + positions + row * (self.pitch - layout.row_bytes)
 
     def codes(self, positions: Array, kind: Any) -> Array:
         """The numbers of a numpy type that begin at these bytes."""

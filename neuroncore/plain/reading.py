@@ -231,11 +231,11 @@ class Reading:
     def tensor(self, core: int, window: Window) -> Tensor:
         """The tensor of a window, which is there from its first use on."""
         if window.tensor not in self.tensors:
-            layout, image = window.geometry.layout, None
-            if layout.placed:
+            layout, key = window.geometry.layout, (core, window.geometry.layout.region)
+            if layout.placed and key not in self.images:
                 size = getattr(self.cores[core].machine, layout.region.value)
-                fresh = Tensor(layout, size.partitions, size.partition_bytes)
-                image = self.images.setdefault((core, layout.region), fresh)
+                self.images[key] = Tensor(layout, size.partitions, size.partition_bytes)
+            image = self.images[key] if layout.placed else None
             made = Tensor(layout, layout.partitions, layout.row_bytes, image)
             if (content := self.contents.get(window.tensor)) is not None:
                 made.data[:], made.written[:] = np.frombuffer(content, np.uint8), 1
