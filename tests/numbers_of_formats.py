@@ -73,7 +73,7 @@ def around(name, count, seed=0):
     return (sign << 31 | field << 23 | fraction).astype(np.uint32).view(np.float32)
 
 
-def neighbours(name):
+def neighbors(name):
     """Every value of an 8-bit format, all halves, quarters and eighths between, and float32 beside
     those, of both signs, to beyond the largest; of wider formats a million around their range."""
     if LAYOUT[name][0] + LAYOUT[name][1] > 7:

@@ -81,7 +81,7 @@ def made(value: Any, rng: np.random.Generator) -> Any:
 
 
 def loaded(file: Path, **names: Any) -> ModuleType:
-    """A file as it stands, as a module that finds its neighbours, with `names` defined already."""
+    """A file as it stands, as a module that finds its neighbors, with `names` defined already."""
     return executed(file.read_text(), file, **names)
 
 

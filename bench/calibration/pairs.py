@@ -3,7 +3,7 @@
     python bench/calibration/pairs.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
 Writes neuroncore/report/pairs.toml (with --check it only compares), and says how often the order of
-estimates is right: of neighbours in the tables' chains whose measurements differ by more than 10 %,
+estimates is right: of neighbors in the tables' chains whose measurements differ by more than 10 %,
 and of all pairs by the probability that they get when their source is left out. Asserted constants
 of nki-library's tests, which are no measurements, take no part.
 """
@@ -62,7 +62,7 @@ def _work(record: Record, generation: str, dge: bool) -> Work:
     return replace(pairs.work(slowest), ns=measurements.span_ns(slowest))
 
 
-def neighbours(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
+def neighbors(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
     """Those next to each other in a chain."""
     for chain in dict.fromkeys(v.chain for v in known):
         yield from pairwise(v for v in known if v.chain == chain)
@@ -98,17 +98,17 @@ def main() -> int:
     given = parser.parse_args()
     known = variants(given.tables, given.records, measurements.harnesses(given.offsets))
     every = [(a, b, p, pairs.in_order(a, b)) for a, b, p in pairs.left_out(known)]
-    beside = {(id(a), id(b)) for a, b in neighbours(known)}
+    beside = {(id(a), id(b)) for a, b in neighbors(known)}
     near = [one for one in every if (id(one[0]), id(one[1])) in beside]
     differ = [
         one for one in near if abs(log(one[0].measured / one[1].measured)) > log(1 + DIFFERENT)
     ]
     told = [(a, b) for a, b, p, _ in differ if p >= pairs.UNCERTAIN]
-    print(f"neighbours more than {DIFFERENT:.0%} apart: {_right([d[:2] for d in differ])} in order")
+    print(f"neighbors more than {DIFFERENT:.0%} apart: {_right([d[:2] for d in differ])} in order")
     print(f"of them not in the noise, their source left out: {_right(told)} in order")
     print("all pairs, their source left out:")
     print("\n".join(bands((p, held) for *_, p, held in every)))
-    print("of them neighbours:")
+    print("of them neighbors:")
     print("\n".join(bands((p, held) for *_, p, held in near)))
     text = document(pairs.fitted(known))
     print(text.removeprefix(HEADER))

@@ -16,9 +16,9 @@ from neuroncore.checks.uses import Array, Uses
 from neuroncore.machine.world import World
 from neuroncore.memory import access
 from neuroncore.record.columns import ANYWHERE
-from neuroncore.record.overlap import Form, Patterns, neighbours
+from neuroncore.record.overlap import Form, Patterns, neighbors
 
-MOST_RUNS = 1 << 18  # of neighbouring bytes in one access, beyond which it isn't compared
+MOST_RUNS = 1 << 18  # of neighboring bytes in one access, beyond which it isn't compared
 
 
 class Access(NamedTuple):
@@ -57,7 +57,7 @@ class Shared:
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         found = np.concatenate(self.box), np.concatenate(self.pattern)
-        near, start = neighbours(area, *found, patterns)
+        near, start = neighbors(area, *found, patterns)
         owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
         once = owner <= near
         return owner[once], near[once]
@@ -152,7 +152,7 @@ def _spots(uses: Uses, kept: Array) -> list[Spot]:
 
 
 def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
-    """(size, step) of the axes between runs of neighbouring bytes, and the length of a run."""
+    """(size, step) of the axes between runs of neighboring bytes, and the length of a run."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
     while axes and axes[-1][1] == length:
@@ -166,7 +166,7 @@ def _count(spot: Spot) -> int:
 
 
 def _runs(spot: Spot) -> tuple[Array, int]:
-    """Where runs of neighbouring bytes begin, in order, and their length."""
+    """Where runs of neighboring bytes begin, in order, and their length."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)
     for size, step in axes:

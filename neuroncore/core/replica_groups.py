@@ -123,7 +123,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Whether pairs lead round all of their ranks, from chip to neighbouring chip."""
+    """Whether pairs lead round all of their ranks, from chip to neighboring chip."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):

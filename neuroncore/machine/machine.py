@@ -119,7 +119,7 @@ class Dma:
 
     engines: int
     partitions_per_engine: int
-    efficient_bytes: int  # of neighbours, below which the documentation calls a move inefficient
+    efficient_bytes: int  # of neighbors, below which the documentation calls a move inefficient
     gigabytes_per_s_per_engine: float
     packet_ns: float
     run_ns: float

@@ -50,7 +50,7 @@ class Topology:
             chip = chip * size + place
         return chip
 
-    def neighbours(self, chip: int) -> list[int]:
+    def neighbors(self, chip: int) -> list[int]:
         """The chips at the other ends of its links, in order; what is behind a switch is none."""
         at = self.coordinates(chip)
         return sorted({self.chip_at(other) for other in self._beside(at)} - {chip})
@@ -64,7 +64,7 @@ class Topology:
 
     def links(self) -> set[tuple[int, int]]:
         """Every pair of neighbors, once."""
-        pairs = ((chip, other) for chip in range(self.chips) for other in self.neighbours(chip))
+        pairs = ((chip, other) for chip in range(self.chips) for other in self.neighbors(chip))
         return {(low, high) for low, high in pairs if low < high}
 
     def distance(self, chip: int, other: int, profile: str = "") -> int:

@@ -245,7 +245,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """What the loops of `loops.codec` need to know of a format with less exponent than float32."""
+    """The numbers that the loops of `loops.codec` need for a format with less exponent than
+    float32."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     overflow = form.max_code + form.nan  # the infinity, NaN where there is none, else the largest
@@ -294,9 +295,9 @@ def cast(source: Format, target: Format, codes: Array) -> Array:
 
 
 def poison(form: Format) -> int:
-    """The code that stands for memory nothing has written: NaN, and 4 for integers.
+    """The code of uninitialized memory: NaN, and 4 for integers.
 
-    Of a packed format every element is; float4_e2m1fn, which has no NaN, becomes 6.
+    In a packed format every element is NaN; float4_e2m1fn, which has no NaN, has 6.
     (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
     """
     if form.element is not None:

@@ -67,13 +67,13 @@ def encode(
     saturate: bool = False,
     first: int = 0,
 ) -> Array:
-    """The codes of numbers, as memory holds them: unsigned integers as wide as the format.
+    """Return the codes of numbers, as memory holds them: unsigned integers as wide as the format.
 
     The result has the shape of `values`, but for a packed format, where four numbers along the last
     axis become one code. `first` is the number of the first element where `values` continues
     another array, so that parts can be rounded on their own.
 
-    Raises UsageError for what is no number, format, mode or seed, or doesn't pack.
+    Raises UsageError for anything that is not a number, format, mode or seed, or doesn't pack.
     """
     form, numbers = lookup_any(dtype), _floats(values)
     if form.element is not None:
@@ -122,7 +122,8 @@ def round(
     saturate: bool = False,
     first: int = 0,
 ) -> Array:
-    """The nearest numbers that the format holds, or random neighbours: float32 of the same shape.
+    """Return the nearest numbers that the format holds, or random neighbors: float32 of the same
+    shape.
 
     Arguments and errors are those of `encode`.
     """
@@ -137,10 +138,10 @@ def cast(
     *,
     saturate: bool = False,
 ) -> Array:
-    """What a copy into a tile of another format makes of an array, in that format's numpy type.
+    """Return the copy of an array in another format, in that format's numpy type.
 
     Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice.
-    Formats of which numpy has no type come as codes.
+    Formats without a numpy type are returned as codes.
 
     Raises UsageError, besides what `encode` does, for an array of a type that engines don't read.
     """
@@ -157,7 +158,7 @@ def encodings(dtype: DType) -> Array:
     """Every code of a format of up to 16 bits, in order: a structured array of 2^bits rows.
 
     Fields: `code`, `value` (float64, exact), `sign`, `exponent` and `fraction` (the fields of a
-    float's code, as they stand there), and `kind`: zero, subnormal, normal, infinity or nan.
+    float's code), and `kind`: zero, subnormal, normal, infinity or nan.
 
     Raises UsageError for wider formats and packed ones.
     """
@@ -183,11 +184,11 @@ def encodings(dtype: DType) -> Array:
 
 @dataclass(frozen=True)
 class Info:
-    """A format's numbers. Those of floats are None for integers, and the other way round."""
+    """A format's numbers. Numbers that only floats have are None for integers, and vice versa."""
 
     name: str
     bits: int
-    """Of one element in memory."""
+    """The bits of one element in memory."""
     kind: Kind
     max: float
     """The largest finite number."""
@@ -208,7 +209,7 @@ class Info:
     nan: int | None = None
     """The code of the NaN that conversions make; None where there is none."""
     element: str | None = None
-    """What a packed format holds four of. The numbers are those of an element."""
+    """The element format of a packed format. The other numbers describe an element."""
 
 
 def info(dtype: DType) -> Info:
@@ -234,9 +235,9 @@ def info(dtype: DType) -> Info:
 
 
 def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> Array:
-    """What becomes of numbers in several formats: a structured array [formats, *values.shape].
+    """Return numbers rounded to several formats: a structured array [formats, *values.shape].
 
-    Fields: `dtype`; `value`, the float32 given; `code`; `result`, what the code means; `error`,
+    Fields: `dtype`; `value`, the float32 given; `code`; `result`, the value of the code; `error`,
     result - value; `ulps`, that error in steps of the format at the value (integers: in ones);
     `outcome`: exact, rounded, underflow (a number became 0), overflow (infinity or NaN), saturated
     (beyond the largest, and became it), or nan.
@@ -269,14 +270,14 @@ class Statistics:
     below: float
     above: float
     fraction: float
-    """Of the step from `below` to `above`: how often it should be rounded away from 0."""
+    """The fraction of the step from `below` to `above`: how often to round away from 0."""
     draws: int
     ups: int
     """How often it was."""
     bias: float
     """The mean of the results less the value, in steps."""
     variance: float
-    """Of the results, in steps squared; fraction * (1 - fraction) is expected."""
+    """The variance of the results, in steps squared; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
     """z of the autocorrelation of results so many elements apart."""
@@ -298,7 +299,7 @@ def stochastic_test(
     """Round one float32 value stochastically `draws` times and test what comes out.
 
     The value is 1 plus a fifth of a step unless given. `results` are numbers rounded elsewhere, on
-    a device for one, to be tested in place of ours.
+    a device for one, to be tested instead.
 
     Raises UsageError for a value that the format holds, or beyond its largest, for formats that are
     not rounded stochastically, and for fewer draws than the largest lag needs.
@@ -372,7 +373,7 @@ def _least(form: Format) -> float:
 
 
 def _step(form: Format, values: Array) -> Array:
-    """The distance between neighbours of a format where the values are, float64."""
+    """Return the distance between neighbors of a format at the values, float64."""
     if form.is_integer:
         return np.ones(values.shape)
     with np.errstate(invalid="ignore"):

@@ -101,7 +101,7 @@ class Format(str):
 
     @cached_property
     def is_opaque(self) -> bool:
-        """Whether engines only move it, and multiply matrices of it, but don't compute with it."""
+        """True if engines only move it and multiply matrices of it, but don't compute with it."""
         return self.held == "memory"
 
     @property
@@ -280,7 +280,7 @@ def _of_name(name: str) -> Format:
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
-    """The same, with elements of packs and short names."""
+    """All formats, with elements of packs and short names."""
     if isinstance(dtype, Format):
         return dtype
     name = name_of(dtype)
@@ -302,7 +302,7 @@ def _unknown(name: str) -> UsageError:
 
 
 def name_of(dtype: Any) -> str:
-    """What a dtype of the API, of numpy or of torch is called."""
+    """The name of a dtype of the API, of numpy or of torch."""
     if isinstance(dtype, str):
         return dtype
     if type(dtype).__module__.partition(".")[0] == "torch":

@@ -1,13 +1,13 @@
 """The random numbers of the engines: a generator for each lane.
 
-The device has shift registers on v2 and v3 and XORWOW on v4, of which neither constants nor seeding
-is published, so that nobody's numbers but its own are the device's. What is known of them holds:
-the size of a state (six words, four states per lane on v4's Vector engine), that a seed repeats a
-sequence, and that a state that was saved and put back does.
+The device has shift registers on v2 and v3 and XORWOW on v4, but neither constants nor seeding
+are published, so nobody else can reproduce the device's numbers. The published properties hold: the
+size of a state (six words, four states per lane on v4's Vector engine), that a seed repeats a
+sequence, and that a state that was saved and restored does.
 
-`PHILOX` (Philox4x32-10) is the default: number n of a lane depends on its state and n only, not on
-how many are drawn at a time nor on other lanes. `XORWOW` and `LFSR` are of the device's kind, for
-programs that save, set and compare states: placeholders, NOT THE DEVICE'S BITS.
+`PHILOX` (Philox4x32-10) is the default: number n of a lane depends only on its state and n, not on
+how many are drawn at a time or on other lanes. `XORWOW` and `LFSR` resemble the device's, for
+programs that save, set and compare states. They are placeholders: NOT THE DEVICE'S BITS.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Generator(NamedTuple):
     on."""
 
     def uniform(self, states: Array, count: int) -> Array:
-        """The same as float32 in [0, 1): the upper 24 bits of each number, in steps of 2^-24."""
+        """The random numbers as float32 in [0, 1): the upper 24 bits of each number, in steps of
+        2^-24."""
         return (self.draw(states, count) >> 8).astype(np.float32) * np.float32(2.0**-24)
 
 

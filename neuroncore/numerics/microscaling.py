@@ -42,7 +42,7 @@ def near(scales: Array) -> bool:
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """The scales with 1 in the place of those that have nothing to multiply."""
+    """The scales, with 1 for those that have nothing to multiply."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)

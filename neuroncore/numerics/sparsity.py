@@ -1,4 +1,4 @@
-"""Structured sparsity: of N neighbours along the contraction at most A are not zero.
+"""Structured sparsity: at most A of N neighbors along the contraction are not zero.
 
 Compressed weights keep the A of each group, and a tag for each, its place among the N. How a place
 divides into one of A partitions and one of N / A slots in it is not published: `PLACES` are both

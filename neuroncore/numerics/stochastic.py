@@ -1,17 +1,17 @@
 """Stochastic rounding: up or down at random, with the probability that makes the mean right.
 
-Let L <= |x| < H be neighbours in the format (above the largest number, H is the next step of the
-same size, and stands for the overflow), and R a random word of 32 bits. The magnitude becomes
+Let L <= |x| < H be neighbors in the format (above the largest number, H is the next step of the
+same size, and means overflow), and R a random word of 32 bits. The magnitude becomes
 
     H  if R < floor((|x| - L) / (H - L) * 2^32)  else  L
 
-so that what the format holds, zeros, infinities and NaN never move. It is the classical "add random
-bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. How many random
-bits the device takes is not published; `bits` lessens ours.
+so numbers that the format holds, zeros, infinities and NaN never change. It is the classical "add
+random bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. How many
+random bits the device takes is not published; `bits` reduces neuroncore's.
 
-R is word `element` of a `Stream`: Philox4x32-10 of the element's number, keyed by what is rounding.
-The same element so gets the same word in whatever order, on whatever thread and in however many
-parts a tile is rounded. Only casts from float32 to narrower floats are stochastic (the vendor's
+R is word `element` of a `Stream`: Philox4x32-10 of the element's number, keyed by the instruction.
+An element gets the same word whatever the order, the thread and the number of parts in which a
+tile is rounded. Only casts from float32 to narrower floats are stochastic (the vendor's
 description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
 """
 
@@ -72,7 +72,7 @@ class Stream(NamedTuple):
 
 
 def applies(form: Format) -> bool:
-    """Whether casts to the format are rounded stochastically where that is on."""
+    """Return whether casts to the format are rounded stochastically if that is on."""
     return form.is_float and form is not float32
 
 
@@ -152,8 +152,8 @@ def _ones(bits: int) -> int:
 
 
 class Stochastic:
-    """How the engines of one launch round stochastically: each instruction of each engine of each
-    core has random words of its own, one for each element that it writes, in row-major order.
+    """Stochastic rounding of one launch: each instruction of each engine of each core has its own
+    random words, one for each element that it writes, in row-major order.
 
     Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
     """
@@ -187,7 +187,7 @@ class Stochastic:
 
 
 def rounding(options: Options) -> Callable[..., Array]:
-    """What makes codes of results in a launch with such options."""
+    """The encoder of results in a launch with these options."""
     saturate = options.fn_overflow == "saturate"
     if options.stochastic:
         return Stochastic(options.stochastic_seed, options.stochastic_bits, saturate)
@@ -201,7 +201,7 @@ def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
 
 @cache
 def _numbers(form: Format) -> Array:
-    """What the loops need to know of a format; nothing if it has the exponent of float32."""
+    """The numbers that the loops need for a format; none if it has the exponent of float32."""
     if form.exponent == float32.exponent:
         return NONE
     numbers = codec.narrow_numbers(form).copy()

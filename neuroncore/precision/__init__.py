@@ -1,18 +1,17 @@
 """Sources of error: every instruction is also computed in float64.
 
-What an instruction means is evaluated a second time, in float64, on what float64 has made of its
-inputs. That is the shadow: what comes out in the end is the kernel without any rounding. Integers,
-packed formats and random numbers are those of the chip. The error that an instruction introduces is
-its result less the float64 evaluation on the chip's own inputs, and counts in units of the last
-place (ulp) of the result's format.
+Each instruction is evaluated a second time, in float64, on float64 inputs. The result of this
+shadow is that of the kernel without any rounding. Integers, packed formats and random numbers
+are those of the chip. The error that an instruction introduces is its result minus the float64
+evaluation on the chip's own inputs, in units of the last place (ulp) of the result's format.
 
-Which lines a result's error is owed to is an estimate. A storage keeps, for each line, the sum of
-squared errors that came from there. The chip's inputs are put in the place of float64's one after
-the other; by how much each moves the result, and the error introduced last, are the proportions in
-which the error of the result is divided. Of large tiles some rows (of products, some columns) stand
-for all, also for the greatest error; infinities are looked for everywhere.
+The attribution of a result's error to lines is an estimate. A storage keeps, for each line, the sum
+of squared errors that came from it. The chip's inputs replace those of float64 one after the other;
+the error of the result is divided in proportion to the change that each causes, and to the error
+introduced last. For large tiles some rows (for products, some columns) represent all, also for the
+greatest error; infinities are searched for everywhere.
 
-What goes through integers, packed formats (quantize_mx) and views of bits as another format loses
-its history: from there on float64 goes by what the chip has. So does what a kernel puts at an
-address where another tensor was, if it reads it by a tensor of another shape.
+Data that goes through integers, packed formats (quantize_mx) or views of bits as another format
+loses its history: from there on float64 uses the chip's values. This also holds for data that a
+kernel puts at the address of another tensor, if it reads it as a tensor of another shape.
 """

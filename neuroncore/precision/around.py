@@ -1,5 +1,5 @@
-"""What is around an instruction that is evaluated in float64: a core for it to see, and what the
-steps of one core have in common."""
+"""The environment of an instruction that is evaluated in float64: a core for it to see, and the
+shared state of the steps of one core."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recent:
 
 
 class Around:
-    """What the steps of one core have in common."""
+    """The shared state of the steps of one core."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found, self.recent = core, found, Recent()
@@ -49,7 +49,7 @@ class Around:
 
 
 class Stand:
-    """What an instruction finds in the place of the core when it is evaluated in float64."""
+    """The replacement for the core when an instruction is evaluated in float64."""
 
     has_leftovers = True  # `leftovers_in` looks for them
 

@@ -1,7 +1,7 @@
-"""Float64 beside the chip: tiles that instructions take for others, and what they have computed.
+"""Float64 copies of tiles: instructions use them like tiles.
 
-A storage whose floats are not what float64 would have made of them has a `Double`, the same
-elements in float64. One without is exact, so that what a kernel loads needs none.
+A storage whose floats differ from the float64 results has a `Double`, the same elements in float64.
+A storage without one is exact, so inputs need none.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DOUBLE = np.dtype(np.float64)
 
 
 class Beside(Tile):
-    """A tile whose values are float64; integers are those of the chip. What it notes of writes is
-    the chip's to note."""
+    """A tile whose values are float64; integers are those of the chip. The chip records its
+    writes."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Beside(Tile):
 
 
 def is_float(tile: Tile) -> bool:
-    """Whether a tile is floats, and not bits of another format looked at as such."""
+    """Return whether a tile is floats, and not bits of another format viewed as floats."""
     form, kept = tile.dtype, tile.storage.dtype
     return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
 
@@ -82,13 +82,13 @@ def everything(storage: Storage) -> Tile:
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """What the chip has, or a part of it: the memory itself, or a new float32 array."""
+    """The chip's values, or a part of them: the memory itself, or a new float32 array."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
 
 def all_finite(tile: Tile) -> bool:
-    """Whether the chip has numbers only, no infinity and no NaN."""
+    """Return whether the chip has finite numbers only."""
     form = tile.held
     codes = np.ascontiguousarray(tile.codes()).reshape(-1).view(form.code_type)
     spare = form.bits - 1 - form.exponent - form.mantissa
@@ -97,7 +97,7 @@ def all_finite(tile: Tile) -> bool:
 
 
 def chip_doubles(tile: Tile, index: Any = ...) -> Array:
-    """The same in a float64 array of its own."""
+    """The values in a new float64 array."""
     return doubled(chip_values(tile, index))
 
 
@@ -109,7 +109,7 @@ def doubled(values: Array) -> Array:
 
 
 def made(array: Array, like: Tile, held: Format = float64) -> Beside:
-    """A tile of its own, of a contiguous array's elements."""
+    """A new tile with the elements of a contiguous array."""
     place = like.start_partition, 0
     storage = Storage(-1, unplaced(like.region, array.shape, like.dtype, held, place), held)
     storage.data = array.reshape(-1).view(np.uint8)
@@ -158,15 +158,15 @@ def adopted(array: Array, owner: Storage) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """What a tile is a window on; of one whose elements are picked, what they are picked from."""
+    """The storage of a tile; for picked elements, the storage that they are picked from."""
     return tile.source if isinstance(tile, Picked) else tile
 
 
 class Doubles:
     """The Doubles of one core's memories.
 
-    Storage that the kernel has placed may overlap: what is written through one window ends the
-    Doubles of all others there, and a window that is opened anew finds its own.
+    Storage that the kernel has placed may overlap: a write through one window ends the Doubles of
+    all others there, and a window that is opened again finds its own.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class Doubles:
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """What is written is exact, or not known: it has no Double from now on."""
+        """Drop the Double of data that is now exact, or unknown."""
         for storage in storages:
             storage.double = None
             if storage.image is not None:

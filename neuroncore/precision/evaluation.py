@@ -1,4 +1,4 @@
-"""What there is to know of a call before it is evaluated in float64."""
+"""Facts about a call that are needed before it is evaluated in float64."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Evaluation:
     partial: frozenset[str]
     """Operands of which some elements are read or written."""
     accumulates: bool
-    """What it writes may be added to what is there."""
+    """The result may be added to the destination."""
     registers: bool
     """It goes through accumulator registers."""
     integers: tuple[str, ...]
     """Operands of 32-bit integers that are read as numbers."""
     casts: bool
-    """What it writes as integers may have been rounded or cut off."""
+    """Integer results may have been rounded or saturated."""
     numbers: tuple[str, ...]
     """Arguments that are numbers, or may be."""
     bounded: bool
@@ -38,7 +38,7 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """What there is to know, made once for the copies that all launches have of a Call."""
+    """The facts, made once for the copies of a Call that all launches have."""
     found: Evaluation | None = call.found.get(__name__)
     if found is None:
         found = call.found[__name__] = _evaluation(call)
@@ -88,7 +88,7 @@ def _bounded(call: Call, forms: Iterable[Format]) -> bool:
 
 
 def _holds(wide: Format, narrow: Format) -> bool:
-    """Whether a format has all numbers of another."""
+    """Return whether a format has all numbers of another."""
     if wide is narrow:
         return True
     both = wide.is_float and narrow.is_float

@@ -1,4 +1,4 @@
-"""What was found: lines, results, and what was told of them."""
+"""Results of the analysis: lines, results, and their findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
 
 @dataclass(eq=False)
 class Line:
-    """What instructions of one source line have introduced."""
+    """The error that the instructions of one source line have introduced."""
 
     place: source.Place
     instructions: set[str] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Result:
 
 
 class Precision:
-    """What was found in one launch, on all its cores."""
+    """The results for one launch, on all its cores."""
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound

@@ -102,8 +102,8 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """What 32-bit integers are not beyond in magnitude, where -n counts as n - 1; of a whole
-    storage it is known until the next instruction that writes there."""
+    """A bound on the magnitude of 32-bit integers, where -n counts as n - 1; for a whole storage it
+    is known until the next instruction that writes there."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -138,7 +138,7 @@ def _runs_small(
     call: Call, arguments: dict[str, Any], known: Evaluation, run: Callable[[], None]
 ) -> bool:
     """Let a call run if none of its results, nor anything on the way to them, can be as large as
-    that: a few sums and products of small integers. Whether it was."""
+    that: a few sums and products of small integers. Return whether it ran."""
     numbers = [arguments[name] or 0 for name in known.numbers]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
         return False  # a register
@@ -165,7 +165,7 @@ def _reaches(tile: Tile) -> int:
 
 
 def _shares(tile: Tile, written: list[Storage]) -> bool:
-    """Whether the chip's results may overwrite an input."""
+    """Return whether the chip's results may overwrite an input."""
     return any(storage.data is tile.storage.data for storage in written)
 
 

@@ -1,4 +1,5 @@
-"""Float64 beside one core: each instruction that writes floats is evaluated there as well."""
+"""The float64 shadow of one core: each instruction that writes floats is evaluated there as
+well."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from neuroncore.precision.step import Step, Written
 
 
 class _Peers:
-    """The other cores, met a second time for what is beside the data that cores exchange."""
+    """The other cores, met a second time to exchange the shadows of their data."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -62,7 +63,7 @@ class _Peers:
 
 
 class Shadow:
-    """What computes beside one core (`Core.beside`)."""
+    """The observer that computes along with one core (`Core.beside`)."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found = core, found
@@ -76,7 +77,7 @@ class Shadow:
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Let the core perform a call, and compute it in float64 beside it."""
+        """Let the core perform a call, and also compute it in float64."""
         known = evaluation(call)
         if not call.instruction.traits.computes:
             perform(call, arguments, self.core)
@@ -137,7 +138,7 @@ class Shadow:
             self._keep(written)
 
     def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Whether it happens once for both cores of a rank: its tensors are in their HBM."""
+        """Return whether it happens once for both cores of a rank: its tensors are in their HBM."""
         tiles = [arguments[n] for n in (*call.reads, *call.writes)]
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
@@ -154,8 +155,7 @@ class Shadow:
         return double
 
     def _keep(self, written: Written) -> None:
-        """Note what float64 has in the place of a tile, and which lines the difference is owed
-        to."""
+        """Store the float64 values of a tile, and the lines that caused the difference."""
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # once the chip has written it
             return

@@ -265,8 +265,8 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """What the chip has made of it: how far each result is from float64, and which lines that
-        is owed to; the same of the accumulators. `received` is what another core's data owes."""
+        """Compare with the chip: the distance of each result from float64, and the lines that
+        caused it; likewise for the accumulators. `received` is the error in another core's data."""
         number = self.found.line()
         owed: Energy = {}
         for written in self.written:
@@ -294,7 +294,7 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """What moves keep of their inputs."""
+        """The errors that moves keep from their inputs."""
         owed = dict(received)
         for double in self.inexact.values():
             add(owed, double.energy)
@@ -303,7 +303,7 @@ class Step:
         return owed
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """What each line brings into a result, in proportion, and the error of all of it."""
+        """The share of each line in a result's error, and the whole error."""
         tile, index = written.tile, self.sample.get(written.name, ...)
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
@@ -367,8 +367,8 @@ class Step:
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The parts of large operands that stand for the whole: of lanes every so many, of a product
-    some columns."""
+    """The parts of large operands that represent the whole: every n-th lane, or for a product some
+    columns."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -388,7 +388,7 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Whose operands may be written in part, if addresses are run-time's."""
+    """The operands that may be written in part, if addresses are only known at run time."""
     return engine.dma in call.instruction.engines
 
 
@@ -404,7 +404,7 @@ def _fresh(tile: Tile, accumulate: bool | None) -> Any:
 
 
 def _covers(tile: Tile) -> bool:
-    """Whether a tile is all of its storage, in the order of memory."""
+    """Return whether a tile is its whole storage, in memory order."""
     if isinstance(tile, Picked) or tile.size * tile.dtype.itemsize != tile.storage.nbytes:
         return False
     return is_dense(tile.shape, tile.strides)

@@ -1,7 +1,7 @@
-"""What a run is watched for: numbers that the device has otherwise than the kernel's author thinks.
+"""Checks of a run: numbers that differ from those that the kernel's author expects.
 
-Which checks a call needs is decided once, by its formats and operators; a call that needs none
-costs nothing more. Float64 is used only where an integer looks suspicious.
+The formats and operators of a call decide once which checks it needs; a call that needs none costs
+nothing more. Float64 is used only where an integer looks suspicious.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """What watches one core (`Core.watch`). What calls run outlives the core, with their record."""
+    """The observer of one core (`Core.watch`). Functions of calls outlive the core, with their
+    record."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -80,7 +81,7 @@ class Watch:
         return found
 
     def _around_run(self, call: Call, known: Evaluation) -> RunWatched | None:
-        """What runs a call and looks at what it has written, if there is anything to look for."""
+        """Return the function that runs a call and checks its results, if any check applies."""
         narrow = [n for n in known.floats if _is_narrow(call.view(n).dtype)]
         if narrow and call.reads and not known.moves:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
@@ -96,7 +97,7 @@ class Watch:
         self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
     ) -> None:
         """Let a call run, and report infinities (NaN in formats without) that come of finite
-        operands. Of those that it writes over, whether they are is looked at before."""
+        operands. Operands that it overwrites are checked before."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
         own = [tile for tile in read if any(tile.storage.data is data for data in written)]
@@ -125,8 +126,8 @@ class Watch:
     # --- transposes ------------------------------------------------------------------------------
 
     def _multiplies_to_transpose(self, call: Call) -> bool:
-        """Whether a call transposes by a product with an identity matrix (ISA, nc_transpose on
-        v2), where NaN times 0 is NaN."""
+        """Return whether a call transposes by a product with an identity matrix (ISA, nc_transpose
+        on v2), where NaN times 0 is NaN."""
         turns = call.instruction.traits.transposes and call.engine is engine.tensor
         return turns and not call.machine.has("native_transpose")
 
@@ -164,7 +165,7 @@ def _wide(call: Call, name: str) -> bool:
 
 
 def _is_narrow(form: Format) -> bool:
-    """Whether numbers of float32 may be beyond it."""
+    """Return whether float32 numbers may exceed its range."""
     return form.is_float and form.exponent < float32.exponent
 
 
@@ -174,5 +175,5 @@ def _drops_bias(call: Call) -> bool:
 
 
 def _is_finite(tile: Tile) -> bool:
-    """Whether an operand has no infinity or NaN, as far as that is known."""
+    """Return whether an operand is known to have no infinity or NaN."""
     return not tile.dynamic and (not tile.dtype.is_float or all_finite(tile))

@@ -16,7 +16,7 @@ from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.record.columns import Windows
 from neuroncore.record.loops import boxes as native
-from neuroncore.record.overlap import Form, Patterns, neighbours
+from neuroncore.record.overlap import Form, Patterns, neighbors
 from neuroncore.record.storages import Area, Storages
 
 Array = npt.NDArray[Any]
@@ -47,19 +47,19 @@ class Areas(NamedTuple):
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Of each box what is said of the kind of its area."""
+        """The value of the kind of its area, for each box."""
         said: Array = np.array(list(of_kinds), dtype)
         return said[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Parts of storages that no access shares with the rest: what can be moved alone. A tensor in
-    HBM is one.
+    """Parts of storages that no access shares with the rest, so that each can be moved alone. A
+    tensor in HBM is one.
 
-    Of each of the record's boxes the piece that it is in, and whether it is all of it; of each
-    piece its ends in rows and bytes, whether it is on chip, whether it is `movable`, in SBUF where
-    the compiler put it, and its bytes, in each partition and in all.
+    For each box of the record: its piece, and whether it is the whole piece. For each piece: its
+    ends in rows and bytes, whether it is on chip, whether it is `movable` (in SBUF, placed by the
+    compiler), and its bytes, per partition and in total.
     """
 
     of_box: Array
@@ -87,7 +87,7 @@ class Boxes:
     def near(self) -> tuple[Array, Array]:
         """The boxes that each box shares bytes with, itself among them: box b has those from
         the first array, from the b-th entry of the second one on."""
-        return neighbours(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
+        return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -153,7 +153,7 @@ def _row(
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """Of boxes in these areas, each of which a window on one of the storages shows."""
+    """The pieces of boxes in these areas; a window on one of its storages shows each area."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 

@@ -1,5 +1,5 @@
-"""What calls hold, as JSON: what the package defines by name is its name, and is what it is when
-the file is read, so that a record is timed by the costs and the machine files of that day."""
+"""Contents of calls, as JSON. Objects that the package defines by name are written as names and
+looked up when the file is read, so a record is timed by the current costs and machine files."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _view(given: list[Any]) -> View:
 
 
 def are_dims(given: Any) -> bool:
-    """Whether these are the sizes or the strides of axes, which loops keep in 64 bits."""
+    """Return whether these are the sizes or the strides of axes, which loops keep in 64 bits."""
     return isinstance(given, tuple) and all(
         type(size) is int and abs(size) < 1 << 63 for size in given
     )

@@ -1,5 +1,5 @@
-"""Whether a program that was read can be executed: what its windows, values and registers say fits
-its Calls, and stays inside its tensors.
+"""Checks that a program that was read can be executed: its windows, values and registers fit its
+Calls, and stay inside its tensors.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, Geometry]:
-    """Windows on one storage lie in the same layout, which is that of its area. One of them, by
-    the numbers of storages."""
+    """Windows on one storage have the same layout, that of its area. Return one of them for each
+    storage, by number."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is there twice")
@@ -135,7 +135,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Of each Call that rows have, the windows of its operands, [rows, operands]."""
+    """The windows of the operands, [rows, operands], for each Call that rows have."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     for number in np.unique(call).tolist():

@@ -62,7 +62,7 @@ class Windows(NamedTuple):
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """What makes a row of its numbers, for a Call of so many tiles."""
+    """Return the function that packs numbers into a row, for a Call with this many tiles."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
@@ -72,14 +72,14 @@ def tiles_of(calls: Sequence[Call]) -> Array:
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Of each Call whether its rows end with the number of its values."""
+    """True for each Call whose rows end with the number of its values."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: bytes, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """So many rows as they were written, with the numbers of their windows, in the order of first
+    """Return rows as they were written, with the numbers of their windows, in the order of first
     use. `moved` has the offsets of windows that move."""
     words = np.frombuffer(written, WORD)
     call, line, values = (np.empty(count, np.int64) for _ in range(3))

@@ -1,5 +1,5 @@
-"""What the instructions of a program work with beside their tiles: all that is needed, with the
-rows, to execute it again.
+"""Data that instructions use in addition to tiles: with the rows, all that is needed to execute a
+program again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array that a kernel was launched with, the storage that it became, and on which rank: of
-    several ranks each has a name of its own."""
+    """An array argument of a launch, its storage, and its rank: with several ranks each has its own
+    name."""
 
     name: str
     storage: int
@@ -68,18 +68,18 @@ class Input(NamedTuple):
     rank: int = 0
 
     def on(self, rank: int) -> Input:
-        """The same as one of a rank of several."""
+        """The input, as one of a rank of several."""
         return self._replace(name=f"{self.name}@{rank}", rank=rank)
 
     @property
     def parameter(self) -> str:
-        """What the kernel calls it."""
+        """The kernel's name for it."""
         return self.name.removesuffix(f"@{self.rank}")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a launch's programs ran in."""
+    """The settings of a launch."""
 
     machine: Machine
     options: Options
@@ -88,14 +88,14 @@ class Setting:
     arrays: Mapping[str, Array]
     """The inputs as they were given, by name, as far as they were kept."""
     world: World = ALONE
-    """Whose cores the programs are of, rank by rank; `grid` is that of each rank."""
+    """The world of the programs' cores, rank by rank; `grid` is that of each rank."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a launch: results, of which tensors are arrays, findings as code, message and
-    place, the programs of the grid that each core ran, and the arguments that the kernel changed,
-    by their places among all arrays."""
+    """The outcome of a launch: results, with arrays for tensors; findings as code, message and
+    place; the programs of the grid that each core ran; and the arguments that the kernel changed,
+    by their positions among all arrays."""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -105,27 +105,24 @@ class Outcome:
 
 @dataclass
 class Data:
-    """Numbers are those of a Program: of rows, lines, windows, geometries. Storages have their
-    ids.
+    """Rows, lines, windows and geometries are given by their numbers in the Program, storages by
+    their ids.
 
-    * `values`: the numbers and registers that calls have beside tiles, by tuples of them, each
-      followed by its type; a row has the number of one.
-    * `registers`: threes, an operation of `memory.register.OPERATIONS` and two operands, which are
-      registers; of a constant its value, of a load the row that loads it.
-    * `branches`: fours, the row before which Python decided, on which register, that had which
-      value, in which line.
-    * `places`: pairs, of each window that moves, since its place is only known at run time, the
-      geometry of the tile, and its offset without what is added at run time.
-    * `moves`: fives, the number of such a window among them, how its index moves it
-      (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1
-      for a register, 0 for a tile.
-    * `programs`: pairs, a row and the program of the grid that begins there.
-    * `iterations`: threes, a row before which an iteration of a parallel loop begins, the number of
-      that loop and the value of its variable; where the loop ends, ~ its number and 0. `carried`
-      are storages that such iterations share by right, such as sums.
-    * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
-    * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
-    * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.
+    * `values`: the numbers and registers that calls have in addition to tiles, as tuples, each
+    followed by its type; a row has the number of a tuple. * `registers`: triples, an operation of
+    `memory.register.OPERATIONS` and two operands, which are registers; a constant has its value, a
+    load the row that loads it. * `branches`: quadruples: the row before which Python branched, the
+    register, its value, and the line. * `places`: pairs, for each window whose place is only known
+    at run time: the geometry of the tile, and its offset without the part that is added at run
+    time. * `moves`: quintuples: the number of such a window, how its index moves it
+    (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1 for
+    a register, 0 for a tile. * `programs`: pairs, a row and the program of the grid that begins
+    there. * `iterations`: triples: a row before which an iteration of a parallel loop begins, the
+    number of that loop and the value of its variable; at the end of the loop, ~ its number and 0.
+    `carried` are storages that such iterations may share, such as sums. * `constants`: the bytes of
+    arrays of the host that entered by themselves, by storage. * `copies`: the source of each tensor
+    that the host copied from the chip, by storage. * `results`: the kernel's results: tuples, lists
+    and dicts; a tensor is a Leaf.
     """
 
     values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)

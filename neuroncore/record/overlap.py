@@ -42,16 +42,15 @@ class Patterns(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Of each pattern the steps of its first axis: the bytes that are `pitch` apart from one to the
-    next; those that it touches, and the bytes within each, as a box; and whether it stays in them
-    (`whole`)."""
+    """The steps of the first axis of each pattern, `pitch` bytes apart: the steps that it touches,
+    the bytes within each, as a box, and whether it stays in them (`whole`)."""
 
     pitch: Array
     box: Array
     whole: Array
 
 
-def neighbours(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
+def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
     """The boxes that each box shares bytes with, itself among them: indices, and where each box's
     begin. A row of `box` is the rows and the bytes of one, which is written over, and is in area[b]
     and has the pattern which[b], or -1."""
@@ -99,7 +98,7 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: Steps) -> None
 
 
 def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
-    """Boxes that share rows but not bytes get their bytes in the place of rows, and are sorted by
+    """Boxes that share rows but not bytes get their bytes instead of rows, and are sorted by
     them."""
     own = box[order]
     if _reached(own[:, 2], own[:, 3]) < _reached(own[:, 0], own[:, 1]):
@@ -138,7 +137,7 @@ def _without_near_misses(
 def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
     """The forms of two accesses, and how far behind the first one the second one begins.
 
-    Rows that are equally far apart in both are all alike, and one of them stands for all.
+    If rows are equally far apart in both, all rows are alike, and one represents all.
     """
     first, second = patterns.forms[patterns.form[one]], patterns.forms[patterns.form[two]]
     start, following = int(patterns.start[one]), int(patterns.start[two])
@@ -150,7 +149,7 @@ def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Fo
 
 
 def _meet(one: Form, apart: int, two: Form) -> bool:
-    """Whether two strided accesses share a byte; said of large ones without looking."""
+    """Return whether two strided accesses share a byte; True for large ones without a search."""
     if max(prod(form.shape) * form.item for form in (one, two)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(one), _bytes(two) + apart).any())

@@ -1,7 +1,7 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-It is kept as numbers, in rows (`record.columns`). What readers make of that, such as the windows
-that are distinct and the boxes of bytes, is made when they ask. A kernel that touches a new tile
+It is kept as numbers, in rows (`record.columns`). Derived tables, such as the distinct windows and
+the boxes of bytes, are made when a reader asks. A kernel that touches a new tile
 with every instruction leaves about 80 bytes for each, others 60.
 """
 
@@ -52,7 +52,7 @@ class _Numbers(dict[Geometry, int]):
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What readers make of the rows there are."""
+    """Tables that readers derive from the rows."""
 
     columns: Columns  # their operands are windows
     windows: Windows
@@ -70,7 +70,7 @@ class _Read:
 
     @cached_property
     def areas(self) -> dict[int, Area]:
-        """Of storages, by number."""
+        """The names of storages, by number."""
         kinds = map(self.storages.kinds.__getitem__, self.storages.kind.tolist())
         return dict(zip(self.storages.number.tolist(), kinds, strict=True))
 
@@ -103,7 +103,7 @@ class Program:
 
     @property
     def full(self) -> bool:
-        """Whether the next instruction is left out."""
+        """Return whether the next instruction is left out."""
         return self.count >= self.limit
 
     @property
@@ -113,7 +113,7 @@ class Program:
 
     @property
     def ending(self) -> str:
-        """What to say of the first instruction that is left out."""
+        """The message for the first instruction that is left out."""
         return (
             f"the record ends before this instruction, at {self.limit}: estimates and profiles "
             "cover only the part before; Options.record_limit sets the limit"
@@ -121,7 +121,7 @@ class Program:
 
     @property
     def coverage(self) -> str:
-        """What part of the run is recorded, in words; empty if all of it is."""
+        """The part of the run that is recorded, in words; empty for all of it."""
         if not self.left_out:
             return ""
         return f"the first {len(self)} of {self.issued} instructions, where the record ends"
@@ -196,7 +196,7 @@ class Program:
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """What the sequencer has to have done before each instruction may begin; -1 for nothing."""
+        """The instruction that the sequencer must finish before each one may begin; -1 for none."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last
@@ -232,7 +232,7 @@ class Program:
         return self._reading().storages
 
     def last_writer(self, storage: int) -> Call | None:
-        """What wrote to a tensor last; None if nothing has."""
+        """The last instruction that wrote to a tensor, or None."""
         written = bytes(self.rows)
         columns, windows = apart(written, self.count, self.calls, self.data.offsets())
         inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
@@ -252,12 +252,12 @@ class Program:
         return self._reading().areas[storage]
 
     def called(self) -> dict[int, str]:
-        """What tensors are called that are not at an address, by their storages."""
+        """The names of tensors without an address, by their storages."""
         areas = self._reading().areas.items()
         return {number: area.name for number, area in areas if not area.placed}
 
     def _reading(self) -> _Read:
-        """What readers make of the rows there are, once."""
+        """Tables that readers derive from the rows, made once."""
         if self._read is None or len(self._read.columns.call) != len(self):
             written, moved = bytes(self.rows), self.data.offsets()
             columns, windows = apart(written, self.count, self.calls, moved)

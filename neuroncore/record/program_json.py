@@ -34,8 +34,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """What JSON has of a program, and its columns. Bytes are put behind those in `blobs`, where
-    the JSON has their number."""
+    """The JSON of a program, and its columns. Bytes are appended to `blobs`; the JSON has their
+    number."""
     data = program.data
     tables = {
         "order": program.order,
@@ -153,7 +153,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
         absent = given is None and declared.optional
         number = given == "number" and declared.scalar
         if not (isinstance(given, View) or absent or number):
-            raise ValueError(f"{name} of {call.name} is no tile")
+            raise ValueError(f"{name} of {call.name}  is not a tile")
     elif isinstance(declared, Immediate) and declared.keyed:
         given = declared.take(call.name, name, given)
     elif not parameter.varies:

@@ -1,4 +1,4 @@
-"""What registers held, computed again from what loads of them have brought."""
+"""Values of registers, computed again from their loads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Registers:
         self.loaded: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """What a register holds. Raises UsageError if an instruction that is still to come would
+        """The value of a register. Raises UsageError if an instruction that is still to come would
         load it."""
         values, made = self._values, self._made
         while len(values) <= number:

@@ -23,7 +23,7 @@ NUMBERS = {
 
 
 def is_number(given: Any) -> bool:
-    """Whether it is a number of numpy's that JSON has with its type."""
+    """Return whether a value is a numpy number, which JSON keeps with its type."""
     return type(given) in NUMBERS.values()
 
 
@@ -71,8 +71,8 @@ def key_of(given: list[Any]) -> tuple[Any, ...]:
 
 
 def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
-    """What a kernel returned; `leaf` makes JSON of tensors, or None of anything else. What has no
-    place in a record is None."""
+    """The results of a kernel; `leaf` converts tensors to JSON, and returns None for anything else.
+    Objects that a record cannot hold become None."""
     if isinstance(given, tuple | list) and not isinstance(given, Leaf):
         kind = "tuple" if isinstance(given, tuple) else "list"
         return {kind: [plain_tree(one, leaf) for one in given]}

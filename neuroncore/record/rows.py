@@ -32,7 +32,7 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Elements of a tensor: its number, how they lie in it, and from which element on."""
+    """Elements of a tensor: its number, their geometry, and the first element."""
 
     tensor: int
     geometry: Geometry

@@ -1,10 +1,10 @@
-"""Saved records: the programs of a launch in a file, with what they ran in and what came of it.
+"""Saved records: the programs of a launch in a file, with its settings and its outcome.
 
-A file is plain data: a line that says what it is, then, compressed, JSON, columns of integers and
+A file is plain data: a line that names its kind, then, compressed, JSON, columns of integers and
 bytes of arrays. Nothing in it is run, and all of it is checked when it is read: every call is legal
-for its machine, every window inside its tensor. What the package defines by name, instructions and
-machines, is what it is when the file is read: a record has to be made anew when a clause's
-parameters change, or what an API's function issues.
+for its machine, every window inside its tensor. Instructions and machines
+are looked up by name when the file is read: a record must be made again when a clause's parameters
+change, or the instructions that an API function issues.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Record:
 
     @property
     def world(self) -> World:
-        """Whose cores the programs are of; of one rank, where no setting tells."""
+        """The world of the programs' cores; one rank if no setting says otherwise."""
         return World(1, len(self.programs)) if self.setting is None else self.setting.world
 
 
@@ -75,7 +75,8 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record) -> bytes:
-    """What a file has of a record. Raises TypeError and UsageError for what it can't hold."""
+    """The contents of a file for a record. Raises TypeError and UsageError for data that a file
+    can't hold."""
     blobs: list[bytes] = []
     written = [tables.written(program, blobs) for program in record.programs]
     columns = [narrowest(column) for _, kept in written for column in kept]
@@ -94,7 +95,7 @@ def packed(record: Record) -> bytes:
 
 
 def is_record(path: Path) -> bool:
-    """Whether a file says of itself that it is one of these."""
+    """Return whether a file begins as a saved record does."""
     try:
         with path.open("rb") as file:
             return file.read(len(MARK)) == MARK
@@ -113,7 +114,7 @@ def load(path: Path) -> Record:
 
 
 def unpacked(content: bytes, path: Path) -> Record:
-    """What `packed` made, which stands in a file. Raises UsageError as `load` does."""
+    """Read the bytes that `packed` made, from a file. Raises UsageError as `load` does."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")

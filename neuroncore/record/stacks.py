@@ -1,4 +1,4 @@
-"""A record that keeps, beside each instruction, by which calls of the kernel it came about."""
+"""A record that also keeps the call stack of each instruction."""
 
 from __future__ import annotations
 

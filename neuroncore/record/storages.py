@@ -19,7 +19,7 @@ birth = Struct("<qq").pack  # a storage, and the line of its allocation
 
 
 class Area(NamedTuple):
-    """What the record keeps of a storage, or of a whole memory that tensors were placed in."""
+    """The record's data on a storage, or on a whole memory that tensors were placed in."""
 
     region: MemoryRegion
     name: str
@@ -39,7 +39,7 @@ class Storages(NamedTuple):
     kinds: Sequence[Area]
 
     def is_placed(self) -> Array:
-        """Whether each is at an address, and so in an area with others."""
+        """True for each storage at an address, which shares an area with others."""
         placed: Array = np.array([kind.placed for kind in self.kinds], np.bool_)[self.kind]
         return placed
 
@@ -59,8 +59,8 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Those of the windows of a run. `births` are of those that the kernel allocated, one after the
-    other, `names` of those that have a name; the Calls know the machine."""
+    """The storages of the windows of a run. `births` belong to those that the kernel allocated, in
+    order, `names` to those with a name; the Calls know the machine."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -82,7 +82,7 @@ def storages(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Those of a file. Raises ValueError if there is none for a window."""
+    """The storages of a file. Raises ValueError if a window has none."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():
@@ -91,7 +91,7 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 
 def _said(pairs: Array, wanted: Array, otherwise: int) -> Array:
-    """What pairs, of a storage's number and what is said of it, say last of those `wanted`."""
+    """The last value for each storage that is `wanted`, from pairs of a number and a value."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)
     number, said = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T

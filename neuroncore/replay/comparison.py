@@ -77,7 +77,7 @@ def differing(
 
 
 def _moves_bits(row: Row, given: Mapping[str, Any]) -> bool:
-    """Whether an instruction computes nothing, so that even the bits of NaN are the source's."""
+    """Return whether an instruction computes nothing, so even the bits of NaN are the source's."""
     traits = row.call.instruction.traits
     operands = [given[n] for n in (*row.call.reads, *row.call.writes)]
     same = len({one.held for one in operands}) == 1

@@ -33,26 +33,27 @@ APART = 64  # steps from one snapshot to the next, at first
 
 
 class Values(NamedTuple):
-    """The elements of a tile, and flags of those that nothing has written; None if all were. What
-    nothing has written is what an instruction would read there: poison, or 0 if the run says so."""
+    """The elements of a tile, and flags of those that were never written; None if all were. An
+    element that was never written has the value that an instruction would read: poison, or 0 with
+    that option."""
 
     elements: Array
     unwritten: Array | None
 
 
 class Replay:
-    """A record that is executed again: it stands before an instruction, goes to any other, forward
-    or back, and tells what tiles hold there.
+    """A record that is executed again: it is before an instruction, goes to any other, forward or
+    back, and returns the contents of tiles there.
 
-    A step is one instruction of one core; of several cores they come in the order of the run.
-    `inputs` are arrays by their names or in their order, or such of each rank, rank by rank; by
-    default those of the run, if the record has them. `snapshots` is how many bytes it may keep to
-    go back by, 0 for none: then going back begins anew. `turns` says which of the cores that can go
-    on does, the last one first among them; by default that one, as in the run.
+    A step is one instruction of one core; steps of several cores are in the order of the run.
+    `inputs` are arrays by name or in order, or those of each rank, rank by rank; by default those
+    of the run, if the record has them. `snapshots` is the number of bytes that it may keep for
+    going back; with 0, going back starts from the beginning. `turns` chooses among the cores that
+    can continue, given with the last one first; by default that one, as in the run.
 
-    Raises UsageError for inputs of other names, shapes or formats, for a record that ends before
-    its program does, and where the kernel would have gone another way with these inputs. Raises
-    KernelError for what the device would refuse, at the kernel's line.
+    Raises UsageError for inputs with other names, shapes or formats, for a record that ends before
+    its program does, and if the kernel would have taken another branch with these inputs. Raises
+    KernelError if the device would refuse an instruction, with the kernel's line.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Replay:
     # --- going -----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Stand before an instruction of a core; after the last one, at their number."""
+        """Go to an instruction of a core; their number is the end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(f"core {core} has {len(execution.program)} instructions")
@@ -109,7 +110,7 @@ class Replay:
             self.forward()
 
     def to_step(self, step: int) -> None:
-        """Stand before a step."""
+        """Go to a step."""
         if not 0 <= step <= self.steps:
             raise UsageError(f"the record has {self.steps} steps")
         if step < self.step:
@@ -152,11 +153,11 @@ class Replay:
         )
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """What an operand of an instruction holds before it, or `after` it: elements in the numpy
-        type that users know, of the tile where the instruction reads or writes it. Of elements or
-        rows that an index picks it is all that they are picked from.
+        """Return the contents of an operand before an instruction, or `after` it: elements in the
+        numpy type that users know. For elements or rows that an index picks, return everything
+        that they are picked from.
 
-        It goes there. Raises UsageError for a name that is no tile of the instruction.
+        The cursor goes there. Raises UsageError for a name that is not a tile of the instruction.
         """
         self.to(instruction, core)
         execution = self.executions[core]
@@ -170,8 +171,8 @@ class Replay:
         return Values(elements, found.missing())
 
     def results(self) -> Any:
-        """What the kernel returns, as arrays of numpy; of a kernel that returns none, the inputs
-        that it has changed, in their order. Of several ranks it is a list. It goes to the end."""
+        """Return the kernel's results as numpy arrays; for a kernel that returns none, the inputs
+        that it changed, in order. For several ranks it is a list. The cursor goes to the end."""
         self.finish()
         found = [self._results_of(rank) for rank in range(self.world.ranks)]
         return found if len(found) > 1 else found[0]
@@ -191,7 +192,7 @@ class Replay:
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
-        """Those of one rank, or of all."""
+        """Results of one rank, or of all."""
         written, roots = self._tensors.written, self._tensors.roots
         asked = (one for one in self.setting.inputs if rank in (None, one.rank))
         names = {one.storage: one.name for one in asked}
@@ -300,7 +301,7 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """What rounds stochastically, if that is on: one of each rank."""
+        """Stochastic rounding, if it is on: one for each rank."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 
@@ -330,7 +331,8 @@ class Replay:
 
 
 def _complete(record: Record) -> Setting:
-    """What a record ran in. Raises UsageError if it lacks that, or some of its instructions."""
+    """The settings of a record's launch. Raises UsageError if it lacks them, or some
+    instructions."""
     if record.setting is None:
         raise UsageError("the record has only what times it, not what the programs ran in")
     short = [program.coverage for program in record.programs if program.left_out]

@@ -1,4 +1,4 @@
-"""One program of a record on a core of its own, row by row."""
+"""One program of a record on a new core, row by row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Plan:
 
 
 def plan(call: Call) -> Plan:
-    """That of a Call of a record; the Call is a copy, for what it runs is its core's."""
+    """The plan of a Call of a record; the Call is a copy, because the function that it runs belongs
+    to its core."""
     call, instruction = copy(call), call.instruction
     call.run = None
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
@@ -118,7 +119,7 @@ class Execution:
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Stand before a row, with no tile made yet."""
+        """Go to a row, with no tile made yet."""
         self.row = row
         self._tiles.clear()
         self._chunk: list[list[int]] = []
@@ -132,7 +133,7 @@ class Execution:
 
     @property
     def meets(self) -> bool:
-        """Whether the next instruction is one that waits for the other core."""
+        """Return whether the next instruction waits for the other core."""
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
@@ -190,7 +191,7 @@ class Execution:
 
     @property
     def call(self) -> Call:
-        """That of the next instruction."""
+        """The plan of the next instruction."""
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
@@ -239,7 +240,7 @@ class Execution:
         return VirtualRegister(self.registers.value(held.number))
 
     def _tile(self, window: int) -> Tile:
-        """That of a window whose place is known."""
+        """The tile of a window whose place is known."""
         tile = self._tiles.get(window)
         if tile is None:
             lies, offset = self.program.geometries[self._geometry[window]], self._offset[window]

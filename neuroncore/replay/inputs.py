@@ -37,8 +37,8 @@ def _named(setting: Setting, given: Given) -> Mapping[str, Any]:
 
 
 def _is_by_rank(setting: Setting, given: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Whether inputs are those of each of several ranks, as `per_rank` of `neuroncore.run` has
-    arguments."""
+    """Return whether inputs are given for each of several ranks, like the arguments of `per_rank`
+    in `neuroncore.run`."""
     if setting.world.ranks == 1 or isinstance(given, Mapping):
         return False
     return all(isinstance(own, list | tuple | Mapping) for own in given)

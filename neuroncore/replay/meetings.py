@@ -9,12 +9,11 @@ from neuroncore.core.core import Brought, CarryOut, Point, nothing
 
 
 class Waits(Exception):
-    """The instruction has to begin anew, when the other core is there too."""
+    """The instruction has to start again when the other core has arrived."""
 
 
 class Meetings:
-    """Who has come to which point, with what. `waiting` are the cores in the order in which they
-    came."""
+    """The cores at each point, with their data. `waiting` are the cores in order of arrival."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -22,14 +21,14 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """The same, but for what those who wait have brought: they will bring it again."""
+        """The meetings without the data of waiting cores, which will bring it again."""
         made = Meetings()
         made.complete, made.waiting = dict(self.complete), dict(self.waiting)
         return made
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """What each of the point's cores brought; the last to come does what is to be done `then`.
-        Raises Waits where they are not all there."""
+        """Return the data of each of the point's cores; the last to arrive calls `then`. Raises
+        Waits until all have arrived."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})

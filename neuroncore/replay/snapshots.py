@@ -19,8 +19,8 @@ from neuroncore.memory.tile import Array
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a storage held, and the core whose memory it is in. The bytes of one at an address are
-    its memory's."""
+    """The contents of a storage, and the core whose memory it is in. A storage at an address has
+    the bytes of its memory."""
 
     core: Core
     layout: Layout
@@ -37,7 +37,7 @@ class Content:
 
 
 def content(core: Core, storage: Storage) -> Content:
-    """What a storage holds now."""
+    """The current contents of a storage."""
     data = storage.data.copy() if storage.image is None else np.empty(0, np.uint8)
     gaps, foreign = deepcopy(storage.gaps), deepcopy(storage.foreign)
     return Content(core, storage.layout, storage.version, data, gaps, foreign)
@@ -45,7 +45,7 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """What one core has beside tensors."""
+    """The state of one core other than its tensors."""
 
     row: int
     program_id: int
@@ -80,7 +80,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """That of a core before a row."""
+    """The state of a core before a row."""
     images = core.memory.images.items()
     return CoreState(
         row=row,

@@ -1,4 +1,4 @@
-"""The tensors of a replay: made when an instruction first uses them, and let go after the last."""
+"""The tensors of a replay: made when an instruction first uses them, and freed after the last."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Tensors:
         self.owners: dict[int, Core] = {}  # in whose memory they are
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """All of a storage, on a core; what is shared is in the memory of its rank's first one.
+        """The whole of a storage, on a core; shared storage is in the memory of its rank's first
+        core.
 
-        Raises UsageError if a tensor of such a layout isn't what memory makes of it.
+        Raises UsageError if memory allocates a tensor of this layout differently.
         """
         root = self.roots.get(number)
         if root is None:

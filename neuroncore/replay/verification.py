@@ -95,7 +95,7 @@ class Verdict:
 
 class _Before(NamedTuple):
     """An instruction that is about to be executed: the storages that it uses, and the elements of
-    operands that depend on memory that nothing has written."""
+    operands that depend on uninitialized memory."""
 
     written: Mapping[int, Storage]
     leftover: Mapping[str, Array]
@@ -239,8 +239,8 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Differ
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Which elements of the operands of a product depend on memory that nothing has written. The
-    emulator follows these, and the plain reading is given them."""
+    """Flags of the elements of a product's operands that depend on uninitialized memory. The
+    emulator tracks these, and the plain reading gets them."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}

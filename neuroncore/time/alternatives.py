@@ -1,4 +1,4 @@
-"""Other calls that a source line might make in the place of its own."""
+"""Other calls that a source line might make instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Other = Callable[[Call], Call | None]
 
 
 def instead(program: Program, line: int, other: Other) -> dict[tuple[int, int], Call]:
-    """What `other` makes of the calls of a line, those that it makes nothing of left out."""
+    """The results of `other` for the calls of a line, without those for which it has none."""
     columns = program.columns()
     calls = np.unique(columns.call[columns.line == line]).tolist()
     made = ((call, other(program.calls[call])) for call in calls)

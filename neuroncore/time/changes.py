@@ -1,4 +1,4 @@
-"""What might be different, and what that would change: the same instructions, scheduled again."""
+"""Changes to a launch, and their effect: the same instructions, scheduled again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What is changed, and how, in words; and what a launch is then."""
+    """A change in words, and the changed launch."""
 
     what: str
     how: str
@@ -42,8 +42,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Resource:
-    """What a kernel may lack. `saves` is the most that its change can save of the critical path as
-    it is, in nanoseconds: what waits for nothing else waits for that still."""
+    """A resource that may limit a kernel. `saves` is an upper bound, in nanoseconds, on what its
+    change can save of the critical path: other waits remain."""
 
     name: str
     how: str
@@ -52,7 +52,7 @@ class Resource:
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
-        """More of it, beside what is changed already."""
+        """More of it, in addition to the changes so far."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
         return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)

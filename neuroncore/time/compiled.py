@@ -1,5 +1,6 @@
-"""What the device's compiler makes of a program: which instructions are left, on which engines, and
-what SBUF can't hold. The schedule, counters and reports read this, so that they can't disagree."""
+"""The program after the device's compiler: the instructions that are left, their engines, and the
+tiles that SBUF can't hold. The schedule, counters and reports read this, so that they can't
+disagree."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
 class Compiled:
     """A program as a machine gets it. Instruction i is row[i] of the table of calls.
 
-    fate[i] says what becomes of it: it is ISSUED, or another one stands for it, instead[i]: the one
-    whose result it would load or make again (REPEATED), the product that is read where it is
-    (BYPASSED). heads[i] is the copy out of PSUM that i is one with, or -1. `accesses` are of what
-    is left, and the flow of data too.
+    fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
+    again (REPEATED), or a product that is read in PSUM (BYPASSED). heads[i] is the copy out of PSUM
+    that i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
+    are left.
     """
 
     program: Program
@@ -49,13 +50,13 @@ class Compiled:
 
     @property
     def read_in_psum(self) -> Array:
-        """Of each operand whether it is read there though the program has it in SBUF."""
+        """True for each operand that is read in PSUM though the program has it in SBUF."""
         moved: Array = self.accesses.operands != self.program.columns().operands
         return moved
 
     @cached_property
     def queue(self) -> Array:
-        """What takes each instruction, if it is issued."""
+        """The queue of each instruction, if it is issued."""
         taken: Array = self.table.queue.take(self.row)
         return taken
 

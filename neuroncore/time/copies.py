@@ -88,15 +88,15 @@ def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
 
 
 def _empties_psum(call: Call) -> bool:
-    """Whether it copies from PSUM, and the kernel names no engine for that."""
+    """Return whether it copies from PSUM, and the kernel names no engine for that."""
     if not call.instruction.traits.copies_out or call.dynamic or len(call.reads) != 1:
         return False
     return call["engine"] is engine.unknown and call.view(call.reads[0]).region is PSUM
 
 
 def _is_plain(call: Call) -> bool:
-    """Whether it copies from PSUM to SBUF, on no engine of the kernel's choosing, and no format
-    changes."""
+    """Return whether it copies from PSUM to SBUF without a change of format, and the kernel names
+    no engine."""
     if not _empties_psum(call):
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])
@@ -104,7 +104,7 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Whether a call may read, as that operand, what a copy reads, and takes no longer then."""
+    """Return whether a call may read the source of a copy as that operand, in no more time."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

@@ -1,4 +1,4 @@
-"""What the schedule needs of each distinct call, as arrays."""
+"""The costs and properties of each distinct call that the schedule uses, as arrays."""
 
 from __future__ import annotations
 

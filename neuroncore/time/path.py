@@ -1,4 +1,4 @@
-"""What the critical path consists of: which lines, and whether they work, issue, move or wait."""
+"""The critical path: its lines, and whether they work, issue, move or wait."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core", "coll
 
 
 def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Parts:
-    """Of all steps, or of those that `chosen` flags."""
+    """The sums over all steps, or over those that `chosen` flags."""
     kept = np.ones(len(found.instruction), np.bool_) if chosen is None else chosen
     own = found.instruction[kept]
     work = np.bincount(timeline.queue[own], found.working[kept], len(QUEUES))
@@ -90,7 +90,8 @@ def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Part
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """Of each call whether it meets other cores, and whether some of them are other ranks'."""
+    """For each call: whether it meets other cores, and whether some of them belong to other
+    ranks."""
     found = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:

@@ -38,7 +38,7 @@ class Policy:
 
     @property
     def rewrites(self) -> bool:
-        """Whether the compiler does more to a program than reorder it."""
+        """True if the compiler does more to a program than reorder it."""
         return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
@@ -46,7 +46,8 @@ class Policy:
         return machine if not self.rewrites or self.dge else machine.descriptors_ahead
 
     def has_one_ring(self, machine: Machine) -> bool:
-        """Whether stores take turns with loads: one generator writes the descriptors of both."""
+        """Return whether stores take turns with loads: one generator writes the descriptors of
+        both."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
@@ -75,13 +76,13 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """What the compiler that a program was given to does in that order."""
+    """The rules of the compiler for each order of a program."""
     policy = POLICIES[order]
     return replace(policy, dge=True) if policy.rewrites and program.dge else policy
 
 
 def effects(flags: Sequence[str]) -> list[str]:
-    """What each flag changes of an estimate, in words."""
+    """The effect of each flag on an estimate, in words."""
     return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
 
 

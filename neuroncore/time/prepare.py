@@ -1,8 +1,8 @@
-"""What a core has to do: its instructions, what each takes and waits for, as arrays.
+"""The work of a core: its instructions, their times and dependencies, as arrays.
 
-SBUF and PSUM are space that a tile waits for: it takes over what has been free the longest. What
-the older API's compiler can't fit it spills, to make room for results but not for what transfers
-bring: published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
+A tile waits for space in SBUF or PSUM: it reuses the space that has been free the longest. The
+older API's compiler spills tiles that don't fit, to make room for results but not for loads:
+published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def _work(form: Compiled, machine: Machine) -> Work:
-    """What each instruction takes, and waits for by the flow of data and as the kernel says."""
+    """The time of each instruction, and its dependencies by the flow of data and by the kernel's
+    order."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
@@ -77,8 +78,8 @@ def _work(form: Compiled, machine: Machine) -> Work:
 
 def _busy(form: Compiled, machine: Machine) -> Array:
     """How long each instruction keeps its queue, with what depends on the one before it: the
-    weights that are in the array already, the activation table that is loaded. What is one with
-    another is set up only there."""
+    weights that are in the array already, the activation table that is loaded. Merged
+    instructions are set up only once."""
     table, row, joined = form.table, form.row, form.heads >= 0
     taken: Array = table.busy.take(row)
     taken[joined] -= table.set_up_ns[row[joined]]
@@ -134,9 +135,9 @@ def _wait_for_space(
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:
-    """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
+    """The time in which spilled tiles move to HBM and back, at the full rate of all DMA engines.
 
-    Published mamba kernels that spill take longer by just that: nothing runs beside it.
+    Published mamba kernels that spill take longer by just that: nothing overlaps with it.
     """
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
@@ -144,7 +145,8 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
-    """What is left out takes no time and no space. What repeats another waits for its result."""
+    """Give instructions that are left out no time and no space. A repeated one waits for the result
+    of the other."""
     gone = np.flatnonzero(form.fate != ISSUED)
     if not len(gone):
         return
@@ -166,8 +168,8 @@ def _hold_up(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """What each queue has to do, in order of the program but for loads, and how far it may look:
-    among how many it chooses, and of fresh ones."""
+    """The work of each queue, in program order except loads, and its limits: the number of
+    instructions among which it chooses, and of fresh ones."""
     policy, edges = form.policy, form.program.edges()
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

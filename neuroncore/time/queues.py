@@ -1,4 +1,4 @@
-"""The queues of a core: what takes instructions in an order of its own.
+"""The queues of a core: each takes instructions in its own order.
 
 The first DMA ring takes loads, the second one stores; where one generator writes the descriptors of
 both (`Policy.has_one_ring`), the first one takes all.
@@ -15,5 +15,5 @@ QUEUE_OF = {engine[name.lower()]: queue for queue, name in enumerate(QUEUES[:LOA
 
 
 def is_transfer(call: Call, queue: int) -> bool:
-    """Whether a queue moves by DMA what it is given; trn1's Tensor engine runs dma_transpose."""
+    """Return whether a queue moves data by DMA; trn1's Tensor engine runs dma_transpose."""
     return call.engine is engine.dma and queue in (GPSIMD, LOADS, STORES)

@@ -1,9 +1,9 @@
-"""What the older API's compiler makes of loads, and of tiles that don't fit into SBUF.
+"""Loads in the older API's compiler, and tiles that don't fit into SBUF.
 
 It loads bytes once that a kernel loads repeatedly, as long as the tile can stay. A tile that has to
 make room for another is saved to HBM and reloaded when it is needed. Counters of published
-profiles show all this; which tile makes room they don't say. Here it is the one that has not been
-used for the longest time, in the order of the program, and tiles are gone after their last use.
+profiles show all this, except which tile makes room. Here it is the least recently used one in
+program order, and tiles are dropped after their last use.
 """
 
 from __future__ import annotations

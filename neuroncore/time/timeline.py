@@ -1,4 +1,4 @@
-"""What a schedule says: when everything happened, and what waited for what."""
+"""The result of a schedule: when everything happened, and what waited for what."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Timeline:
 
     @cached_property
     def busy_share(self) -> dict[str, float]:
-        """Of each compute engine and of the DMA engines together, the part of the time it works."""
+        """The busy share of each compute engine, and of the DMA engines together."""
         total = self.total_ns or 1.0
         shares = {
             name: float(self.busy[self.queue == q].sum()) / total

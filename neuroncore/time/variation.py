@@ -24,9 +24,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """`times[i]` multiplies all that instruction i takes: of its queue, of DMA engines, and until
-    its result is there. What is `loose` waits for no data, and no one waits for its. With
-    `renamed` every result has a place of its own: what waits is only what reads it."""
+    """`times[i]` multiplies all times of instruction i: in its queue, on DMA engines, and until its
+    result is there. A `loose` instruction waits for no data, and none waits for its data. With
+    `renamed` every result has separate space: only its readers wait."""
 
     times: Array | None = None
     loose: Array | None = None
@@ -75,8 +75,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
-    """Of what each instruction waits for, who made something that it reads, and of those who wrote
-    the same bytes before it whoever was not read since: it adds to their result."""
+    """The dependencies of each instruction on writers of its inputs, and on earlier writers of the
+    same bytes that were not read since: it adds to their result."""
     waiting = np.repeat(np.arange(len(first) - 1), np.diff(first))
     reads = _read_of(accesses, waiting, needs)
     overwrites = _read_of(accesses, needs, waiting) & ~reads
@@ -86,7 +86,7 @@ def _flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array
 
 
 def _read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
-    """Whether each `reader` reads bytes that the `writer` beside it writes."""
+    """True for each `reader` that reads bytes of the `writer` at the same index."""
     start, operands, reads, near, near_start = accesses
     inputs, outputs = reads[reader], (np.diff(start) - reads)[writer]
     count = inputs * outputs

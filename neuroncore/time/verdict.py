@@ -1,4 +1,4 @@
-"""What bounds a run: the resource of which having more would save the most time."""
+"""The bound of a run: the resource of which more would save the most time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE = 0.1  # what more of one resource has to save for it to bound a run by it
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change makes of a core's time, that was `before_ns`."""
+    """The effect of a change on a core's time, which was `before_ns`."""
 
     change: Change
     timeline: Timeline
@@ -38,8 +38,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """What keeps a kernel from being faster: a resource, what was asked of it, and the part of the
-    time that this saves."""
+    """A limit of a kernel: a resource, the change that was tried, and the share of the time that it
+    saves."""
 
     what: str
     how: str = ""
@@ -54,7 +54,7 @@ class Bound:
 
 
 class Effect(NamedTuple):
-    """What is left of an outcome without its timeline: nanoseconds, and the part that is saved."""
+    """An outcome without its timeline: nanoseconds, and the share that is saved."""
 
     change: Change
     ns: float
@@ -74,7 +74,7 @@ def tried(timeline: Timeline) -> list[Effect]:
 
 
 def bound(timeline: Timeline) -> Bound:
-    """Of a core, by its timeline."""
+    """The bound of a core, by its timeline."""
     return _best(tried(timeline))
 
 
@@ -91,7 +91,7 @@ def _best(effects: Iterable[Effect]) -> Bound:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[Outcome]:
-    """What comes of changes of a resource, without those that can't be the best."""
+    """The outcomes of changes of a resource, without those that can't be the best."""
     total = timeline.total_ns
     if not total:
         return
@@ -109,7 +109,7 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[Outcome]:
 
 
 def outcome(change: Change, timeline: Timeline) -> Outcome:
-    """Of a change, beside the timeline of a core without it."""
+    """The outcome of a change, compared with the timeline of a core without it."""
     changed = change.scheduled(timeline.core)
     return Outcome(change, changed, timeline.total_ns)
 

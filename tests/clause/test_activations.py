@@ -1,6 +1,6 @@
 """The activation functions against their definitions at 50 digits.
 
-An ulp is the distance of float32 neighbours at the true value, 2^-149 among subnormals.
+An ulp is the distance of float32 neighbors at the true value, 2^-149 among subnormals.
 """
 
 import math

@@ -70,7 +70,7 @@ def test_other_things_that_are_refused():
     )  # fmt: skip
 
 
-def test_four_ranks_of_trn1_are_neighbours():
+def test_four_ranks_of_trn1_are_neighbors():
     arrays = [np.ones((4, 2), np.float32)] * 8
     apart, near = ([[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 1, 2, 3], [4, 5, 6, 7]])
     given = {"op": nl.add, "target": "trn1"}

@@ -123,7 +123,7 @@ def test_scales_may_start_at_four_places(k, offsets):
 
 
 def test_four_scale_tensors_share_a_tile():
-    """As quantize_mx leaves them: whose neighbours are other tensors' scales."""
+    """As quantize_mx leaves them: whose neighbors are other tensors' scales."""
     device = Device("trn3")
     scale, data = device.empty((64, 6), "uint8"), []
     for i in range(2):

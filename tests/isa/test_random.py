@@ -194,7 +194,7 @@ def test_every_bit_is_set_half_of_the_time(target, unit):
     assert (np.abs(ones - n / 2) < 5 * np.sqrt(n / 4)).all()
 
 
-def test_neighbours_are_not_correlated():
+def test_neighbors_are_not_correlated():
     x = Device().random((128, 512)).astype(np.float64) / 2**32 - 0.5
     for axis, lag in product((0, 1), (1, 2, 3, 4, 127)):
         moved = np.moveaxis(x, axis, 0)

@@ -1,4 +1,4 @@
-"""The graphs of the instances: neighbours, distances, rings."""
+"""The graphs of the instances: neighbors, distances, rings."""
 
 from itertools import pairwise
 
@@ -38,15 +38,15 @@ def test_a_torus_of_4_by_4_by_4_is_the_6_cube():
     assert all(one_bit_apart(label[a], label[b]) for a, b in torus.links())
 
 
-def test_neighbours_are_those_of_the_driver():
+def test_neighbors_are_those_of_the_driver():
     torus = topology("trn1.32xlarge")
-    # device: neighbours, as the driver of Trainium2 lists them, in order
+    # device: neighbors, as the driver of Trainium2 lists them, in order
     listed = {0: [1, 3, 4, 12], 5: [1, 4, 6, 9], 10: [6, 9, 11, 14], 15: [3, 11, 12, 14]}
-    assert {chip: torus.neighbours(chip) for chip in listed} == listed
-    assert topology("inf2.48xlarge").neighbours(0) == [1, 11]
-    assert topology("inf2.24xlarge").neighbours(0) == [1]
-    assert topology("trn2.3xlarge").neighbours(0) == []
-    assert topology("trn3-gen2-ultraserver").neighbours(3) == [75]
+    assert {chip: torus.neighbors(chip) for chip in listed} == listed
+    assert topology("inf2.48xlarge").neighbors(0) == [1, 11]
+    assert topology("inf2.24xlarge").neighbors(0) == [1]
+    assert topology("trn2.3xlarge").neighbors(0) == []
+    assert topology("trn3-gen2-ultraserver").neighbors(3) == [75]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_distances_are_those_of_a_search(name):
     far = {0: 0}
     wave = [0]
     for chip in wave:
-        for other in graph.neighbours(chip):
+        for other in graph.neighbors(chip):
             if other not in far:
                 far[other] = far[chip] + 1
                 wave.append(other)
@@ -97,4 +97,4 @@ def test_two_rings_share_no_link_and_use_all():
 
 def test_a_chip_that_there_is_not_is_refused():
     with pytest.raises(UsageError, match="no chip 16: they are 0 to 15"):
-        topology("trn2.48xlarge").neighbours(16)
+        topology("trn2.48xlarge").neighbors(16)

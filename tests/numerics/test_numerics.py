@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from device import bits, same
 from every import for_all
-from numbers_of_formats import IN_NUMPY, LAYOUT, around, magnitudes, narrow, neighbours
+from numbers_of_formats import IN_NUMPY, LAYOUT, around, magnitudes, narrow, neighbors
 
 from neuroncore import numerics
 from neuroncore.base.errors import UsageError
@@ -133,7 +133,7 @@ def test_another_bias_is_another_power_of_two(base, more):
     assert form.bias == bias and form.max == base.max / factor
     values = numerics.encodings(base)["value"]
     assert np.array_equal(numerics.encodings(form)["value"], values / factor, equal_nan=True)
-    given = neighbours(str(base))
+    given = neighbors(str(base))
     given = np.concatenate([given, np.float32([np.inf, -np.inf, np.nan])])
     scaled = (given.astype(np.float64) / factor).astype(np.float32)
     exact = scaled.astype(np.float64) * factor == given

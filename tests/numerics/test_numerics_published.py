@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device import bits, same
-from numbers_of_formats import LAYOUT, around, narrow, neighbours
+from numbers_of_formats import LAYOUT, around, narrow, neighbors
 
 from neuroncore import numerics
 from neuroncore.numerics import codec, stochastic
@@ -103,7 +103,7 @@ GFLOAT = [pytest.param(n, id=n) for n in LAYOUT]
 @pytest.mark.parametrize("saturate", [False, True])
 def test_gfloat_rounds_to_nearest_as_we_do(name, saturate):
     gfloat = pytest.importorskip("gfloat")
-    values, form = neighbours(name), gfloat_format(gfloat, name)
+    values, form = neighbors(name), gfloat_format(gfloat, name)
     sat = saturate or only_saturates(name)
     want = gfloat.round_ndarray(form, values.astype(np.float64), sat=sat)
     same(numerics.round(values, name, saturate=saturate), want.astype(np.float32))
@@ -114,7 +114,7 @@ def test_gfloat_rounds_stochastically_as_we_do(name):
     """There R' joins the fraction, upwards if they reach 1: our R is 2^20 - 1 - R', in the upper
     bits. 20 of them: their float64 then adds exactly all but the smallest fractions."""
     gfloat = pytest.importorskip("gfloat")
-    values, form = neighbours(name), gfloat_format(gfloat, name)
+    values, form = neighbors(name), gfloat_format(gfloat, name)
     exponent = np.frexp(values.astype(np.float64))[1]
     *_, mantissa, bias = LAYOUT[name][:3]
     values = values[exponent > 2 - bias - mantissa - 20]

@@ -132,7 +132,7 @@ def taps(height: int, width: int) -> tuple[Any, Any, Any]:
     return above, left, np.stack(weights)
 
 
-def neighbours(above: Any, left: Any, height: int, width: int) -> Any:
+def neighbors(above: Any, left: Any, height: int, width: int) -> Any:
     """The four pixels as indices of rows, [4, places]; those beyond an edge are the edge's."""
     rows = (above, np.minimum(above + 1, height - 1))
     columns = (left, np.minimum(left + 1, width - 1))
@@ -156,7 +156,7 @@ def warp_by_gathers(checkout: Checkout, version: str) -> Iterator[Result]:
     height, width = 20, 30
     image = normal(height * width, 16)
     above, left, weights = taps(height, width)
-    indices = neighbours(above, left, height, width)
+    indices = neighbors(above, left, height, width)
     want = (weights * image[indices]).sum(axis=0)
     module = checkout.module(f"pave_univr/{version}.py")
     if version == "nki_dma_warp":
@@ -174,7 +174,7 @@ def warp_of_a_padded_image(checkout: Checkout) -> Iterator[Result]:
     padded = np.pad(normal(height, width, 16), ((0, 1), (0, 1), (0, 0)), mode="edge")
     image = padded.reshape(-1, 16)
     above, left, weights = taps(height, width)
-    indices = neighbours(above, left, height + 1, width + 1)
+    indices = neighbors(above, left, height + 1, width + 1)
     down, right = weights[2] + weights[3], weights[1] + weights[3]
     first = indices[0].astype(np.uint32)[:, None]
     kernel = checkout.module("pave_univr/nki_dma_warp_v2.py").bilinear_gather_blend_v2
@@ -188,7 +188,7 @@ def warp_by_pairs(checkout: Checkout, channels: str) -> Iterator[Result]:
     height, width = 16, 32
     image = normal(height * width, int(channels))
     above, left, weights = taps(height, width)
-    indices = neighbours(above, left, height, width)
+    indices = neighbors(above, left, height, width)
     want = (weights * image[indices]).sum(axis=0)
     module = checkout.module("pave_univr/nki_dma_warp_v3.py")
     given = (image, indices[0].astype(np.uint32)[:, None], *weights, width)

@@ -1,7 +1,7 @@
 """nki.collectives: one function per entry of the instruction table that is of this module.
 
-All return None, but for the two that return a register. What this API's compiler refuses of
-tensors in HBM is refused here, or told (nki-library's comments: collectives of kernel arguments and
+All return None, except the two that return a register. Tensors in HBM that this API's compiler
+refuses are refused here, or reported (nki-library's comments: collectives of kernel arguments and
 results, and of tensors without a name).
 """
 

@@ -36,9 +36,9 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """True: kernels ask so whether an argument is a tensor or None. On the chip an `assert` is
-        told whether no element is 0, for documents check results so, others are told with a
-        warning. Raises DynamicControlError where only what the tile holds can be meant."""
+        """Return True: kernels test this way whether an argument is a tensor or None. For a tile on
+        the chip an `assert` tests that no element is 0, as documents check results, and other tests
+        give a warning. Raises DynamicControlError if only the contents of the tile can be meant."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -87,7 +87,7 @@ class Indexed(Seen, Unread, Parted):
         return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
 
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-        """Keys for every axis: `...` and what is left out stand for whole axes."""
+        """Keys for every axis: `...` and missing keys mean whole axes."""
         kinds = [type(k) for k in keys]
         given = len(keys) - kinds.count(EllipsisType)
         if len(keys) - given > 1:
@@ -147,7 +147,7 @@ class Indexed(Seen, Unread, Parted):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Index kinds beside plain slices and ints."""
+        """Index kinds other than plain slices and ints."""
         size = self.shape[axis]
         keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):

@@ -1,4 +1,4 @@
-"""What today's API has a kernel promise of an instruction, and devices do without."""
+"""Promises that today's API requires of a kernel, and that devices do not need."""
 
 from __future__ import annotations
 

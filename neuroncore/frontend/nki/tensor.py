@@ -56,12 +56,13 @@ class NkiTensor(Assigned):
     # --- questions -------------------------------------------------------------------------------
 
     def is_contiguous(self) -> bool:
-        """Whether the elements are dense and in row-major order (on the chip: of a partition)."""
+        """Return whether the elements are dense and in row-major order (on the chip: of a
+        partition)."""
         first = 1 if self.storage.on_chip else 0
         return access.is_dense(self.shape[first:], self.strides[first:])
 
     def is_indirect(self) -> bool:
-        """Whether an offset is known only at run time."""
+        """Return whether an offset is known only at run time."""
         return bool(self.dynamic)
 
     # --- views -----------------------------------------------------------------------------------

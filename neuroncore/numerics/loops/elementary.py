@@ -1,9 +1,9 @@
 """Elementary functions of float32 arrays: computed in float64 and rounded once.
 
 The polynomials keep the relative error below 1e-11, so that results are within 0.501 ulp of the
-true value (0.51 beside the zeros of the derivatives, where large terms cancel). They use explicit
+true value (0.51 near the zeros of the derivatives, where large terms cancel). They use explicit
 fused multiply-adds and no library calls: the same bits on every processor, in loops that
-vectorise. Helpers take and return float64; NaN passes through.
+vectorize. Helpers take and return float64; NaN passes through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arithmetic on whole vector registers, for loops that the compiler doesn't vectorise well itself.
+"""Arithmetic on whole vector registers, for loops that the compiler doesn't vectorize well itself.
 
-A `Lanes` stands for one vector value while machine code is being written: its operators append the
-instructions. A formula of operators can so be written once and used for vectors and for scalars.
+A `Lanes` represents one vector value while machine code is generated: its operators append the
+instructions. A formula of operators can be written once and used for vectors and for scalars.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from neuroncore.native.jit import generated
 
 
 def _features() -> dict[str, bool]:
-    """What the processor has that numba compiles for: this one, unless NUMBA_CPU_FEATURES says."""
+    """The features of the processor that numba compiles for: this one, unless NUMBA_CPU_FEATURES
+    says otherwise."""
     if config.CPU_FEATURES is None:
         return dict(llvmlite.binding.get_host_cpu_features())
     return {f[1:]: f[0] == "+" for f in config.CPU_FEATURES.split(",") if f}
@@ -37,8 +38,8 @@ AHEAD = ir.Constant(_INDEX, 1024)  # elements; memory was read a fifth faster wi
 
 
 class Lanes:
-    """A vector of unsigned integers or of float32. What it meets in an operator is another one or a
-    number, which every lane then holds."""
+    """A vector of unsigned integers or of float32. The other operand of an operator is another one
+    or a number, which every lane then holds."""
 
     __array_ufunc__ = None  # numpy's scalars leave the operator to us
 
@@ -266,7 +267,7 @@ def store_pairs(context: Any, kind: Any, array: Any, start: Any, pairs: Lanes) -
 
 
 def _any(flags: Lanes) -> Any:
-    """Whether a condition holds in any lane."""
+    """Return whether a condition holds in any lane."""
     builder, mask = flags.builder, ir.IntType(flags.value.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(flags.value, mask), ir.Constant(mask, 0))
 

@@ -112,8 +112,8 @@ def chain(
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
-    """The same, `group` rows (2 or 4) at a time, whose moving vectors leave registers for blocks of
-    two; K is a multiple of the group."""
+    """The product, `group` rows (2 or 4) at a time, whose moving vectors leave registers for blocks
+    of two; K is a multiple of the group."""
     k = s.shape[0] // group
     weights, panel, edge = _carved(scratch, s.shape[0])
     _pack_weights(s, weights)
@@ -172,7 +172,7 @@ def _share(vectors: int, rows: int) -> int:
 
 @inlined
 def _is_whole(out: Array, m: int, n: int, vectors: int) -> bool:
-    """Whether a block can write to its place."""
+    """Return whether a block can write to its place."""
     inside = m + ROWS <= out.shape[0] and n + vectors * LANES <= out.shape[1]
     return inside and out.strides[1] == FLOAT_BYTES
 
@@ -256,18 +256,18 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
 
 
 def is_narrow(rows: int, columns: int) -> bool:
-    """Whether a result has less columns than lanes, and more rows: its operands change places, and
-    can't have been packed."""
+    """Return whether a result has fewer columns than lanes, and more rows: its operands are
+    swapped, and can't have been packed."""
     return columns < LANES and columns < rows
 
 
 def packed_weights(s: Array) -> Array:
-    """What `product` takes in the place of s [K, M], which needn't be done again for another x."""
+    """The packed form of s [K, M] that `product` accepts; it can be used again for another x."""
     return _weights(s, buffers.floats(_weights_shape(s)))
 
 
 def packed_panels(x: Array) -> Array:
-    """The same of x [K, N]."""
+    """The packed form of x [K, N]."""
     panels = buffers.floats((len(x) * blocked(x.shape[1], LANES),))
     pack_panels()(x, panels)
     return panels
@@ -283,7 +283,7 @@ def _weights_shape(s: Array) -> tuple[int, int, int]:
 
 
 def _scratch(k: int, m: int) -> Array:
-    """What `grouped_chain` needs beside its arguments."""
+    """The work arrays of `grouped_chain`."""
     size = k * (COLUMNS + blocked(m, ROWS)) + ROWS * COLUMNS
     return buffers.scratch("chain", (size,))
 

@@ -78,8 +78,8 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 
 @compiled
 def largest(codes: Array, mask: Any) -> Any:
-    """The largest magnitude among codes of floats; `mask`, of their own unsigned type, takes off
-    the sign."""
+    """The largest magnitude among codes of floats; `mask`, of the same unsigned type, removes the
+    sign."""
     greatest = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         greatest = max(greatest, codes.dtype.type(codes[i] & mask))

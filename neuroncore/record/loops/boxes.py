@@ -122,23 +122,23 @@ def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: A
 
 @compiled
 def overlap_pairs(
-    order: Array, start: Array, end: Array, box: Array, place: Array, neighbours: Array
+    order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
 ) -> None:
-    """The boxes themselves: those of box p go to `neighbours` from place[p] on, and place[p] moves
-    behind them."""
+    """Collect overlapping boxes: those of box p go to `neighbors` from place[p] on, and place[p]
+    moves past them."""
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
             p = order[i]
-            neighbours[place[p]] = p
+            neighbors[place[p]] = p
             place[p] += 1
             for j in range(i + 1, end[a]):
                 q = order[j]
                 if box[q, 0] >= box[p, 1]:
                     break
                 if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
-                    neighbours[place[p]] = q
+                    neighbors[place[p]] = q
                     place[p] += 1
-                    neighbours[place[q]] = p
+                    neighbors[place[q]] = p
                     place[q] += 1
 
 

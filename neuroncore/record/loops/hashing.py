@@ -1,4 +1,4 @@
-"""What hashes of several words are made with, compiled or not."""
+"""Mixing steps for hashes of several words, the same compiled or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets what: space that tiles take over, engines that copies are given to."""
+"""Allocation: the space that tiles reuse, and the engines of copies."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Uses(NamedTuple):
 
 
 class Lives(NamedTuple):
-    """Of each tile its first and its last instruction, the last one of each queue, or -1, and those
-    of the space that it takes over."""
+    """For each tile: its first and its last instruction, the last one of each queue, or -1, and
+    those of the space that it reuses."""
 
     birth: Array
     last: Array
@@ -36,13 +36,13 @@ class Lives(NamedTuple):
 def reuse_of_space(
     uses: Uses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
 ) -> int:
-    """Let each user of a tile wait, as previous[i, q] says, for the last users of the space that
-    the tile takes over: a compiler may begin any of its own users first. The peak of live bytes.
+    """Let each user of a tile wait, in previous[i, q], for the last users of the space that the
+    tile reuses: a compiler may begin any user of the tile first. Return the peak of live bytes.
 
-    size[t] is a tile's, waits[i] whether one that instruction i uses first waits while more is
-    alive than fits; births are -1. Tiles have numbers in the order of their first use. Space that
-    has been free the longest is taken first. What a tile lacks it gets of what is spilled, which
-    has it back when the tile dies.
+    size[t] is the size of a tile; waits[i] is true if a tile that instruction i uses first waits
+    while more is alive than fits; births are -1. Tiles are numbered by first use. The space that
+    has been free the longest is reused first. Missing space comes from spilled tiles, which get it
+    back when the tile dies.
     """
     start, operands, tile, queue = uses
     birth, last, last_user, space = lives

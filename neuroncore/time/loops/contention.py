@@ -1,5 +1,5 @@
-"""What makes instructions take longer than they cost, of which `loops.timeline` keeps track: a PE
-that is cold, a way to SBUF that two engines share, and DMA engines that others use."""
+"""Contention that makes instructions take longer than their cost, for `loops.timeline`: a cold PE,
+an SBUF port that two engines share, and busy DMA engines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Units(NamedTuple):
 
 
 def idle_units(work: Work, queues: Queues) -> Units:
-    """What they are before anything has begun."""
+    """The state before anything has begun."""
     count = len(queues.limits)
     cores = count // work.previous.shape[1]
     units = Units(
@@ -49,12 +49,12 @@ def idle_units(work: Work, queues: Queues) -> Units:
 
 @borrowing
 def warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units: Units) -> float:
-    """How long the PE of a core takes for work of `busy` at full clock.
+    """The time that the PE of a core takes for work of `busy` at full clock.
 
     It is warm when it has worked for the warm-up time with more than half of its rows `filled`.
-    Other work uses that up, the cooling share of its own time, and what there can be of it lasts
-    for the cooling time. It is cold again when nothing is left, or after the warm-up time of which
-    it worked less than half. It worked last in the entries warmth[0] to warmth[1] of `began` and
+    Other work uses that up by the cooling share of its time; it lasts at most for the cooling time.
+    The PE is cold again when nothing is left, or after a warm-up time of which it worked less than
+    half. It worked last in the entries warmth[0] to warmth[1] of `began` and
     `ended`; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
     whether it is warm, and warmth[4] when it was cold.
     """
@@ -91,8 +91,8 @@ def warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units:
 
 @borrowing
 def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float:
-    """How much longer instruction i, which begins at `time`, and the one `beside` it take for
-    sharing their way to SBUF; -1 is none. Both are as much busier then."""
+    """The extra time of instruction i, which begins at `time`, and of the one `beside` it (-1:
+    none), because they share a port of SBUF. Both get busier by that."""
     if beside < 0:
         return 0.0
     longer = min(busy[i], times.begin[beside] + busy[beside] - time)

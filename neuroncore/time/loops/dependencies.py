@@ -1,4 +1,4 @@
-"""Who waits for whom, for want of data: `neuroncore.time.prepare`."""
+"""Data dependencies between instructions: `neuroncore.time.prepare`."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class Accesses(NamedTuple):
 
     @property
     def user(self) -> Array:
-        """Whose each operand is."""
+        """The instruction of each operand."""
         return np.repeat(np.arange(len(self.reads)), np.diff(self.start))
 
     @property
     def is_read(self) -> Array:
-        """Whether each operand is."""
+        """True for each operand that is."""
         found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
         return found
 
 
 class Flow(NamedTuple):
-    """What comes of it. i waits for needs[first[i]:first[i + 1]]: the last writers of all that it
-    reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
-    each box; and for previous[i, q], the last instruction of queue q that reads what i overwrites.
-    Whether the stationary tile of i differs from the one in the array (`reload`); the definition
-    that reaches operand k, who wrote it last; who first kills, overwrites, any of what i wrote.
-    Reaching definitions are left out where there is no room for them."""
+    """The dependencies. i waits for needs[first[i]:first[i + 1]]: the last writers of all that it
+    reads or overwrites, and up to READERS of the last readers of what it overwrites, for each box;
+    and for previous[i, q], the last instruction of queue q that reads what i overwrites. `reload`
+    is true if the stationary tile of i differs from the one in the array. The definition that
+    reaches operand k is its last writer; a definition is killed by the first instruction that
+    overwrites part of it. Reaching definitions are left out if there is no room for them."""
 
     first: Array
     needs: Array
@@ -55,10 +55,10 @@ class Flow(NamedTuple):
 
 
 class Users(NamedTuple):
-    """Of each box: who wrote it last, the last of each queue to read it, and all who did since it
-    was written, as a chain of operands from the latest to `earlier` ones; reading[k] is whose
-    operand k is. Of each instruction the last one that is known to wait for it (`noted`); and the
-    box in the PE array and who wrote that (`loaded`)."""
+    """For each box: its last writer, the last reader of each queue, and all readers since the last
+    write, as a chain of operands from the latest to `earlier` ones; reading[k] is the instruction
+    of operand k. For each instruction the last one that is known to wait for it (`noted`); and the
+    box in the PE array with its writer (`loaded`)."""
 
     writer: Array
     reader: Array
@@ -225,8 +225,8 @@ def _recomputed(
 
 
 class Overwritten(NamedTuple):
-    """Of each box: who wrote it last, and which operand read it last since any of it was written;
-    of each operand the one that did before it (`earlier`), and whose operand it is (`reading`)."""
+    """For each box: its last writer, and the last operand that read it since any of it was written;
+    for each operand the previous reader (`earlier`), and its instruction (`reading`)."""
 
     writer: Array
     latest: Array

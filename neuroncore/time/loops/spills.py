@@ -25,8 +25,8 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What tells whether pieces have the same content: call[i] of each instruction, and where the
-    box operands[k] that operand k is lies in its piece, by the rows of both (`pieces`)."""
+    """The data that shows whether pieces have the same content: call[i] of each instruction, and
+    the position of operand k's box, operands[k], in its piece, by the rows of both (`pieces`)."""
 
     call: Array
     operands: Array
@@ -35,8 +35,8 @@ class Contents(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Of each piece: whether it is loaded whole, whether it may be moved, and its bytes, in each
-    partition and in all."""
+    """For each piece: whether it is loaded whole, whether it may be moved, and its bytes, per
+    partition and in total."""
 
     loaded: Array
     movable: Array
@@ -94,8 +94,8 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
 
 @inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
-    """Of each piece: how many instructions write it, the last of them, whether none of them writes
-    anything besides; and the first instruction that reads it."""
+    """For each piece: the number of instructions that write it, the last of them, whether they
+    write nothing else; and the first instruction that reads it."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
@@ -137,11 +137,11 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
 
 class Residents(NamedTuple):
     """The tiles that are in SBUF, as a list with the one that has not been used for the longest
-    time first; of these, in a list of the same kind, the `idle` ones that only stay so that a load
-    can be left out. Of each tile, whether it has been there, whether HBM has it too (`clean`), and
-    which instruction used it last.
+    time first; a second list has the `idle` ones, which only stay so that a load can be left out.
+    For each tile: whether it has been there, whether HBM has it too (`clean`), and the last
+    instruction that used it.
 
-    links[BEFORE, p] and links[AFTER, p] are the neighbours of p, -1 if it is not in the list, a
+    links[BEFORE, p] and links[AFTER, p] are the neighbors of p, -1 if it is not in the list, a
     ring through an entry for its ends.
     """
 
@@ -260,9 +260,9 @@ def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
 
 @compiled
 def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
-    """Of the first operand in each tile that an instruction uses: as which piece it uses the tile,
-    and as which piece it is used next, -1 if never before all of it is written. Other operands have
-    -1 for both."""
+    """For the first operand of an instruction in each tile: the piece as which it uses the tile,
+    and the piece as which the tile is used next, or -1 if never before all of it is written. Other
+    operands have -1 for both."""
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)

@@ -17,15 +17,15 @@ OWN_QUEUE = -2  # what an instruction waited for that could have begun before it
 
 
 class Windows(NamedTuple):
-    """What each queue may begin next. Places are those of `Queues.order`: all before reached[q]
-    were in its reach, which goes to allowed[q], and those before admitted[q] that read something
-    are let in; held[q] of them it has not begun.
+    """The instructions that each queue may begin next. Places are those of `Queues.order`: all
+    before reached[q] were in its reach, which goes to allowed[q], and those before admitted[q] that
+    read something are admitted; held[q] of them have not begun.
 
-    What is let in waits for an end that is not known yet, in the chain of waiting[p], the first
-    place that waits for instruction p, and `following`; all that i waits for before number asked[i]
-    is known. Or its entry k of queue q is one of those from low[q] to high[q], in the order of the
-    queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The one at choice[q] can
-    begin soonest, unless queue q is stale.
+    An admitted instruction may wait for an end that is not known yet: it is in the chain of
+    waiting[p], the first place that waits for instruction p, and `following`. All dependencies of i
+    before number asked[i] are known. Otherwise it is an entry k of queue q, from low[q] to high[q],
+    in the order of the queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The
+    entry at choice[q] can begin soonest, unless queue q is stale.
     """
 
     allowed: Array
@@ -48,12 +48,12 @@ class Windows(NamedTuple):
 def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
     """Fill in `times`, on cores of work.previous.shape[1] queues each.
 
-    Of all queues, the one that can begin first does. A transfer then occupies DMA engines
+    The queue that can begin first does. A transfer then occupies DMA engines
     lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first come first served; in a queue in
     order it is not complete before those ahead of it: all engines count every transfer on one
     semaphore (DMAO). Where cores meet, i ends when all of its ring of partners have done theirs.
-    Instructions of the PE get busier while it is cold. Those of Vector and GpSimd that `shares`
-    flags have one way to SBUF: each takes twice as long while the other one works.
+    Instructions of the PE get busier while it is cold. Instructions of Vector and GpSimd
+    that `shares` flags share a port of SBUF: each takes twice as long while the other works.
     """
     run = _run.over(len(work.queue))
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
@@ -258,8 +258,8 @@ def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
 def _look_again(
     number: Any, time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
 ) -> None:
-    """See when all of a core is ready that is so after a time: perhaps by an end of its own that
-    has changed."""
+    """Recompute when the entries of a core are ready that are ready after a time: an end may have
+    changed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):

@@ -1,4 +1,5 @@
-"""What the loops of the schedule read and write: instructions, queues, costs of a core, times."""
+"""The tables that the loops of the schedule read and write: instructions, queues, costs of a core,
+times."""
 
 from __future__ import annotations
 

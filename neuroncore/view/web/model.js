@@ -159,18 +159,18 @@ export class Core {
 
   /** The last earlier instruction that wrote bytes of this operand; -1 for none. */
   writerBefore(operand) {
-    return this.neighbour(operand, -1, (other) => this.writes(other));
+    return this.neighbor(operand, -1, (other) => this.writes(other));
   }
 
   readerAfter(operand) {
-    return this.neighbour(operand, 1, (other) => !this.writes(other));
+    return this.neighbor(operand, 1, (other) => !this.writes(other));
   }
 
   writerAfter(operand) {
-    return this.neighbour(operand, 1, (other) => this.writes(other));
+    return this.neighbor(operand, 1, (other) => this.writes(other));
   }
 
-  neighbour(operand, step, wanted) {
+  neighbor(operand, step, wanted) {
     const box = this.box[operand], area = this.boxes.area[box], own = this.user[operand];
     const [low, high] = [this.accessStart[area], this.accessStart[area + 1]];
     let at = lowerBound(this.accessed, low, high, operand);

@@ -436,7 +436,7 @@ def _decided(index: Index, how: str) -> bool | None:
 
 
 def rectangles(chosen: Array) -> Iterator[Box]:
-    """Runs of the last axis that neighbouring rows have in common."""
+    """Runs of the last axis that neighboring rows have in common."""
     shape = chosen.shape
     if len(shape) == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))

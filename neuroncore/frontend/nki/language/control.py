@@ -80,7 +80,7 @@ def while_loop(
 ) -> None:
     """r = init; while r != 0: r = body_fun(r): a loop that the device runs.
 
-    The body has the value in a register of its own, which it may write and return.
+    The body gets the value in a separate register, which it may write and return.
     """
     register, turns = init, 0
     while register.decide() != 0:

@@ -57,11 +57,11 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """A new tensor whose contents are undefined until something writes them. It may be one without
+    """Return a new tensor whose contents are undefined until they are written. It may have no
     elements.
 
-    With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with whatever
-    else is placed there; otherwise the system finds it a place of its own.
+    With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with other
+    tensors there; otherwise the system allocates it separately.
     """
     if isinstance(buffer, Memory):
         buffer = buffer.region

@@ -70,7 +70,7 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Whether x is a [P, 1] tile to go along a wider one."""
+    """Return whether x is a [P, 1] tile to go along a wider one."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1

@@ -46,7 +46,7 @@ def _fill(tile: NkiTensor) -> None:
 
 
 def random_seed(seed: NkiTensor) -> None:
-    """Start the random numbers anew from a [1, 1] tile of 32 bits: set_rng_seed."""
+    """Restart the random numbers from a [1, 1] tile of 32 bits: set_rng_seed."""
     if not isinstance(seed, NkiTensor):
         raise SignatureError(
             f"the seed {seed!r} is not a tensor",

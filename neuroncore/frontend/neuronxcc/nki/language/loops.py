@@ -122,7 +122,7 @@ class nc:
 
 
 class spmd_dim:
-    """A grid axis spread over cores: `(nc, n)` gives each core n neighbouring programs, `(n, nc)`
+    """A grid axis spread over cores: `(nc, n)` gives each core n neighboring programs, `(n, nc)`
     every second one."""
 
     def __init__(self, outer: int | nc, inner: int | nc) -> None:
