@@ -227,7 +227,7 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 @cache
 def widening(form: Format) -> Array:
-    """What `native.codec.float32_from_narrow` needs to know of a format, as uint32: shifts of the
+    """The numbers of a format that `float32_from_narrow` needs, as uint32: shifts of the
     fraction and of the sign, what the biases differ by, the smallest code of a normal number, the
     codes of infinity and of the largest number, and the bits of the smallest subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1

@@ -96,7 +96,7 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """What `numerics.loops.precision.ulps` says of some elements in a format."""
+        """Add the result of `numerics.loops.precision.ulps` for elements of a format."""
         count, _, squares, greatest = ulps
         found = self.lines[line]
         found.instructions.add(instruction)

@@ -89,7 +89,7 @@ def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
-    """What `plain_tree` was given; `leaf` makes a tensor of its JSON."""
+    """Invert `plain_tree`; `leaf` converts the JSON of a tensor."""
     ((kind, what),) = given.items()
     if kind == "tuple":
         return tuple(tree(one, leaf) for one in what)
