@@ -153,7 +153,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
         absent = given is None and declared.optional
         number = given == "number" and declared.scalar
         if not (isinstance(given, View) or absent or number):
-            raise ValueError(f"{name} of {call.name}  is not a tile")
+            raise ValueError(f"{name} of {call.name} is not a tile")
     elif isinstance(declared, Immediate) and declared.keyed:
         given = declared.take(call.name, name, given)
     elif not parameter.varies:

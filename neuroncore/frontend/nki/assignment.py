@@ -1,4 +1,5 @@
-"""The effect of `tensor[...] = value`: the instruction that writes to the memory the tensor is in."""
+"""The effect of `tensor[...] = value`: the instruction that writes to the memory the tensor is
+in."""
 
 from __future__ import annotations
 
