@@ -22,6 +22,7 @@ DONE = [
     "neuroncore/customop",
     "neuroncore/hosts",
     "neuroncore/report",
+    "neuroncore/time",
     "neuroncore/record",
     "neuroncore/replay",
     "neuroncore/precision",

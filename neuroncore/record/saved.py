@@ -104,7 +104,7 @@ def is_record(path: Path) -> bool:
 
 
 def load(path: Path) -> Record:
-    """What `save` wrote. Raises UsageError if there is no such file, it is something else, its
+    """The record that `save` wrote. Raises UsageError if there is no such file, it is something else, its
     format is another version's, or a machine refuses what it has."""
     try:
         content = path.read_bytes()

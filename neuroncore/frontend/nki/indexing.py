@@ -1,4 +1,4 @@
-"""What `tensor[...]` means: integers, slices with steps, `...`, nl.ds, registers; and what Python's
+"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds, registers; and what Python's
 operators mean: nothing."""
 
 from __future__ import annotations
