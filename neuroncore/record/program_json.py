@@ -77,7 +77,7 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """What `written` was given. Raises what damaged tables lead to: ValueError with what does not
+    """The inverse of `written`. Raises what damaged tables lead to: ValueError with what does not
     fit, KernelError for a call that its machine refuses."""
     number, kind, *kept = columns
     made = Program()

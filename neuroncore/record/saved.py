@@ -104,8 +104,8 @@ def is_record(path: Path) -> bool:
 
 
 def load(path: Path) -> Record:
-    """The record that `save` wrote. Raises UsageError if there is no such file, it is something else, its
-    format is another version's, or a machine refuses what it has."""
+    """The record that `save` wrote. Raises UsageError if there is no such file, it is something
+    else, its format is another version's, or a machine refuses what it has."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,5 +1,5 @@
-"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds, registers; and what Python's
-operators mean: nothing."""
+"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds, registers; and what
+Python's operators mean: nothing."""
 
 from __future__ import annotations
 
