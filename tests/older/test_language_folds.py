@@ -282,7 +282,7 @@ def test_masks_of_operands():
         return stored(nl.matmul(nl.load(a)[m < 40], nl.load(b)[n <= 20], transpose_x=True))
 
     close(nki.simulate_kernel(kernel, x, y), x[:, :40].T @ y[:, :21], 1e-4)
-    with pytest.raises(SignatureError, match="chooses 60 rectangles"):
+    with pytest.raises(SignatureError, match="selects 60 rectangles"):
         applied(lambda a: a[nl.arange(60)[:, None] >= nl.arange(60)[None, :]], numbers(60, 60))
 
 

@@ -223,7 +223,7 @@ def test_a_mask_chooses_a_part_of_a_tile():
     assert np.array_equal(tensor[f < 4][p > 1].numpy(), values[2:, :4])
     assert np.array_equal(tensor[True].numpy(), values)
     for mask, count in ((f != 3, "2"), (p > 3, "0"), (False, "0")):
-        with pytest.raises(SignatureError, match=f"chooses {count} rectangles"):
+        with pytest.raises(SignatureError, match=f"selects {count} rectangles"):
             _ = tensor[mask]
 
 
