@@ -1,4 +1,4 @@
-"""Sums in PSUM that go on after they were read, and those that nobody has read."""
+"""Sums in PSUM that continue after they were read, and sums that were never read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from neuroncore.clause.instruction import Call
 
 
 def findings(uses: Uses) -> Iterator[Finding]:
-    """A finding for each line whose products, which don't say whether they add, are added to a sum
-    that has been read: the group of the sum before was thought to have ended. And one for each
-    line whose products begin a sum where there is one that nobody has read."""
+    """Return a finding for each line whose products add to a sum that has been read and do not
+    state that they accumulate: the author may think that the previous group has ended. Also return
+    one for each line whose products begin a sum over one that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     in_turn = _InTurn.of(uses)
@@ -35,16 +35,16 @@ def findings(uses: Uses) -> Iterator[Finding]:
             told.add(~int(lines[begins]))
             yield Finding(
                 "SUM_NOT_READ",
-                f"dst has a sum of {uses.line(lost).short} that nothing has read, and this product "
-                "takes its place",
+                f"dst has a sum of {uses.line(lost).short} that was never read, and this product "
+                "replaces it",
                 uses.line(begins),
             )
 
 
 @dataclass(frozen=True, eq=False)
 class _InTurn:
-    """The uses of each window, one after the other. A window is on one tensor: another one at the
-    same address begins a sum of its own."""
+    """The uses of each window, in order. A window is on one tensor: another tensor at the same
+    address begins a separate sum."""
 
     uses: Uses
     window: Array
@@ -57,16 +57,16 @@ class _InTurn:
         return cls(uses, uses.window[order], uses.user[order], uses.writes[order])
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
-        """Products that leave it open whether they add, each with the instruction that has read
-        what is in its place and not written it since."""
+        """Return products that do not state whether they accumulate, each with the instruction that
+        read the sum there after its last write."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Products that begin a sum, each with the product that was the last to write there, and
-        that nothing reads."""
+        """Return products that begin a sum, each with the last product that wrote there, if nothing
+        reads its sum."""
         every = self._products(None) | self._products(True) | self._products(False)
         found = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -74,13 +74,13 @@ class _InTurn:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Which uses are written by products of which so much is said about whether they add."""
+        """Return the uses that products write whose `accumulate` argument is `adds`."""
         said = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         found: Array = said[self.uses.columns.call[self.user]] & self.writes
         return found
 
     def _follow(self, these: Array, those: Array) -> Array:
-        """Before which of these uses there is, of the same window, one of those, by another
+        """Return which of `these` uses follow a use in `those`, of the same window and by another
         instruction."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         found: Array = np.flatnonzero(these[1:] & those[:-1] & same)
@@ -88,7 +88,7 @@ class _InTurn:
 
 
 def _written_before(window: Array, writes: Array) -> Array:
-    """Whether a window, of those in their order, has been written by an earlier use of it."""
+    """Return, for each use, whether an earlier use of the same window wrote it."""
     count = np.cumsum(writes)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
@@ -97,7 +97,7 @@ def _written_before(window: Array, writes: Array) -> Array:
 
 
 def _says(call: Call, adds: bool | None) -> bool:
-    """Whether a call is a product that so much is said about."""
+    """Return whether a call is a product whose `accumulate` argument is `adds`."""
     traits = call.instruction.traits
     is_said = traits.multiplies and traits.adds in call.arguments
     return is_said and call.arguments[traits.adds] is adds

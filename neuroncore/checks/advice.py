@@ -1,4 +1,4 @@
-"""What is legal and slower than need be: lines that take a good part of the time for one reason."""
+"""Legal code that is slower than necessary: lines that take much of the time for one reason."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
 from neuroncore.time.schedule import Timeline
 
-LEAST = 0.1  # of the time that an engine works, or DMA does, that is worth a word
-LEAST_OF_ALL = 0.01  # and of all time
-FEW_LANES = 0.25  # of all, and less
+LEAST = 0.1  # the share of an engine's or of DMA's busy time that is worth advice
+LEAST_OF_ALL = 0.01  # and the share of all time
+FEW_LANES = 0.25  # at most this share of the lanes
 
 
 class Slow(NamedTuple):
-    """Why calls are slow: the code, and what to say of the worst of a line."""
+    """A reason why calls are slow: the code, and the message for the worst call of a line."""
 
     code: str
     why: Callable[[Call, Machine], str | None]
-    of_dma: bool = False  # whether it is the time of DMA that counts, and not all of it
+    of_dma: bool = False  # whether the share is of DMA's time instead of all time
 
 
 class Advice(NamedTuple):
-    """What a line is told on one core, and the share of the time that makes it worth telling."""
+    """The advice for a line on one core, and the share of the time that makes it worth
+    reporting."""
 
     finding: Finding
     share: float
 
 
 def findings(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Advice for each line, with the share that its instructions take of the time that their engine
-    works, or DMA, on the core where that is most; of several ranks with all of whom it holds. Never
-    a reason to refuse anything."""
+    """Return advice for each line, with the share of its instructions in the busy time of their
+    engine, or of DMA, on the core where the share is largest. With several ranks the advice lists
+    all ranks to which it applies. Advice never refuses a kernel."""
     told: dict[tuple[str, Place | None], dict[int, Advice]] = {}
     for number, timeline in enumerate(timelines):
         for one in _of_a_core(timeline):
@@ -77,7 +78,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """What each DMA would take if all of DMA's engines took part."""
+    """Return the time of each DMA if all DMA engines took part."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 
@@ -85,7 +86,7 @@ def _of_dma(timeline: Timeline) -> Any:
 
 
 def _ends(call: Call) -> list[View]:
-    """What a DMA moves from and to, without indices."""
+    """Return the source and the destination of a DMA, without indices."""
     if call.engine is not engine.dma or not call.instruction.traits.computes:
         return []
     return [view for view in call.views(*call.reads, *call.writes) if view.size]
@@ -105,7 +106,7 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
 
 
 def _transposes(call: Call, ends: list[View]) -> bool:
-    """Whether single elements of a matrix are moved to or from places that are rows apart."""
+    """Return whether a DMA moves single elements of a matrix to or from addresses a row apart."""
     if call.instruction.traits.transposes:
         return True
     apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)

@@ -1,4 +1,4 @@
-"""Tensors at addresses of the kernel's choosing that overlap while both are in use."""
+"""Tensors at addresses that the kernel chooses, which overlap while both are in use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from neuroncore.base.findings import Finding
 from neuroncore.checks.uses import Array, Uses
 
-TRIED = 16  # reads of a pair of lines
+TRIED = 16  # reads per pair of lines
 
 
 def findings(uses: Uses) -> Iterator[Finding]:
-    """A finding for each line that overwrites what another tensor at the same bytes has there and
-    is read for afterwards. A tensor may be used as another one's bytes: then the one that is read
-    was not written itself, or the instruction that writes the other reads all that it writes."""
+    """Return a finding for each line that overwrites the bytes of another tensor that is read
+    afterwards. A tensor may be a view of another tensor's bytes: then the tensor that is read was
+    not written itself, or the instruction that writes the other one reads all that it writes."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -40,21 +40,21 @@ def findings(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Operands that are read, and whose bytes were written last as those of other tensors."""
+    """Return operands that are read and whose bytes were last written through other tensors."""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
     read = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
     written = np.flatnonzero(uses.writes)
     first, last = (np.searchsorted(uses.user[written], uses.reaching[read] + e) for e in (0, 1))
-    only = last - first == 1  # of several results it is not known which
+    only = last - first == 1  # with several results it is not known which
     read, own = read[only], written[first[only]]
     found: Array = read[storage[read] != storage[own]]
     return found
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """The instruction that had written, as the tensor that is read, what `writer` overwrites and
-    has not read."""
+    """Return the instruction that wrote, through the tensor that is read, the bytes that `writer`
+    overwrites without reading them; None if there is none."""
     start, end = uses.columns.start[writer : writer + 2]
     (own,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -68,7 +68,7 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
 
 
 def _is_within(uses: Uses, one: int, other: int) -> bool:
-    """Whether an operand is in the rows and bytes from the first to the last of another."""
+    """Return whether an operand is in the bounding box (rows and bytes) of another."""
     table = uses.program.box_table()
     (low, high, first, last), (least, most, begin, end) = table[
         uses.box[[one, other]], 1:5
@@ -77,7 +77,7 @@ def _is_within(uses: Uses, one: int, other: int) -> bool:
 
 
 def _share(uses: Uses, one: int, other: int) -> bool:
-    """Whether two operands share bytes."""
+    """Return whether two operands share bytes."""
     near, start = uses.program.boxes().near
     a, b = int(uses.box[one]), int(uses.box[other])
     return bool((near[start[a] : start[a + 1]] == b).any())

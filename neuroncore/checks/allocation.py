@@ -1,4 +1,4 @@
-"""Tensors that the kernel places, beside others of the same memory that the system does."""
+"""Tensors that the kernel places in a memory where the system places others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ TOLD = 4  # lines, at most
 
 
 def findings(uses: Uses) -> Iterator[Finding]:
-    """A finding for each of the first lines that leave it to the system where a tensor is, in a
-    memory where the kernel has placed others."""
+    """Return a finding for each of the first lines that let the system place a tensor, in a memory
+    where the kernel has placed others."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)

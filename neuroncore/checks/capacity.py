@@ -1,4 +1,4 @@
-"""Tiles that don't fit: which is the first, and what is alive beside it."""
+"""Tiles that don't fit: the first of them, and the tiles that are alive at that point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 6  # lines whose tiles are listed
 
 
 class Alive(NamedTuple):
-    """The tiles that are alive where one is made that doesn't fit, and that one's kind."""
+    """The tiles that are alive where a tile is made that doesn't fit, and the kind of that tile."""
 
     culprit: Area
     bytes_needed: int
@@ -31,8 +31,8 @@ class Alive(NamedTuple):
 
 
 def findings(timeline: Timeline) -> Iterator[Finding]:
-    """A finding for each memory whose tiles don't fit at some point of the program, at the line
-    that makes the first that doesn't."""
+    """Return a finding for each memory whose tiles don't fit at some point of the program, at the
+    line that makes the first tile that doesn't fit."""
     machine, program = timeline.machine, timeline.program
     for region, peak, also in (
         (MemoryRegion.sbuf, timeline.peak_sbuf, "GCA035"),
@@ -57,8 +57,8 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """The first tile that the system has no place for, and what is alive then. A tile lives from
-    its first use to its last."""
+    """Return the first tile that the system cannot place, and the tiles that are alive then. A tile
+    lives from its first use to its last."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
@@ -83,7 +83,7 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
-    """What takes most first."""
+    """Return the kinds as text, the largest first."""
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:

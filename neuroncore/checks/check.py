@@ -1,4 +1,4 @@
-"""A file of kernels checked: what its source tells, and what its run does."""
+"""Checks of a file of kernels: of its source and of its run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from neuroncore.lint.static import read
 if TYPE_CHECKING:
     from neuroncore.record import saved
 else:
-    saved = Lazy("neuroncore.record.saved")  # which loads numpy
+    saved = Lazy("neuroncore.record.saved")  # it loads numpy
 
 SCHEMA = "neuroncore.check/1"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found, and how far it went.
+    """The findings of a check, and its extent.
 
-    `files` are the sources that were read, `runs` the saved runs, and `launches` how many kernels
-    were run, None if nothing was; `unfinished` says in a sentence why the run ended early, `orders`
-    what other orders that the device may take gave, launch by launch, `verified` whether each
-    record agrees with the plain reading, and `ours` whether a fault of neuroncore has shown.
+    `files` are the sources that were read, `runs` the saved runs, and `launches` the number of
+    kernels that ran, None if nothing ran. `unfinished` is a sentence, why the run ended early.
+    `orders` has the outcomes of other orders that the device may take, launch by launch.
+    `verified` is True if each record agrees with the plain reading, and `ours` is True if
+    neuroncore itself is at fault.
     """
 
     findings: Sequence[Finding]
@@ -42,12 +43,12 @@ class Checked:
     ours: bool = False
 
     def count(self, severity: str) -> int:
-        """How many findings have a severity."""
+        """Return how many findings have a severity."""
         return sum(one.severity == severity for one in self.findings)
 
     @property
     def extent(self) -> str:
-        """What was done, in a line."""
+        """A line that describes the extent of the check."""
         read = [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
         kept = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
         done = "nothing was run"
@@ -60,7 +61,7 @@ class Checked:
         return "; ".join([*read, *kept, done, *more])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as fields, for JSON."""
+        """Return the findings and the extent as fields, for JSON."""
         return {
             "schema": SCHEMA,
             "api": self.api,
@@ -74,7 +75,7 @@ class Checked:
 
     @property
     def counts(self) -> str:
-        """How many findings there are of each severity, in a line."""
+        """A line with the number of findings of each severity."""
         found = [_counted(self.count(name), name) for name in SEVERITIES if self.count(name)]
         return ", ".join(found) or "no findings"
 
@@ -101,17 +102,18 @@ def check(
     verify: bool = False,
     limits: execution.Limits | None = None,
 ) -> Checked:
-    """Read a file and all that it calls, and run it if it can be run; of a file that is a saved
-    run, check the record.
+    """Check a file and all that it calls, and run it if it can be run. If the file is a saved run,
+    check its record.
 
-    With a `kernel` that has arguments (`words`, as `neuroncore run` takes them, or a function
-    `inputs` in the file), and of a file that launches kernels when it is run, the record is checked
-    as well, in a process of its own with `limits` of time and memory; with `static` nothing is
+    The file runs if it launches kernels, or if `kernel` has arguments: `words`, as
+    `neuroncore run` takes them, or a function `inputs` in the file. It runs in a separate process
+    with `limits` of time and memory, and its record is checked as well; with `static` nothing is
     executed. The record of each launch is replayed in up to `orders` other orders that the device
-    may take. `api` is a release, "0.1" to "0.6", by default what the file's imports and forms
-    belong to; `target` is a machine.
+    may take. `api` is a release, "0.1" to "0.6", by default the release that fits the file's
+    imports and forms; `target` is a machine.
 
-    Raises UsageError for what can't be read, an unknown kernel, release or machine.
+    Raises UsageError for a file that can't be read and for an unknown kernel, release or
+    machine.
     """
     more = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if saved.is_record(Path(file)):
@@ -134,7 +136,7 @@ def check(
 def _of_a_run(
     file: Path, target: str | None, words: Sequence[str], limits: execution.Limits
 ) -> Checked:
-    """What the record of a saved run tells."""
+    """Return the check of a saved run's record."""
     ran = execution.run(file, None, target, words, limits)
     return Checked(
         findings=_ordered(ran.findings),
@@ -149,7 +151,7 @@ def _of_a_run(
 
 
 def together(checks: Sequence[Checked]) -> Checked:
-    """What several checks found, as one."""
+    """Combine several checks."""
     launches = [one.launches for one in checks if one.launches is not None]
     unfinished = [one.unfinished for one in checks if one.unfinished]
     return Checked(
@@ -166,7 +168,8 @@ def together(checks: Sequence[Checked]) -> Checked:
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Each code once for a line, by file and line, those of no line at the end."""
+    """Return findings sorted by file and line, each code once per line; findings without a line are
+    last."""
     first: dict[Any, Finding] = {}
     for one in findings:
         spot = (one.place.file, one.place.line) if one.place else (one.message, 0)

@@ -1,4 +1,4 @@
-"""A file that is checked, run in a process of its own, and what that told."""
+"""Runs a checked file in a separate process, and reads its output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 
 PROGRAM = "neuroncore.checks.limited"
-WRONG_USAGE, OURS = 2, "neuroncore: "  # the exit code of the command line, and how it tells
+WRONG_USAGE, OURS = (
+    2,
+    "neuroncore: ",
+)  # the exit code, and the prefix of messages
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may use: seconds on the clock, and bytes of address space."""
+    """The limits of a process: seconds on the clock, and bytes of address space."""
 
     seconds: float = 300.0
     memory: int = 16 << 30
@@ -29,9 +32,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run told, how many launches finished, why it ended early if it did, and, if that was
-    asked for, what became of each launch in other orders, and whether it was verified; `ours` says
-    whether a fault of neuroncore has shown."""
+    """The findings of a run, how many launches finished, and why it ended early if it did. On
+    request also the outcome of each launch in other orders, and whether it was verified. `ours` is
+    True if neuroncore itself is at fault."""
 
     findings: Sequence[Finding]
     launches: int
@@ -46,8 +49,8 @@ def run(
 ) -> Ran:
     """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
 
-    What refuses the kernel is a finding. A process that ends without an answer is none: `Ran` says
-    so. Raises UsageError for what the command line calls wrong usage.
+    An error that refuses the kernel is a finding. A process that ends without an answer gives no
+    finding, but a reason in `Ran`. Raises UsageError if the command line reports wrong usage.
     """
     what = f"{file}::{kernel}" if kernel else str(file)
     command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
@@ -81,7 +84,7 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
 
 
 def _refused(failure: dict[str, Any]) -> Finding:
-    """What an error of a kernel, as its `to_dict` has it, is among findings."""
+    """Return the finding for an error of a kernel in the form of its `to_dict`."""
     place = None
     if failure["line"] is not None:
         column = failure["column"] - 1

@@ -1,9 +1,8 @@
-"""What has certainly happened on one core before something happens on another, of the same rank or
-of others: vector clocks.
+"""The happens-before order between cores of the same rank or of different ranks: vector clocks.
 
 A thread is one program of the launch grid on its core. Its instructions are in segments, which end
-where it meets others. Whoever takes part in a meeting has, from then on, behind it all that each
-of the others had behind it: a meeting may join any set of threads.
+where it meets others. After a meeting, all that happened before it in any of its threads has
+happened before the rest of each of them. A meeting may join any set of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Meeting = Mapping[int, int]  # the instruction of each thread that takes part, b
 
 @dataclass(frozen=True)
 class Thread:
-    """The instructions from `first` to before `last` of a core's program, of one of the grid."""
+    """The instructions `first` to `last` (exclusive) of a core: one program of the grid."""
 
     core: int
     number: int  # in the grid
@@ -37,7 +36,7 @@ class Thread:
 
 
 def threads(programs: Sequence[Program]) -> list[Thread]:
-    """Those of a launch, core by core, in the order in which each core ran them."""
+    """Return the threads of a launch, core by core, in the order in which each core ran them."""
     found = []
     for core, program in enumerate(programs):
         begun = np.array(program.data.programs, np.int64).reshape(-1, 2).tolist() or [[0, core]]
@@ -47,8 +46,9 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """The meetings of the cores of a world, each of whatever cores, in an order in which they may
-    have happened. What data moves in is a meeting when it begins, and one when it ends."""
+    """Return the meetings of the cores of a world, each of some set of cores, in an order in which
+    they may have happened. A collective that moves data is two meetings, one at its start and one
+    at its end."""
     if len(programs) != len(among):
         return []
     found: list[Meeting] = []
@@ -61,7 +61,7 @@ def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World)
 
 
 def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
-    """Each behind those that its cores had before it."""
+    """Sort meetings so that each follows the earlier meetings of its cores."""
     own: dict[int, list[tuple[int, int]]] = {}
     for number, meeting in enumerate(met):
         for core, row in meeting.items():
@@ -79,11 +79,11 @@ def _moves(program: Program, row: int) -> bool:
 
 
 class HappensBefore:
-    """The order that meetings make of the instructions of several threads."""
+    """The order that meetings impose on the instructions of several threads."""
 
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """`count` threads that have met so, one meeting after the other."""
-        self._ends: list[list[int]] = [[] for _ in range(count)]  # of segments: the last row
+        """Order `count` threads by their meetings, which are in order."""
+        self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
             known = np.zeros(count, np.int32)
@@ -95,11 +95,12 @@ class HappensBefore:
                 self._behind[thread].append(known)
 
     def segment(self, thread: int, rows: Array) -> Array:
-        """The segment of each instruction of a thread; what meets ends its own."""
+        """Return the segment of each instruction of a thread; a meeting is the last of its
+        segment."""
         found: Array = np.searchsorted(self._ends[thread], rows)
         return found
 
     def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
-        """Whether segments of two threads are in no order."""
+        """Return whether segments of two threads are not ordered."""
         behind_other = self._behind[other][others][one] <= segment
         return bool(behind_other and self._behind[one][segment][other] <= others)

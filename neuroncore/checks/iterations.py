@@ -1,4 +1,4 @@
-"""Iterations of a parallel loop that read what other iterations of it write."""
+"""Iterations of a parallel loop that read bytes that other iterations of it write."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """What `Data.iterations` says, in rows of three."""
-        within: dict[int, int] = {}  # loops that are under way, with their variables
+        """Make it from the rows of `Data.iterations`, three numbers each."""
+        within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
             if loop >= 0:
@@ -42,27 +42,28 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, one: Array, other: Array) -> Array:
-        """Of two rows each, the loops in which they are of different iterations: by depth."""
+        """Return, for pairs of rows and by depth, the loops in which they are in different
+        iterations."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         found: Array = same_loop & (self.values[a] != self.values[b])
         return found
 
     def share(self, one: Array, other: Array) -> Array:
-        """Whether two rows each are in one run of a loop."""
+        """Return, for pairs of rows, whether both are in the same run of a loop."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         found: Array = inside.any(axis=1)
         return found
 
     def value(self, row: int, depth: int) -> int:
-        """The variable of a loop around a row."""
+        """Return the value of the variable of a loop around a row."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
 
 
 def findings(uses: Uses) -> Iterator[Finding]:
-    """A finding for each pair of lines of which one reads, in an iteration of a parallel loop, what
-    the other writes in another one: has written last, or overwrites afterwards."""
+    """Return a finding for each pair of lines of which one reads, in an iteration of a parallel
+    loop, bytes that the other wrote last in another iteration, or overwrites later."""
     nesting, told = _nesting(uses), set()
     if nesting is None:
         return
@@ -82,8 +83,8 @@ def findings(uses: Uses) -> Iterator[Finding]:
 
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
-    """Instructions in different iterations of a parallel loop that use the same bytes of a tensor,
-    of which one writes, in the order of the kernel."""
+    """Return pairs of instructions in different iterations of a parallel loop that use the same
+    bytes of a tensor, and of which one writes, in the order of the kernel."""
     nesting = _nesting(uses)
     if nesting is None:
         return
@@ -94,13 +95,13 @@ def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
 
 
 def _nesting(uses: Uses) -> Nesting | None:
-    """The parallel loops of a program; None if it has none."""
+    """Return the parallel loops of a program; None if it has none."""
     marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
     return Nesting.of(marks) if len(marks) else None
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Operands that are written where another iteration has written before."""
+    """Return operands that are written where another iteration has written before."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -109,9 +110,9 @@ def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Operands that are read in another iteration than they are written in, each with the
-    instruction that writes there last before, or last of all, and the depth of the loop. Left out
-    is what the loop may share, and what moves by indices."""
+    """Return operands that are read in another iteration than they are written in, each with the
+    instruction that wrote there last before the read, or last of all, and the depth of the loop.
+    Operands that the loop may share and operands that move by indices are left out."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -123,12 +124,13 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Those of what is read that is written later, but not by the iteration itself before."""
+    """Return the operands in `read` that are written later, and not earlier by the same
+    iteration."""
     near, start = uses.program.boxes().near
-    last = np.full(len(start) - 1, -1, np.int64)  # who writes a box last
+    last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
     of_box = np.repeat(np.arange(len(last)), np.diff(start))
-    latest = np.full(len(last), -1, np.int64)  # who writes any byte of a box last
+    latest = np.full(len(last), -1, np.int64)  # the last writer of any byte of a box
     np.maximum.at(latest, of_box, last[near])
     reader, writer, before = uses.user[read], latest[uses.box[read]], uses.reaching[read]
     own = (
@@ -140,8 +142,8 @@ def _overwritten(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[in
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Whether an operand is of a tensor that an instruction writes at a place that is fixed, and
-    not updated in place: another tensor may be at its address."""
+    """Return whether an instruction writes the operand's tensor at a fixed place, and does not
+    update it in place. Another tensor may be at its address."""
     windows, start = uses.program.windows(), uses.columns.start
     own, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

@@ -1,5 +1,5 @@
-"""`python -m neuroncore.checks.limited BYTES WORD ...`: the command line, in a process that
-may take so much address space."""
+"""`python -m neuroncore.checks.limited BYTES WORD ...`: the command line, in a process with
+that limit of address space."""
 
 from __future__ import annotations
 

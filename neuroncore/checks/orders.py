@@ -1,10 +1,10 @@
-"""Would the device's order give the same bits? The record, executed again in other legal orders.
+"""Executes a record again in other legal orders, and compares the bits of the results.
 
-Within a core only the order of a parallel loop's iterations is open (`permutations`): instructions
-that share bytes, an engine or its registers keep their order on the device, and others can't tell.
-Loops of today's API are unrolled and leave nothing open, affine_range as well. Cores of a launch
-are open, those of all ranks, and programs of a grid on cores of their own: between two meetings
-each goes on as fast as it can.
+Within a core only the order of a parallel loop's iterations may vary (`permutations`): instructions
+that share bytes, an engine or its registers keep their order on the device, and the order of others
+does not change results. Loops of today's API are unrolled, also affine_range, and keep their order.
+The order between cores of a launch may vary, on all ranks, and between programs of a grid on
+separate cores: between two meetings each runs as fast as it can.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
 
 Array = npt.NDArray[Any]
-MOST_RACES = 100_000  # that are followed
-STAYS = 0.9  # how likely a core goes on when others could
+MOST_RACES = 100_000  # more races are not followed
+STAYS = 0.9  # the probability that a core continues when others could run
 
 
 @dataclass(frozen=True)
 class Iterations:
-    """What came of other orders of iterations: how many were replayed; of `among` iterations of
-    parallel loops, how many came at another place in one of them at least; and what differed.
-    `untried` says in a sentence why none was."""
+    """The outcome of other orders of iterations: how many were replayed; how many of the `among`
+    iterations of parallel loops had another position in at least one of them; and the differences.
+    `untried` is a sentence, why none was replayed."""
 
     tried: int = 0
     moved: int = 0
@@ -58,9 +58,9 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Orders:
-    """What came of other orders of the cores: how many were replayed; of `open` pairs of accesses
-    that no meeting orders, how many came the other way round in one of them at least; and what
-    differed, there or in other orders of `iterations`."""
+    """The outcome of other orders of the cores: how many were replayed; how many of the `open`
+    pairs of accesses that no meeting orders were reversed in at least one of them; and the
+    differences, there or in other orders of `iterations`."""
 
     tried: int
     open: int
@@ -92,10 +92,10 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in up to `count` other orders of its cores, those of all ranks together, and
-    as many of the iterations of its parallel loops, until one gives other bits.
+    """Replay a record in up to `count` other orders of its cores, all ranks together, and in up to
+    `count` other orders of the iterations of its parallel loops, until the bits of a result differ.
 
-    Raises what `Replay` does.
+    Raises the errors of `Replay`.
     """
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     found = _of_cores(record, world, count)
@@ -148,7 +148,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
 
 
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
-    """Which iterations of the programs come at another place."""
+    """Return which iterations of the programs have another position."""
     return np.concatenate([one.moved(own) for one, own in zip(programs, rows, strict=True)])
 
 
@@ -158,7 +158,7 @@ def _permuted(
     rows: Sequence[Array],
     expected: Sequence[Array],
 ) -> str:
-    """Where the results of other rows differ, in words; empty if nowhere."""
+    """Describe where the results of rows in another order differ; empty if they are equal."""
     others = [one.program.permuted(own) for one, own in zip(programs, rows, strict=True)]
     try:
         results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
@@ -168,8 +168,8 @@ def _permuted(
 
 
 def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
-    """The finding, at the first two instructions of iterations whose order matters; a note where
-    no two of them explain it."""
+    """Return the finding, at the first two instructions of iterations whose order matters; a note
+    if no two of them explain the difference."""
     pairs = ((one.program, one.swapped(own)) for one, own in zip(programs, rows, strict=True))
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
@@ -194,7 +194,7 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _In:
-    """Cores in the order of their ranks here, each as far as it can go."""
+    """Runs cores in a fixed order, each until it has to wait."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = ranks
@@ -204,7 +204,7 @@ class _In:
 
 
 class _AtRandom:
-    """A core goes on for a while, and then one of those that can."""
+    """Runs a core for some time, and then a random core that can run."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -216,18 +216,18 @@ class _AtRandom:
 
 
 def _turns(number: int, cores: int) -> _In | _AtRandom:
-    """The last core first, and then at random."""
+    """Return the schedule of replay `number`: the last core first, later ones at random."""
     return _AtRandom(number) if number else _In([-core for core in range(cores)])
 
 
 def _replayed(record: Record, turns: _In | _AtRandom) -> tuple[list[Array], Array]:
-    """The results, and of each core at which step each of its instructions was."""
+    """Return the results, and for each core the step of each of its instructions."""
     replay = Replay(record, snapshots=0, turns=turns)
     return _outcomes(replay), replay.order
 
 
 def _outcomes(replay: Replay) -> list[Array]:
-    """The arrays that a replay ends with."""
+    """Return the arrays at the end of a replay."""
     results = replay.results()
     return [np.array(one) for one in (*_arrays(results), *replay.changed().values())]
 
@@ -244,7 +244,7 @@ def _arrays(results: Any) -> list[Array]:
 
 
 def _steps(order: Array, launch: Launch, race: Race) -> tuple[int, int]:
-    """The steps at which the accesses of a race were."""
+    """Return the steps of the two accesses of a race."""
     found = [
         int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
         for one in (race.first, race.second)
@@ -253,7 +253,7 @@ def _steps(order: Array, launch: Launch, race: Race) -> tuple[int, int]:
 
 
 def _later(found: Sequence[Race], order: Array, launch: Launch) -> Array:
-    """Whether the second access of each race came after the first."""
+    """Return, for each race, whether the second access came after the first."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
         [at[launch.threads[one.thread].core][one.row] for one in (race.first, race.second)]
@@ -265,7 +265,7 @@ def _later(found: Sequence[Race], order: Array, launch: Launch) -> Array:
 
 
 def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
-    """Where results differ, bit by bit, in words; empty if nowhere."""
+    """Describe where the bits of results differ; empty if they are equal."""
     for number, (one, other) in enumerate(zip(expected, results, strict=True)):
         bits = f"u{one.dtype.itemsize}"
         apart = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
@@ -277,7 +277,7 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _told(
     differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: Launch
 ) -> Finding:
-    """The finding, at the first two instructions whose order matters."""
+    """Return the finding, at the first two instructions whose order matters."""
     reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
     if not reversed_ones:
         return Finding("ORDER_MATTERS", f"in another order of the cores {differing}", None)

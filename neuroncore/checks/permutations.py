@@ -1,13 +1,13 @@
 """Programs of a record with the iterations of parallel loops in other orders.
 
-Of the older API's affine_range they may run in any order: it is for loops without a loop-carried
-dependency, among which sums don't count (SDK 2.26, nki.language.affine_range). Whole iterations
-change places here. What they share by right, sums and tiles that are filled when they are first
-used, keeps the kernel's order: of each iteration only what comes before such a use is moved, for
-another order of a sum may round otherwise, which is allowed. Iterations that overlap are not tried:
-two that meet in no bytes give the same bits however they overlap, and two that do are told where
-they change places. Within an iteration no bits depend on the order, for instructions that share
-bytes, an engine or its registers keep theirs.
+Iterations of the older API's affine_range may run in any order: it is for loops without a
+loop-carried dependency, where sums don't count as one (SDK 2.26, nki.language.affine_range). Whole
+iterations are permuted here. Accesses that they may share, such as sums and tiles that are filled
+at their first use, keep the kernel's order: only the part of an iteration before such a use is
+moved, since another order of a sum may round differently, which is allowed. Overlapping iterations
+are not tried: two that share no bytes give the same bits in any overlap, and two that do are
+reported when they are swapped. Within an iteration no bits depend on the order, since instructions
+that share bytes, an engine or its registers keep their order.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
 Rows = list[int]
-MEETING, REGISTERS = -1, -2  # what iterations share beside storages
+MEETING, REGISTERS = -1, -2  # resources other than storages that iterations share
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """One run of a parallel loop: of each iteration, the rows and the loops in it."""
+    """One run of a parallel loop: the rows and the loops in each iteration."""
 
     number: int
     iterations: list[list[int | _Loop]] = field(default_factory=list)
@@ -45,19 +45,19 @@ Items = list[int | _Loop]
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """A program, and the orders that its parallel loops leave open."""
+    """A program, and the orders that its parallel loops allow."""
 
     program: Program
 
     def rows(self, seed: int) -> Array:
-        """The rows of the program in another order: of seed 0 with the iterations of every loop
-        from the last to the first, of others at random."""
+        """Return the rows of the program in another order: for seed 0 with the iterations of every
+        loop reversed, for other seeds at random."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Which iterations come at another place among those of their loop: a flag for each
-        iteration of all runs of loops that have more than one."""
+        """Return a flag for each iteration of all runs of loops with more than one: whether its
+        position in the loop differs."""
         at, found = _places(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -66,8 +66,8 @@ class Permutations:
         return np.concatenate(found)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """The first two instructions that use the same bytes in different iterations, of which one
-        writes, and that come the other way round; None if none do."""
+        """Return the first two instructions in different iterations that use the same bytes, of
+        which one writes, and whose order is reversed; None if there are none."""
         at = _places(rows)
         pairs = [(one, other) for one, other in self._conflicts if at[one] > at[other]]
         return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
@@ -76,7 +76,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """Rows and loops. A program with registers has rows only: they decide which there are."""
+        """The rows and loops of the program. A program with registers has rows only, since
+        registers decide which rows exist."""
         marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
         top: Items = []
         around, last = [top], 0
@@ -101,7 +102,7 @@ class Permutations:
         heads = [rows[:end] for rows, end in zip(each, ends, strict=True)]
         tails = [rows[end:] for rows, end in zip(each, ends, strict=True)]
         if any(tails) and not self._placed.isdisjoint(chain.from_iterable(each)):
-            return [*chain.from_iterable(each)]  # iterations have the same bytes by turns
+            return [*chain.from_iterable(each)]  # iterations alternate in the use of the same bytes
         count = len(each)
         order = range(count)[::-1] if rng is None else rng.permutation(count).tolist()
         return [*chain.from_iterable(heads[k] for k in order), *chain.from_iterable(tails)]
@@ -109,21 +110,21 @@ class Permutations:
     # --- what iterations share -------------------------------------------------------------------
 
     def _shared(self, each: Sequence[Rows]) -> set[int]:
-        """What several iterations of a loop share by right."""
+        """Return the resources that several iterations of a loop may share."""
         found: Counter[int] = Counter()
         for rows in each:
             found.update({one for row in rows for one in self._sharing.get(row, ())})
         return {one for one, count in found.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
-        """How many rows of an iteration come before it uses what is shared."""
+        """Return how many rows of an iteration come before its first use of a shared resource."""
         uses = (k for k, row in enumerate(rows) if shared & self._sharing.get(row, set()))
         return next(uses, len(rows))
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """What each row uses of what iterations may share: storages, and the accumulator registers
-        if any instruction goes on with what they hold."""
+        """The resources that iterations may share, for each row that uses some: storages, and the
+        accumulator registers if an instruction continues with their contents."""
         found: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -139,7 +140,7 @@ class Permutations:
 
     @cached_property
     def _placed(self) -> frozenset[int]:
-        """The rows that use tensors at addresses that the kernel gives."""
+        """The rows that use tensors at addresses that the kernel specifies."""
         numbers = np.unique(self._storage).tolist()
         placed = [one for one in numbers if self.program.area(one).placed]
         return frozenset(self._uses.user[np.isin(self._storage, placed)].tolist())
@@ -160,8 +161,8 @@ class Permutations:
 
 
 def _begun(around: Items, number: int) -> Items:
-    """What is in the next iteration of a loop, which goes on if it is the last of what is around
-    it."""
+    """Begin an iteration of the loop `number`, which is the last item of `around` or a new one;
+    return its items."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -187,7 +188,7 @@ def _rows(items: Items) -> Iterator[int]:
 
 
 def _places(rows: Array) -> Array:
-    """At which place each row comes."""
+    """Return the position of each row."""
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
     return at

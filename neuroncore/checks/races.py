@@ -1,4 +1,4 @@
-"""Bytes of HBM that two cores of a rank, or two programs of a grid, use without having met."""
+"""Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from neuroncore.checks.shared_hbm import Access, Shared, Spot, shared
 from neuroncore.checks.uses import Array, Uses
 from neuroncore.machine.world import World
 
-TOLD = 20  # pairs of lines, at most
-MASKED = 62  # threads that have a bit each; further ones share theirs
+TOLD = 20  # the most pairs of lines
+MASKED = 62  # threads that have a separate bit; further threads share bits
 
 
 class Race(NamedTuple):
-    """Two accesses to the same bytes, in no order, with their boxes; the second one writes."""
+    """Two unordered accesses to the same bytes, with their boxes; the second one writes."""
 
     first: Access
     second: Access
@@ -31,7 +31,7 @@ class Race(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """The threads of a launch, what they share, and what orders them."""
+    """The threads of a launch, their shared bytes, and their order."""
 
     world: World
     threads: Sequence[Thread]
@@ -57,10 +57,10 @@ class Launch:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> Launch:
-    """What the cores of all ranks ran."""
+    """Return the threads of the cores of all ranks."""
     programs = [one.program for one in uses]
     among = threads(programs)
-    alone = len(among) == world.ranks  # each has HBM of its own, and nothing to share
+    alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
     order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
     return Launch(
         world, among, uses, order, Shared() if alone else shared(uses, among, order, world)
@@ -68,8 +68,8 @@ def launch_of(uses: Sequence[Uses], world: World) -> Launch:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """A finding for each pair of lines of which one writes what the other uses, in no order, in the
-    programs of all cores."""
+    """Return a finding for each pair of lines of which one writes bytes that the other uses,
+    unordered, in the programs of all cores."""
     launch = launch_of(uses, world)
     told: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
@@ -82,7 +82,7 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
 
 
 def races(launch: Launch) -> Iterator[Race]:
-    """Pairs of accesses of two threads to the same bytes that are in no order, one a write."""
+    """Return pairs of unordered accesses of two threads to the same bytes, at least one a write."""
     if len(launch.threads) < 2:
         return
     accesses = launch.shared.accesses
@@ -97,13 +97,13 @@ def races(launch: Launch) -> Iterator[Race]:
 
 
 def _threads(accesses: list[list[Access]]) -> Array:
-    """A bit for each thread that uses a box."""
+    """Return, for each box, a bit for each thread that uses it."""
     bits = [sum(1 << n for n in {a.thread % MASKED for a in each}) for each in accesses]
     return np.array(bits, np.int64)
 
 
 def _between(one: int, other: int, launch: Launch) -> Iterator[Race]:
-    """The races of two boxes, if they do share bytes."""
+    """Return the races of two boxes, if they share bytes."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[one]:
         for b in accesses[other]:
@@ -135,8 +135,8 @@ def _told(race: Race, launch: Launch) -> Finding:
 
 
 def _do_the_same(race: Race, launch: Launch) -> bool:
-    """Whether the bytes are written by both threads from one line, and read, if at all, after the
-    reader's own write: their values may be the same, whoever comes last."""
+    """Return whether both threads write the bytes from one line, and a thread that reads them does
+    so after its own write. Then the values may be the same in either order."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

@@ -1,13 +1,13 @@
-"""What the record of a launch, and its schedule, tell: `Run.findings` has it behind what the launch
-itself told.
+"""Findings from the record of a launch and from its schedule. `Run.findings` has them after the
+findings of the launch itself.
 
 * `capacity`: tiles that don't fit.
-* `races`: bytes that cores and programs of a grid use in no order, by `happens_before`.
+* `races`: bytes that cores and programs of a grid use unordered, by `happens_before`.
 * `aliases`: tensors at addresses that overlap.
-* `allocation`: tensors without addresses beside others that have some.
-* `advice`: what is legal, and slower than need be.
-* `accumulation`: sums in PSUM that go on after they were read, or that nothing reads.
-* `iterations`: parallel loops whose iterations read what others have written.
+* `allocation`: tensors without addresses in a memory where others have addresses.
+* `advice`: legal code that is slower than necessary.
+* `accumulation`: sums in PSUM that continue after they were read, or that nothing reads.
+* `iterations`: parallel loops whose iterations read bytes that other iterations write.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from neuroncore.time.schedule import Timeline
 
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Findings of a finished launch. `record` has a program for each core and what they ran in,
-    `timelines` the schedule of each; nothing is executed."""
+    """Return the findings of a finished launch. `record` has a program for each core and the
+    settings of the launch, `timelines` the schedule of each core; nothing is executed."""
     found = [one for timeline in timelines for one in capacity.findings(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]

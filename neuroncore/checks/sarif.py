@@ -1,4 +1,4 @@
-"""Findings in the form that editors and code scanning read: SARIF 2.1.0, an OASIS standard."""
+"""Findings in the format that editors and code scanning read: SARIF 2.1.0, an OASIS standard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = {"error": "error", "warning": "warning", "note": "note", "advice": "not
 
 
 def log(findings: Sequence[Finding]) -> dict[str, Any]:
-    """A log of one run, as its section 3.13 says: each code once, each finding with its place."""
+    """Return a log of one run (section 3.13): each code once, each finding with its place."""
     codes = sorted({one.code for one in findings})
     driver = {"name": "neuroncore", "rules": [_descriptor(code) for code in codes]}
     results = [_result(one, codes.index(one.code)) for one in findings]
@@ -27,7 +27,8 @@ def log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """3.49: a code, with what its row says; an error's code has a page of `neuroncore explain`."""
+    """Return the descriptor of a code (3.49) from its row; errors have a page of `neuroncore
+    explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
@@ -41,7 +42,7 @@ def _descriptor(code: str) -> dict[str, Any]:
 
 
 def _result(one: Finding, index: int) -> dict[str, Any]:
-    """3.27: a finding; its severity is a property where SARIF has no word for it."""
+    """Return the result of a finding (3.27); a severity that SARIF lacks is a property."""
     said = [one.message, *([f"Hint: {one.hint}"] if one.hint else [])]
     result: dict[str, Any] = {
         "ruleId": one.code,
@@ -64,7 +65,8 @@ def _result(one: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Relative to the working folder if the file is in it, as code scanning wants it (3.4.3)."""
+    """Return a URI relative to the working folder if the file is in it, for code scanning
+    (3.4.3)."""
     path = Path(file).resolve()
     inside = path.is_relative_to(Path.cwd())
     return path.relative_to(Path.cwd()).as_posix() if inside else path.as_uri()

@@ -1,4 +1,4 @@
-"""The bytes of HBM that several threads of a launch use, and who uses them in which segment."""
+"""The bytes of HBM that several threads of a launch use, and their uses by segment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from neuroncore.memory import access
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.record.overlap import Form, Patterns, neighbors
 
-MOST_RUNS = 1 << 18  # of neighboring bytes in one access, beyond which it isn't compared
+MOST_RUNS = 1 << 18  # of adjacent bytes in one access; an access with more isn't compared
 
 
 class Access(NamedTuple):
-    """The first use, of its kind, that a segment of a thread makes of a box."""
+    """The first read, or the first write, of a box in a segment of a thread."""
 
     thread: int
     segment: int
@@ -31,7 +31,7 @@ class Access(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Where a box is: its storage, its pattern in bytes, and where that begins."""
+    """The location of a box: its storage, its pattern in bytes, and the start of the pattern."""
 
     storage: int
     form: Form
@@ -40,8 +40,8 @@ class Spot(NamedTuple):
 
 @dataclass(eq=False)
 class Shared:
-    """Boxes of all threads, those of each core numbered after those of the one before, with what
-    uses them. A row of `box` is rows and bytes, half open; `pattern` is of `patterns`, or -1."""
+    """Boxes of all threads with their uses, numbered core by core. A row of `box` is a half-open
+    range of rows and one of bytes; `pattern` is a row of `patterns`, or -1."""
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Shared:
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
-        """Pairs of boxes that overlap, each once, and each with itself."""
+        """The pairs of boxes that overlap, each pair once, also each box with itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         found = np.concatenate(self.box), np.concatenate(self.pattern)
@@ -63,21 +63,21 @@ class Shared:
         return owner[once], near[once]
 
     def share(self, one: int, other: int) -> bool:
-        """Whether two boxes have bytes in common; of very finely cut ones it isn't known, and they
-        count as having none."""
+        """Return whether two boxes have bytes in common; False for boxes with too many runs to
+        compare."""
         a, b = self.spots[one], self.spots[other]
         if a == b:
             return True
         if max(_count(a), _count(b)) > MOST_RUNS:
             return False
         (starts, length), (others, reach) = _runs(a), _runs(b)
-        place = np.searchsorted(others, starts + length)  # the first that begins behind each
+        place = np.searchsorted(others, starts + length)  # the first that begins after each
         before = others[np.maximum(place, 1) - 1]
         return bool(((place > 0) & (before + reach > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Take over the boxes of a core that are `kept`; the number of each of its boxes here, -1
-        for one that isn't."""
+        """Add the boxes of a core that are `kept`. Return the new number of each of its boxes, -1
+        for a box that isn't kept."""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
@@ -97,8 +97,8 @@ class Shared:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> Shared:
-    """What several threads use and one of them writes, in HBM. What an index picks may be anywhere,
-    and is left out."""
+    """Return the boxes of HBM that several threads use and one of them writes. Accesses through an
+    index may be anywhere, and are left out."""
     found, wanted = Shared(), _used_by_several(uses, among)
     for core, one in enumerate(uses):
         windows = one.program.windows()
@@ -114,7 +114,7 @@ def shared(
 
 
 def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
-    """The storages in HBM that several threads use and one of them writes."""
+    """Return the storages in HBM that several threads use and one of them writes."""
     used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in among:
         one = uses[thread.core]
@@ -133,7 +133,7 @@ def _within(rows: Array, thread: Thread) -> Array:
 
 
 def _first_windows(uses: Uses) -> Array:
-    """A window of each box: the first."""
+    """Return the first window of each box."""
     of_window = uses.program.boxes().of_window
     found = np.zeros(len(uses.program.box_table()), np.int64)
     found[of_window[::-1]] = np.arange(len(of_window))[::-1]
@@ -152,7 +152,7 @@ def _spots(uses: Uses, kept: Array) -> list[Spot]:
 
 
 def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
-    """(size, step) of the axes between runs of neighboring bytes, and the length of a run."""
+    """Return (size, step) of the axes between runs of adjacent bytes, and the length of a run."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
     while axes and axes[-1][1] == length:
@@ -161,12 +161,12 @@ def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
 
 
 def _count(spot: Spot) -> int:
-    """Of runs."""
+    """Return the number of runs."""
     return prod(size for size, _ in _axes(spot)[0])
 
 
 def _runs(spot: Spot) -> tuple[Array, int]:
-    """Where runs of neighboring bytes begin, in order, and their length."""
+    """Return the starts of runs of adjacent bytes, in order, and their length."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)
     for size, step in axes:
@@ -175,8 +175,8 @@ def _runs(spot: Spot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Which uses are of what this core of a rank does itself, in HBM: what only waits, as a
-    barrier, uses nothing, and what cores do together is done once, by the first."""
+    """Return which uses are accesses of this core itself to HBM: a barrier only waits and uses
+    nothing, and a collective of several cores counts once, for the first core."""
     does = []
     for said in (call.instruction for call in uses.program.calls):
         together = said.meets is not None and said.traits.exchanges
@@ -189,7 +189,7 @@ def _note(
     uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """The uses that a thread `does` of boxes that have a number, once for each of its segments."""
+    """Add the uses in `does` of boxes that have a number, once for each segment of the thread."""
     own = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[own], uses.writes[own]
     found = np.column_stack([of_box[uses.box[own]], order.segment(number, rows), writes])

@@ -1,4 +1,4 @@
-"""Who uses which bytes of a record, and who wrote them last."""
+"""The instructions that use each byte of a record, and its last writer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """The operands of a program, in columns as long as `box`: operand k is of instruction
-    `user[k]`, which reads it or writes it."""
+    """The operands of a program, in columns as long as `box`: instruction `user[k]` reads or writes
+    operand k."""
 
     program: Program
 
@@ -36,12 +36,12 @@ class Uses:
 
     @property
     def box(self) -> Array:
-        """Its box, a row of `Program.box_table`."""
+        """The box of each operand, a row of `Program.box_table`."""
         return self.columns.operands
 
     @cached_property
     def window(self) -> Array:
-        """The number of its window, which is on one tensor."""
+        """The number of each operand's window, which is on one tensor."""
         return self.program.operand_windows()
 
     @cached_property
@@ -51,13 +51,13 @@ class Uses:
 
     @cached_property
     def place(self) -> Array:
-        """Which of its instruction's operands it is: reads, indices, and then writes."""
+        """The position of each operand in its instruction: reads, indices, and then writes."""
         found: Array = np.arange(len(self.box)) - self.columns.start[self.user]
         return found
 
     @cached_property
     def writes(self) -> Array:
-        """Whether it is written."""
+        """True for each operand that is written."""
         reads = np.array([c.inputs for c in self.program.calls], np.int64)
         found: Array = self.place >= reads[self.columns.call[self.user]]
         return found
@@ -68,14 +68,14 @@ class Uses:
 
     @cached_property
     def area(self) -> Array:
-        """The number of its area, in the order of their first use."""
+        """The number of each operand's area, in the order of first use."""
         found: Array = self.areas.of_box[self.box]
         return found
 
     @cached_property
     def reaching(self) -> Array:
-        """Of each operand that is read, the instruction that wrote any of its bytes last; -1 for
-        none. Of one that is written, who wrote there before."""
+        """The instruction that last wrote any byte of each operand, -1 for none: before the read of
+        an operand that is read, before the write of one that is written."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -87,5 +87,5 @@ class Uses:
         return self.program.calls[int(self.columns.call[instruction])]
 
     def line(self, instruction: int) -> Place:
-        """The line of the kernel that issued it."""
+        """Return the line of the kernel that issued an instruction."""
         return self.program.place(int(self.columns.line[instruction]))
