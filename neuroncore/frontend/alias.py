@@ -1,7 +1,8 @@
-"""Make `import nki` find this package, and only while asked to.
+"""Makes `import nki` find this package while the alias is active.
 
-The distribution never installs a top-level `nki`: the name is the vendor's. So are those of the
-packages by which frameworks launch kernels; ours stand in where the real ones are not installed.
+The distribution never installs a top-level `nki`: the name is the vendor's. Frameworks launch
+kernels by packages with other names of the vendor; the stand-ins here replace those that are not
+installed.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ STAND_INS = {
 OURS = {**ROOTS, **STAND_INS}
 PATH = (
     Path(__file__).parents[1] / "hosts" / "alias"
-)  # the folder that `neuroncore alias-path` tells
+)  # the folder that `neuroncore alias-path` prints
 
 
 class Alias(MetaPathFinder, Loader):
-    """Finds `nki.x` as the very module `neuroncore.frontend.nki.x`, and a framework's package as
-    our stand-in for it unless it is installed."""
+    """Finds `nki.x` as the same module object as `neuroncore.frontend.nki.x`, and a framework's
+    package that is not installed as its stand-in."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -56,7 +57,7 @@ class Alias(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         root, dot, rest = spec.name.partition(".")
         real = importlib.import_module(OURS[root] + dot + rest)
-        self._spec = real.__spec__  # importlib is about to overwrite it with the alias's
+        self._spec = real.__spec__  # importlib will overwrite it with the spec of the alias
         return real
 
     def exec_module(self, module: ModuleType) -> None:
@@ -66,8 +67,8 @@ class Alias(MetaPathFinder, Loader):
 
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
-    """A name that a module doesn't have: of a stand-in, a placeholder. Raises AttributeError, in
-    the user's spelling, for another."""
+    """Return a placeholder for a name that a stand-in doesn't have. Raises AttributeError, with the
+    user's spelling, for a name that another module doesn't have."""
     if holding(home) is not None:
         return placeholders.missing(home, name)
     raise exports.unknown(home, name, dir(module))
@@ -75,17 +76,17 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
 
 @functools.cache
 def _tell(what: str) -> None:
-    """Once, though a package is looked for more often than it is imported."""
+    """Report the use of a stand-in once, although an import looks for a package several times."""
     print(what, file=sys.stderr)
 
 
 def _is_ours(root: str) -> bool:
-    """Whether a package that is imported is this one's."""
+    """Return whether an imported package is part of neuroncore."""
     return root in sys.modules and sys.modules[root].__name__ == OURS[root]
 
 
 def _installed(name: str) -> ModuleSpec | None:
-    """Where a package of the name is, elsewhere than in our folder."""
+    """Return the spec of an installed package of this name, outside the alias folder."""
     folders = [folder for folder in sys.path if Path(folder or ".").resolve() != PATH]
     others = (finder for finder in sys.meta_path if not isinstance(finder, Alias))
     specs = (other.find_spec(name, folders) for other in others if hasattr(other, "find_spec"))
@@ -93,7 +94,7 @@ def _installed(name: str) -> ModuleSpec | None:
 
 
 def activate() -> None:
-    """From now on, in this process, `import nki` is ours. Doing it twice changes nothing.
+    """Make `import nki` find neuroncore in this process. A second call changes nothing.
 
     Raises UsageError if the vendor's package has been imported already.
     """
@@ -120,8 +121,8 @@ def deactivate() -> None:
 
 
 def step_aside(name: str) -> None:
-    """Put what `import name` finds while the alias is active in the place of the module of that
-    name, which our folder on the path holds and which is being imported."""
+    """Replace the module `name` of the alias folder, which is being imported, by the module that
+    `import name` finds while the alias is active."""
     del sys.modules[name]
     activate()
     importlib.import_module(name)
@@ -129,7 +130,7 @@ def step_aside(name: str) -> None:
 
 @contextmanager
 def activated() -> Iterator[None]:
-    """`import nki` is ours inside; outside, it is as it was."""
+    """Make `import nki` find neuroncore inside the `with` block only."""
     already = any(isinstance(finder, Alias) for finder in sys.meta_path)
     activate()
     try:

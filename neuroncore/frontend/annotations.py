@@ -11,8 +11,8 @@ from neuroncore.base.findings import Finding
 
 
 class Annotation:
-    """Stands for itself whatever is put in its brackets, but for `mutable`, for sizes, and for a
-    list of sizes and a format: those make it the description of a tensor."""
+    """An annotation that ignores its brackets, except for `mutable`, for sizes, and for a list of
+    sizes and a format: with those it describes a tensor."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -42,7 +42,7 @@ mutable = Annotation("mutable")
 
 
 def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
-    """Arguments whose shape is another than the one that their parameter's annotation declares."""
+    """Return findings for arguments whose shape differs from their parameter's annotation."""
     declared = getattr(function, "__annotations__", {})
     if not any(isinstance(one, Annotation) and one.shape for one in declared.values()):
         return

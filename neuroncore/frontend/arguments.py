@@ -1,4 +1,4 @@
-"""What a kernel is given: positional and named arguments, and the arrays among them."""
+"""Arguments of a kernel: positional and named ones, and the arrays among them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def of_a_rank(given: Any) -> Arguments:
-    """The arguments of one rank: a dict of them by name, else a sequence. Raises UsageError for
-    anything else."""
+    """Return the arguments of one rank, from a dict by name or from a sequence. Raises UsageError
+    for anything else."""
     if isinstance(given, Mapping):
         return (), dict(given)
     if isinstance(given, list | tuple):
@@ -30,8 +30,8 @@ def of_a_rank(given: Any) -> Arguments:
 
 
 def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Arguments:
-    """The arguments of a function, and the number of a rank if it has a parameter `rank` that they
-    leave out."""
+    """Return the arguments of a function, with the number of the rank if the function has a
+    parameter `rank` without an argument."""
     args, named = given
     parameters = list(inspect.signature(function).parameters)
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
@@ -40,7 +40,7 @@ def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Argu
 
 
 def copied(arguments: Arguments) -> Arguments:
-    """The arguments as they are now. Raises UsageError for what can't be copied."""
+    """Return a copy of the arguments. Raises UsageError for an argument that can't be copied."""
     try:
         return copy.deepcopy(arguments)
     except TypeError as error:
@@ -48,7 +48,7 @@ def copied(arguments: Arguments) -> Arguments:
 
 
 def values_in(value: Any) -> list[Any]:
-    """What is in arguments, in order."""
+    """Return the single values in arguments, in order."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, tuple | list):
@@ -57,12 +57,12 @@ def values_in(value: Any) -> list[Any]:
 
 
 def arrays_in(value: Any) -> list[Array]:
-    """The arrays in a result or in arguments, in order, as numpy's."""
+    """Return the arrays in a result or in arguments, in order, as arrays of numpy."""
     return [as_numpy(one) for one in values_in(value) if hasattr(one, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
-    """The arrays of a record's inputs as arguments: of several ranks, those of each."""
+    """Return the arrays of a record's inputs as arguments, for several ranks one dict per rank."""
     if setting.world.ranks == 1:
         return tuple(arrays), {}
     ranks = {one.name: one.rank for one in setting.inputs}

@@ -1,4 +1,4 @@
-"""Arrays of the host's libraries: as numpy's into a kernel, and as their own out of it."""
+"""Arrays of the host's libraries: converted to numpy for a kernel, and back for its results."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Library:
-    """A library that has arrays of its own; it is asked only after the user has imported it."""
+    """A library with its own type of arrays; it is used only after the user has imported it."""
 
     name: str
-    kind: str  # its type of arrays
-    taken: Callable[[Any], Array]  # an array of its own, as one of numpy
-    given: Callable[[Array], Any]  # one of numpy as its own, or as it is if the format is unknown
-    cast: str  # how its users convert an array
+    kind: str  # the name of its type of arrays
+    taken: Callable[[Any], Array]  # converts its array to numpy
+    given: Callable[[Array], Any]  # converts back; unchanged if the format is unknown
+    cast: str  # how its users convert an array, for hints
 
     def made(self, value: Any) -> bool:
-        """Whether a value is an array of this library."""
+        """Return whether a value is an array of this library."""
         module = sys.modules.get(self.name)
         return module is not None and isinstance(value, getattr(module, self.kind, ()))
 
 
 def _from_torch(tensor: Any) -> Array:
-    """A torch tensor's own memory, by way of integers where numpy lacks its format."""
+    """Return a numpy array on a torch tensor's memory, by a view as integers if numpy lacks its
+    format."""
     torch = sys.modules["torch"]
-    with torch._C.DisableTorchFunction():  # which copies what a stand-in's device has
+    with torch._C.DisableTorchFunction():  # which copies tensors of a stand-in's device
         plain = tensor.detach().cpu()
     if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
         form = lookup(plain.dtype)
@@ -48,7 +49,7 @@ def _to_torch(array: Array) -> Any:
     form = lookup(array.dtype)
     if not hasattr(torch, form.name):
         return array
-    if not form.is_integer and form.itemsize < 4 and form != "float16":  # numpy itself lacks it
+    if not form.is_integer and form.itemsize < 4 and form != "float16":  # numpy lacks it
         integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
         return integers.view(getattr(torch, form.name))
     return torch.from_numpy(np.ascontiguousarray(array))
@@ -66,12 +67,12 @@ LIBRARIES = (
 
 
 def library(value: Any) -> Library | None:
-    """The library that a value is an array of; None for numpy's, and for all that is no array."""
+    """Return the library whose array a value is; None for arrays of numpy and for other values."""
     return next((library for library in LIBRARIES if library.made(value)), None)
 
 
 def as_numpy(value: Any) -> Array:
-    """An array of any library as numpy's, in the same memory where the two can share it. Raises
-    UsageError for a float of torch's in a format that is none of a NeuronCore's."""
+    """Return an array of any library as numpy's, in the same memory if both can share it. Raises
+    UsageError for a torch tensor in a float format that a NeuronCore lacks."""
     made_by = library(value)
     return made_by.taken(value) if made_by else np.asarray(value)

@@ -1,4 +1,4 @@
-"""Indices past the end of an axis: what their user may have meant."""
+"""Hints for indices past the end of an axis."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """A hint about the indices from `first` to `last` that reach past the end of an axis; `ragged`
-    is that for a last piece which is shorter than the others."""
+    """Return a hint about the indices from `first` to `last` that reach past the end of an axis;
+    `ragged` is the hint for a last piece that is shorter than the others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

@@ -1,4 +1,4 @@
-"""Which API a kernel is written in, from the names that its code uses."""
+"""Finds the API in which a kernel is written, from the names that its code uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Literal
 
 Dialect = Literal["nki", "neuronxcc.nki"]
-# How modules of each are called: as users import them, and as they call themselves.
+# The names of each API's modules: as users import them, and their own `__name__`.
 MODULES: dict[Dialect, tuple[str, ...]] = {
     "nki": ("nki", "nkilib", "neuroncore.frontend.nki"),
     "neuronxcc.nki": ("neuronxcc", "neuroncore.frontend.neuronxcc"),
@@ -18,15 +18,15 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """The API of which a kernel uses names, or else its module has, or else functions that it calls
-    are written in; None if that is none or both.
+    """Return the API whose names a kernel uses, else the API in its module's names, else the API of
+    the functions that it calls; None for neither API or both.
 
-    `import neuronxcc.nki.language as nl` in a module tells that a function of it which says
-    `nl.load` is of the older API, be it decorated or not.
+    With `import neuronxcc.nki.language as nl` in a module, a function of it that uses `nl.load` is
+    of the older API, decorated or not.
     """
     while isinstance(function, functools.partial):
         function = function.func
-    function = getattr(function, "__func__", function)  # of a method
+    function = getattr(function, "__func__", function)  # the function of a method
     if not isinstance(function, FunctionType):
         return None
     space = function.__globals__
@@ -38,7 +38,7 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
 
 
 def _called(function: FunctionType) -> Iterable[FunctionType]:
-    """A function, those that it calls by global names, those that these call, and so on."""
+    """Return a function, those that it calls by global names, and so on at any depth."""
     found = {function: None}
     waiting = [function]
     while waiting:
@@ -52,7 +52,7 @@ def _called(function: FunctionType) -> Iterable[FunctionType]:
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
-    """The modules of the global names that code and the functions in it use, and of its imports."""
+    """Return the modules of the global names and imports of code and of the functions in it."""
     for step in _steps(code):
         if step.opname == "LOAD_GLOBAL" and step.argval in space:
             yield from _homes(space[step.argval])
@@ -61,7 +61,7 @@ def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
 
 
 def _steps(code: CodeType) -> Iterator[dis.Instruction]:
-    """The bytecode of code and of the functions in it."""
+    """Return the bytecode of code and of the functions in it."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -69,7 +69,7 @@ def _steps(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _homes(value: Any) -> Iterator[str]:
-    """The module that a value is, or those in which it and its type are defined."""
+    """Return the name of a module, or the modules that define a value and its type."""
     if isinstance(value, ModuleType):
         yield value.__name__
     else:
@@ -78,7 +78,7 @@ def _homes(value: Any) -> Iterator[str]:
 
 
 def _only(homes: Iterable[str]) -> Dialect | None:
-    """The one API that modules are of."""
+    """Return the API to which all modules belong; None for neither API or both."""
     homes = {f"{home}." for home in homes}
     found: list[Dialect] = [
         name
@@ -89,8 +89,8 @@ def _only(homes: Iterable[str]) -> Dialect | None:
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Whether a function is written as a method, or as one of a class.
+    """Return whether a function is written as a method of an object or of a class.
 
-    A kernel in a class that is not is called as an attribute, without the object: the vendor's
-    decorator makes an object that classes don't bind (corelab-src/nki-llama)."""
+    Other kernels in a class are called as attributes, without the object: the vendor's decorator
+    makes an object that classes don't bind (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")

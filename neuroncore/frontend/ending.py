@@ -1,4 +1,4 @@
-"""What a kernel has to have done when it ends: issued instructions, and returned tensors."""
+"""Checks at the end of a kernel: that it issued instructions, and returned tensors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 def check(
     function: Callable[..., Any], result: Any, cores: Sequence[Core], given: Collection[int]
 ) -> None:
-    """Refuse what no device could have done, and report a launch that did nothing.
+    """Refuse results that no device can give, and report a launch that did nothing.
 
-    `given` are the storages of the arguments, which a kernel may hand back as they are. Kernels
-    without an instruction are not refused: guides of the SDK show views and sizes by such. Raises
+    `given` are the storages of the arguments, which a kernel may return unchanged. Kernels without
+    an instruction are not refused: guides of the SDK use them to show views and sizes. Raises
     SignatureError.
     """
     if inspect.isgenerator(result):
@@ -56,8 +56,8 @@ def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
 
 
 def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
-    """The error for a tensor of a collective that comes from outside the kernel or leaves it
-    (nki-library's comments on NKI 0.2 and 0.3: they can't be read or written by one)."""
+    """Return the error for a tensor of a collective that is an argument or a result of the kernel,
+    which a collective can't read or write (nki-library's comments on NKI 0.2 and 0.3)."""
     return BufferKindError(
         statement,
         argument=argument,
@@ -70,8 +70,8 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
 
 
 def check_turns(cores: Sequence[Core]) -> None:
-    """Report a loop that the device runs, and that cores leave after different numbers of turns:
-    what runs on the cores of a logical core is one program (SDK release notes, NKI 0.3)."""
+    """Report a loop of the device that cores leave after different numbers of iterations: the cores
+    of a logical core run one program (SDK release notes, NKI 0.3)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
         for site in first.turns.keys() | core.turns.keys():
@@ -85,7 +85,7 @@ def check_turns(cores: Sequence[Core]) -> None:
 
 
 def check_constants(cores: Sequence[Core]) -> None:
-    """Report a constant of which cores make different ones: the program has it once for all of
+    """Report a constant whose value differs between cores: the program has one value for all of
     them (nl.shared_constant)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
@@ -108,12 +108,13 @@ def _listed(turns: list[int]) -> str:
 
 
 def _has_issued(core: Core) -> bool:
-    """Whether it has come to an instruction, be it one that is left out for its size of 0."""
+    """Return whether a core has reached an instruction, also one that is left out for its size of
+    0."""
     return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in a result, in order."""
+    """Return the single values in a result, in order."""
     if isinstance(value, dict | list | tuple):
         for item in value.values() if isinstance(value, dict) else value:
             yield from leaves(item)
@@ -122,12 +123,13 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def is_host_array(value: Any) -> bool:
-    """Whether a value is an array of numpy, torch or their like, and not a number or a tensor."""
+    """Return whether a value is an array of numpy, torch or a similar library, and not a number or
+    a tensor."""
     return hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
 
 
 def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
-    """The error, placed at the function's last return statement."""
+    """Return the error, placed at the function's last return statement."""
     site = _last_return(function)
     return error if site is None else error.placed(site)
 

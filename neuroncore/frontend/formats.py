@@ -8,11 +8,11 @@ from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
-WIDTHS = [*FORMATS, *OPAQUE]  # widest first among floats; those of memory are refused later
+WIDTHS = [*FORMATS, *OPAQUE]  # widest first among floats; formats only for memory are refused later
 
 
 def format_of(dtype: Any, position: int) -> Format:
-    """The format that an argument called `dtype` names."""
+    """Return the format that an argument called `dtype` names."""
     try:
         return lookup(dtype)
     except UsageError as error:
@@ -20,7 +20,7 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """The format of x <op> y: that of the tile, or of two tiles the wider."""
+    """Return the format of x <op> y: the format of the tile, or the wider one of two tiles."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
     found = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]

@@ -1,4 +1,4 @@
-"""Launch grids: what may stand in the brackets of `kernel[...]`."""
+"""Launch grids: the values in the brackets of `kernel[...]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from neuroncore.base.errors import SignatureError
 
 
 def axes(grid: Any, expected: str) -> tuple[Any, ...]:
-    """What stands in the brackets, of which each is an axis. Raises SignatureError for nothing."""
+    """Return the values in the brackets, one for each axis. Raises SignatureError for empty
+    brackets."""
     sizes = grid if isinstance(grid, tuple) else (grid,)
     if not sizes:
         raise SignatureError(
@@ -22,7 +23,8 @@ def axes(grid: Any, expected: str) -> tuple[Any, ...]:
 
 
 def size(value: Any, what: str, least: int, expected: str) -> int:
-    """An integer that is at least so much. Raises SignatureError, which says what it is of."""
+    """Return an integer that is at least `least`. Raises SignatureError with `what` for other
+    values."""
     try:
         count = operator.index(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The caller's values on their way into a kernel and out of it."""
+"""Converts the caller's values for a kernel, and its results for the caller."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
     def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
-        """`keeps` says that arrays are copied as they enter."""
+        """With `keeps`, arrays are copied when they enter."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.library: Library | None = None  # whose arrays the results become
-        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
-        self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
-        # arrays to update, from which storage, and what that was before: a change shows in an array
-        # that shares memory with it, and isn't undone by what another copy still has there
+        self.library: Library | None = None  # the library of the results' arrays
+        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object
+        self.adopted: dict[int, tuple[Any, Storage]] = {}  # by its id: object, storage
+        # arrays to update, their storages, and the contents before: a change shows in an array that
+        # shares memory, and the old contents of another copy don't undo it
         self.copies: list[tuple[Array, Storage, Array]] = []
-        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in their order
-        self.copied: list[Array] = []  # of those, if it keeps
+        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
+        self.copied: list[Array] = []  # copies of `entered`, if it keeps them
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
@@ -92,19 +92,20 @@ class Inputs:
         return value
 
     def storages(self) -> set[int]:
-        """Those of the arguments."""
+        """The ids of the arguments' storages."""
         return {storage.id for _, storage in self.adopted.values()}
 
     def close(self, result: Any) -> Any:
-        """What the caller gets for a kernel's result; the caller's arrays are as it left them."""
+        """Return the caller's form of a kernel's result, and copy changes to the caller's
+        arrays."""
         with on(self.core):
             outputs = self.leave(result)
         self.write_back()
-        self.core.hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
+        self.core.hbm.tensors.clear()  # a reference cycle that would keep gigabytes
         return outputs
 
     def left(self, result: Any) -> list[Tile]:
-        """The tensors that the kernel returns, and then those it was given and has changed."""
+        """Return the tensors that the kernel returns, and then the arguments that it changed."""
         returned = [value for value in ending.leaves(result) if isinstance(value, Tile)]
         ids = {tile.storage.id for tile in returned}
         given = (storage for _, storage in self.adopted.values())
@@ -149,7 +150,7 @@ class Inputs:
 
 
 def _format(value: Any, name: str) -> Format:
-    """The format of an argument. Raises DtypeError if no NeuronCore has it."""
+    """Return the format of an argument. Raises DtypeError if no NeuronCore has it."""
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     try:
         return lookup(dtype)

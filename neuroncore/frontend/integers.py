@@ -12,15 +12,15 @@ from neuroncore.base.errors import SignatureError
 
 
 def size(number: Any) -> int:
-    """The size of an axis. A whole number as a float will do: 256 * 256 / 128, in a published
-    kernel of which there are traces of the device. Raises TypeError for anything else."""
+    """Return the size of an axis. A whole number as a float is accepted: a published kernel with
+    traces of the device has 256 * 256 / 128. Raises TypeError for anything else."""
     fraction = isinstance(number, float | np.floating)
     whole: Any = int(number) if fraction and number.is_integer() else number
     return operator.index(whole)
 
 
 def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:
-    """The number of an axis, or of several. Raises SignatureError for anything else."""
+    """Return the number of an axis, or of several. Raises SignatureError for anything else."""
     listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     try:
         return tuple(map(operator.index, listed))
@@ -37,7 +37,7 @@ def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...
 
 
 def loop(*bounds: Any) -> range:
-    """Python's range, for a loop. Raises SignatureError for bounds that it doesn't take."""
+    """Return Python's range for a loop. Raises SignatureError for bounds that range refuses."""
     try:
         return range(*map(operator.index, bounds))
     except (TypeError, ValueError) as error:

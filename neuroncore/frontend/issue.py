@@ -23,7 +23,7 @@ def function(name: str) -> Issues:
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Releases before 0.3 had `scales` before `reduce_op`."""
+    """Return dma_compute with `scales` before `reduce_op`, the order of releases before 0.3."""
 
     @wraps(dma_compute)
     def either_way(*args: Any, **named: Any) -> NkiInstruction:

@@ -1,4 +1,4 @@
-"""Running a kernel: arguments in, one core or several, results out."""
+"""Runs a kernel: converts arguments, runs it on one core or several, converts results."""
 
 from __future__ import annotations
 
@@ -61,15 +61,16 @@ def launch(
 ) -> Launch:
     """Run a kernel function on one core, or the programs of a grid on one core or several.
 
-    `programs` are those of the grid that each core runs, one after the other; by default each has
-    a core of its own (nki/get-started/about/lnc.rst). Two cores are a logical core where the
-    machine has such, and can meet; programs on more run one after the other. `finished` is called
-    at the end of each. `order` is what the dialect's compiler makes of that of instructions, unless
-    the options have another, and `flags` what it was given, None where it takes none.
+    `programs` lists the programs of the grid that each core runs, one after the other; by default
+    each has a separate core (nki/get-started/about/lnc.rst). Two cores are a logical core on
+    machines that have logical cores, and can synchronize; programs on more cores run one after the
+    other. `finished` is called at the end of each. `order` is the order of instructions by the
+    dialect's compiler, unless the options have another, and `flags` the compiler's flags, None for
+    a dialect without flags.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
-    contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
-    tensors become arrays of numpy, or of torch or jax if an argument was one of theirs.
+    contiguous; afterwards the caller's arrays have what the kernel wrote. Returned tensors become
+    arrays of numpy, or of torch or jax if an argument was one of that library.
     """
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
@@ -102,13 +103,13 @@ def launch_ranks(
     options: Options | None = None,
     instance: str | None = None,
 ) -> list[Launch]:
-    """Run a kernel function on several ranks together, each on its own arguments and HBM, on as
-    many cores as `way` has shares of the grid's programs; the launches rank by rank.
+    """Run a kernel function on several ranks together, each with its own arguments and HBM, on as
+    many cores as `way.shares` has entries. Return the launches, rank by rank.
 
-    Arrays are as `launch` has them; those of which several ranks are given some memory are each
-    rank's own, copied from the caller's. `instance` is what the ranks are in; by default the
-    largest with chips of the target. Raises UsageError for numbers of ranks and cores that there
-    are not, or not in the instance.
+    Arrays are converted as in `launch`; if several ranks are passed the same memory, each rank gets
+    a copy. `instance` is the instance of the ranks, by default the largest one with chips of the
+    target. Raises UsageError for numbers of ranks and cores that do not exist, or not in the
+    instance.
     """
     current = current_settings()
     chosen = options or current.options or environment_options()
@@ -138,7 +139,7 @@ def launch_ranks(
 
 
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
-    """The finished launches of all ranks, verified if that is asked for."""
+    """Return the finished launches of all ranks, verified if that is requested."""
     launches = [rank.close(precision) for rank in ranks]
     if verifying.is_asked():
         verifying.verify(launches)
@@ -146,7 +147,7 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
-    """Raise UsageError for ranks and cores that there are not."""
+    """Raise UsageError for ranks and cores that do not exist."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -166,7 +167,7 @@ def _check_world(world: World, machine: Machine, where: Instance | None) -> None
 
 class Way(NamedTuple):
     """How a dialect's kernels run: its type of tensors, the programs of the grid that each core of
-    a rank runs, one after the other, and what is called at the end of each."""
+    a rank runs, one after the other, and the function that is called at the end of each."""
 
     tensor: type[Tile]
     shares: Sequence[Sequence[int]]
@@ -174,7 +175,7 @@ class Way(NamedTuple):
 
 
 class _Rank:
-    """A kernel on the cores of one rank: what it is given there, and what comes of it."""
+    """A kernel on the cores of one rank: its arguments there, and its result."""
 
     def __init__(
         self, cores: list[Core], function: Callable[..., Any], given: Arguments, way: Way
@@ -187,7 +188,7 @@ class _Rank:
         self.result: Any = None
 
     def program(self, core: Core) -> Any:
-        """What the kernel returns on one of the cores."""
+        """Run the kernel on one of the cores, and return its result."""
         share = self.way.shares[self.cores.index(core)]
         first, *_ = [self._one_program(core, program) for program in share]
         core.packs.clear()
@@ -204,7 +205,8 @@ class _Rank:
         return result
 
     def ends(self, returned: Sequence[Any]) -> None:
-        """Every core has returned: the result is the first one's, with what others wrote of it."""
+        """Take the result of the first core, with the parts that other cores wrote, after all
+        returned."""
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
@@ -216,7 +218,7 @@ class _Rank:
         return self.inputs.left(self.result)
 
     def close(self, precision: Precision | None) -> Launch:
-        """The finished launch; the caller's arrays are as the kernel left them."""
+        """Return the finished launch, and copy changes to the caller's arrays."""
         return Launch(
             kernel=getattr(self.function, "__name__", "kernel"),
             outputs=self.inputs.close(self.result),
@@ -232,7 +234,8 @@ class _Rank:
 
 
 def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> None:
-    """Without DISABLE_DGE the older API's compiler leaves descriptors to hardware."""
+    """Set the order of instructions, and where descriptors are made: without DISABLE_DGE the older
+    API's compiler leaves them to hardware."""
     for core in cores:
         if core.program is not None:
             core.program.order, core.program.flags = order, tuple(flags or ())
@@ -240,7 +243,7 @@ def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> 
 
 
 def _check_ranks(core: Core, where: Instance | None) -> None:
-    """Report a number of ranks that is neither one the runtime is known to take nor all ranks of
+    """Report a number of ranks that the runtime is not known to accept, unless it is all ranks of
     the instance."""
     world, limits = core.world, world_limits()
     whole = where is not None and world.ranks == where.ranks(world.cores)
@@ -261,13 +264,13 @@ def _check_cores(cores: list[Core]) -> None:
             "GRID_SIZE",
             f"a launch grid of {cores[0].grid} asks for {len(cores)} cores; {machine.name} runs a "
             f"kernel on at most {most}. Here its programs run one after another, each on a "
-            f"separate "
-            "of its own; the device refuses the launch",
+            "separate core; the device refuses the launch",
         )
 
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
-    """What a program returns on each core: on a logical core's together, else one by one."""
+    """Return the results of a program on each core: the cores of a logical core run together,
+    others one by one."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -279,7 +282,8 @@ def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
 
 
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What a kernel returns. What Python refuses of a call of ours is told in our form."""
+    """Return a kernel's result. An error of Python about a function of neuroncore becomes a
+    NeuronError."""
     try:
         return function(*args, **kwargs)
     except misuse.WRONG as error:
@@ -293,7 +297,7 @@ def _findings(cores: list[Core]) -> list[Finding]:
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: World) -> list[Core]:
-    """The cores of a launch, rank by rank; those of a rank share HBM."""
+    """Return the cores of a launch, rank by rank; the cores of a rank share HBM."""
     cores = []
     for rank in range(world.ranks):
         shared = launch_memory(options, rank)
@@ -308,7 +312,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """What will be found about the errors of a launch, if that is asked for."""
+    """Return the collector of a launch's errors, if that is requested."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -319,15 +323,15 @@ def _precision(cores: list[Core]) -> Precision | None:
 
 
 def finish(run: Launch) -> Any:
-    """Report a run to whoever observes, or warn of its findings; its outputs."""
+    """Report a run to its observer, or warn of its findings. Return its outputs."""
     if not tell(run):
         warn(run.findings)
     return run.outputs
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """What the function calls its positional arguments."""
-    if isinstance(function, FunctionType) and not function.__dict__:  # it stands for no other
+    """Return the function's names of its positional arguments."""
+    if isinstance(function, FunctionType) and not function.__dict__:  # it wraps no other function
         code = function.__code__
         names = list(code.co_varnames[: code.co_argcount])
     else:

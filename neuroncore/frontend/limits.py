@@ -1,4 +1,4 @@
-"""The machine that a kernel runs on, or would run on: its generation, and nl.tile_size."""
+"""The machine of the running kernel, or of a launch from here: its generation, and nl.tile_size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neuroncore.machine import Machine, api_number, api_versions
 from neuroncore.memory.tile import Tile
 
 T = TypeVar("T", bound=Tile)
-_enumeration: Any = Version  # of which type checkers take no table made at run time
+_enumeration: Any = Version  # type checkers accept no enumeration made at run time
 nc_version = _enumeration("nc_version", {v: api_number(v) for v in api_versions()}, module=__name__)
 
 
@@ -22,27 +22,28 @@ def machine() -> Machine:
 
 
 def get_nc_version() -> Version:
-    """The generation of the machine that the kernel runs on, a member of nc_version."""
+    """Return the generation of the machine that the kernel runs on, a member of nc_version."""
     version: Version = nc_version[machine().api_version]
     return version
 
 
 def get_nc_sub_version() -> int:
-    """The silicon revision within a generation: 0, the first, is the one emulated."""
+    """Return the silicon revision within a generation: 0, the first one, is emulated."""
     return 0
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """The shape of so many elements as one row for each of as many partitions as divide them; of
-    none, one row."""
+    """Return the shape of `size` elements as rows, one per partition, on the largest number of
+    partitions that divides `size`; one row for no elements."""
     most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
 
 
 def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
-    """A tensor in parts that fit into SBUF as `rows_of` lays them out, with elements of so many
-    bytes, if they are wider there: halves, and halves of those along the first axis that has any.
+    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by repeated halving
+    along the first axis that can be halved. `itemsize` is the bytes of an element in SBUF, if it is
+    wider there.
     """
     row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
@@ -57,16 +58,16 @@ def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
 
 
 class TileSize:
-    """Sizes in elements, or bytes where the name says so."""
+    """Sizes in elements, or in bytes if the name says so."""
 
     @property
     def psum_min_align(self) -> int:
-        """Bytes that an address in PSUM is a multiple of."""
+        """The alignment of an address in PSUM, in bytes."""
         return machine().psum.min_align_bytes
 
     @property
     def sbuf_min_align(self) -> int:
-        """Bytes that an address in SBUF is a multiple of."""
+        """The alignment of an address in SBUF, in bytes."""
         return machine().sbuf.min_align_bytes
 
     @property
@@ -106,17 +107,17 @@ class TileSize:
 
     @property
     def sbuf_size_bytes(self) -> int:
-        """Of all partitions together."""
+        """The bytes of all partitions of SBUF together."""
         return machine().sbuf.partition_bytes * machine().sbuf.partitions
 
     @property
     def sbuf_fmax_bytes(self) -> int:
-        """Of one partition, as far as kernels may use it."""
+        """The bytes of one partition of SBUF that kernels may use."""
         return machine().sbuf.usable_bytes
 
     @property
     def sbuf_fmax(self) -> int:
-        """float32 elements of one partition."""
+        """float32 elements of one partition of SBUF."""
         return self.sbuf_fmax_bytes // 4
 
     total_available_sbuf_size = sbuf_fmax_bytes

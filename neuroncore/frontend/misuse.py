@@ -1,5 +1,5 @@
-"""What Python refuses of calls of ours, told as everything else that is wrong with a kernel: a name
-that isn't there, arguments that a function doesn't take, numpy asked to compute."""
+"""Errors of Python about the API, in the form of other errors of a kernel: a missing name,
+arguments that a function doesn't take, a tensor passed to a function of numpy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from neuroncore.frontend.unread import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."
-HOME = "neuroncore.frontend."  # the rest of a module's name is what the user imports
-NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # and in nki.language
+HOME = "neuroncore.frontend."  # the user imports the rest of a module's name
+NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # numpy: nki.language
 NO_UFUNC = "__array_ufunc__"  # in numpy's message
 
 
 def told(error: BaseException) -> NeuronError | None:
-    """The error in our form and at the user's line; None if it isn't about something of ours. It is
-    an EmulatorError if what failed is nothing that the user's code has given us or asked for."""
+    """Return the error as a NeuronError at the user's line; None if it isn't about neuroncore. It
+    is an EmulatorError if the failing operation is not one that the user's code requested."""
     frame, instruction = source.innermost(error.__traceback__)
     if frame is None:
         return None
@@ -51,17 +51,18 @@ def told(error: BaseException) -> NeuronError | None:
 
 
 def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
-    """Whether code of ours has asked an object of ours that it wasn't given for what it lacks."""
+    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks,
+    where the object isn't one of its arguments."""
     below = _below(frame, error)
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
-        return False  # the user's code has asked
+        return False  # the user's code used it
     home = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
     given = below.tb_frame.f_locals.values()
     return f"{home}.".startswith(PACKAGE) and not any(error.obj is one for one in given)
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
-    """What a frame has called that an error came out of; None if it was raised there."""
+    """Return the traceback below a frame; None if the frame itself raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame is not frame:
         trace = trace.tb_next
@@ -96,7 +97,7 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
 
 
 def _not_set(message: str) -> KernelError | None:
-    """tensor.scale = 2.0, of which Python tells the class only."""
+    """Return the error for tensor.scale = 2.0, for which Python's message has only the class."""
     match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None
@@ -108,7 +109,7 @@ def _not_set(message: str) -> KernelError | None:
 
 
 def _kinds_of(kind: type) -> Iterator[type]:
-    """A class and all that inherit from it."""
+    """Return a class and all classes that inherit from it."""
     yield kind
     below: list[type] = kind.__subclasses__()
     for derived in below:
@@ -116,7 +117,7 @@ def _kinds_of(kind: type) -> Iterator[type]:
 
 
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
-    """x.transpose(), which is nl.transpose(x)."""
+    """Return the error for x.transpose(), which is nl.transpose(x)."""
     language = _language_of(type(tensor).__module__)
     if language is None or name not in dir(language) or not callable(getattr(language, name)):
         return None
@@ -129,7 +130,7 @@ def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError |
 
 
 def _language_of(module: str) -> ModuleType | None:
-    """nki.language of the dialect that a module of ours belongs to."""
+    """Return nki.language of the dialect that a module of neuroncore belongs to."""
     while module := module.rpartition(".")[0]:
         if (language := sys.modules.get(f"{module}.language")) is not None:
             return language
@@ -147,7 +148,7 @@ def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
 
 
 def _no_import(error: ImportError) -> KernelError | None:
-    """from nki.isa import tensor_scaler"""
+    """Return the error for from nki.isa import tensor_scaler."""
     match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
     home = sys.modules.get(match[2]) if match else None
     if match is None or home is None or not home.__name__.startswith(HOME):
@@ -156,7 +157,7 @@ def _no_import(error: ImportError) -> KernelError | None:
 
 
 def _written(frame: FrameType, module: ModuleType) -> str | None:
-    """What the user's code calls a module of ours."""
+    """Return the name of a module of neuroncore in the user's code."""
     space = {**frame.f_globals, **frame.f_locals}
     return next((name for name, value in space.items() if value is module), None)
 
@@ -166,7 +167,7 @@ def _written(frame: FrameType, module: ModuleType) -> str | None:
 
 @dataclass(frozen=True)
 class _Called:
-    """A call in the user's code: what is called, by what name, with what."""
+    """A call in the user's code: the function, its name there, and the arguments."""
 
     function: Any
     name: str
@@ -174,7 +175,7 @@ class _Called:
 
     @property
     def ours(self) -> bool:
-        """Whether it is a function of this package, or an object such as a kernel."""
+        """Return whether the function is one of this package, or an object such as a kernel."""
         homes = getattr(self.function, "__module__", None) or "", type(self.function).__module__
         return any(home.startswith(PACKAGE) for home in homes)
 
@@ -184,13 +185,14 @@ class _Called:
 
     @property
     def unpacks(self) -> bool:
-        """Whether there are arguments that the source doesn't list."""
+        """Return whether there are arguments that the source doesn't list, `*args` or
+        `**kwargs`."""
         starred = any(isinstance(given, ast.Starred) for given in self.node.args)
         return starred or len(self.keywords) < len(self.node.keywords)
 
 
 def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
-    """What a call, or another expression, can't do with what it is given."""
+    """Return the error for a call, or another expression, that refuses its operands."""
     if source.call(frame.f_code, instruction) is None:
         return _wrong_values("this", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
@@ -206,7 +208,7 @@ def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelErro
 
 
 def _is_inside(error: Exception) -> bool:
-    """Whether an error was raised by a function of ours."""
+    """Return whether a function of neuroncore raised an error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -221,14 +223,15 @@ def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
 
 
 def _called(frame: FrameType, instruction: int) -> _Called | None:
-    """The call that a frame is at, if its function is a name or an attribute of one."""
+    """Return the call that a frame executes, if its function is a name or an attribute of a
+    name."""
     node = source.call(frame.f_code, instruction)
     if node is None or not _is_name(node.func):
         return None
     code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")
     try:
         function = eval(code, frame.f_globals, frame.f_locals)
-    except Exception:  # a name of an enclosing scope, or a property of the user's that raised this
+    except Exception:  # a name of an enclosing scope, or a property of the user that raised this
         return None
     return _Called(function, ast.unparse(node.func), node)
 
@@ -240,7 +243,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _wrong_arguments(called: _Called) -> KernelError | None:
-    """What doesn't fit the signature; None if all fits, and the error is another."""
+    """Return the error for arguments that don't fit the signature; None if they fit."""
     signature = inspect.signature(called.function)
     count, keywords = len(called.node.args), called.keywords
     try:
@@ -280,7 +283,7 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _form(name: str, function: Any) -> str | None:
-    """What a function takes, without the types that Python's signature has."""
+    """Return a function's parameters as text, without the types."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -294,21 +297,22 @@ def _form(name: str, function: Any) -> str | None:
 
 
 def refused_ufunc(name: str, tensor: object) -> KernelError:
-    """The error for a function of numpy's by which the user's code, or numpy, computes."""
+    """Return the error for a function of numpy that the user's code, or numpy, applies to a
+    tensor."""
     frame = source.user_frame()
     called = _called(frame, frame.f_lasti) if frame is not None else None
     return of_numpy(frame, _name_of(called, name), str(tensor))
 
 
 def _name_of(called: _Called | None, name: str) -> str:
-    """What numpy calls the function that is called; `name` if it isn't one of numpy's."""
+    """Return numpy's name of the called function; `name` if it isn't a function of numpy."""
     if called is None or not type(called.function).__module__.startswith("numpy"):
         return name
     return str(called.function.__name__)
 
 
 def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
-    """The error for a function of numpy's that is given a tensor."""
+    """Return the error for a function of numpy that is called with a tensor."""
     own = NUMPY.get(name, name)
     language = next(_languages(frame), None) if frame is not None else None
     hint = f"use {language[0]}.{own}" if language and own in dir(language[1]) else None
@@ -320,7 +324,7 @@ def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
 
 
 def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
-    """nki.language, as the user's code calls it."""
+    """Return the modules nki.language with their names in the user's code."""
     for name, value in {**frame.f_globals, **frame.f_locals}.items():
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):

@@ -1,5 +1,5 @@
-"""The result of every instruction, and how a call that does not fit its signature ends: both for
-the generated functions of `frontend/instructions.py`."""
+"""The result of every instruction, and the check of a call's arguments, both for the generated
+functions of `frontend/instructions.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroncore.clause.instruction import Instruction
 from neuroncore.core.binding import MISSING, signature_of
 from neuroncore.record.program import Program
 
-# Arguments that are looked at when an instruction is issued: readers of signatures see the names.
+# Arguments that are read when an instruction is issued; signatures show their names.
 TileOrNumber: TypeAlias = Any
 MaybeTile: TypeAlias = Any
 Tiles: TypeAlias = Any
@@ -22,7 +22,7 @@ Real: TypeAlias = float | np.number[Any]
 
 # NKI 0.1 ignored keywords it did not know, and published kernels still pass these.
 IGNORED = frozenset({"dtype", "mask"})
-# Parameters of releases before 0.3 on which no result depends.
+# Parameters of releases before 0.3 that change no result.
 REMOVED = {"sendrecv": {"use_gpsimd_dma"}, "dma_copy": {"unique_indices"}}
 
 
@@ -65,7 +65,7 @@ def settle(
     unknown: dict[str, Any],
 ) -> None:
     """Refuse a call that does not fit the signature, or drop a keyword that is known to be
-    harmless. The arguments are among the names of `scope`. Raises SignatureError."""
+    harmless. `scope` has the arguments by name. Raises SignatureError."""
     given = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

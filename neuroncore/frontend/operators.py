@@ -1,6 +1,6 @@
-"""The operators of the API: tokens for nki.isa, and when called functions of tiles.
+"""The operators of the API: arguments of nki.isa, and functions of tiles when called.
 
-Both dialects have them by the same names; how one becomes instructions is the dialect's.
+Both dialects have the same names, and each turns a call into instructions in its own way.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Operation:
 
 
 class Simulated(Operation):
-    """An operator of the vendor's simulator, which no engine has: one only in runs that are asked
-    to take it (Options.simulator_operators)."""
+    """An operator that only the vendor's simulator has, and no engine. Runs accept it with
+    Options.simulator_operators."""
 
     @property
     def taken(self) -> bool:
@@ -58,11 +58,11 @@ class Simulated(Operation):
 
 
 class ByNumber(NamedTuple):
-    """A function of a tile: an operator with one number, or with none."""
+    """A function of a tile: an operator with a number, or without."""
 
     doc: str
     number: float | None = None
-    operator: str = ""  # if it has another name than the function
+    operator: str = ""  # the name of the operator, if it differs
 
 
 OF_TWO = (
@@ -82,7 +82,7 @@ BY_NUMBER = {
     "logical_not": ByNumber("1 where x is 0, else 0", 0.0, "equal"),
     "negative": ByNumber("-x", -1.0, "multiply"),
 }
-LATER = frozenset({"abs_max", "abs_min", "gelu_apprx_sigmoid_dx"})  # than the older dialect
+LATER = frozenset({"abs_max", "abs_min", "gelu_apprx_sigmoid_dx"})  # added after the older dialect
 
 
 def operations(
@@ -91,7 +91,7 @@ def operations(
     by_number: Callable[[str, ByNumber], Operation],
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Operation]:
-    """A dialect's operators by name, each made by the function for its kind."""
+    """Return a dialect's operators by name, each made by the function for its kind."""
     made = {name: of_two(name) for name in OF_TWO if name not in without}
     made |= {name: activation(name) for name in ACTIVATIONS if name not in without}
     return made | {name: by_number(name, row) for name, row in BY_NUMBER.items()}

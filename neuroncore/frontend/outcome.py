@@ -1,4 +1,4 @@
-"""A finished launch: what it returned, and the cores it ran on."""
+"""A finished launch: its results, and the cores that it ran on."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Launch:
-    """One finished launch: what it returned and the cores it ran on, with their records."""
+    """A finished launch: its results and the cores that it ran on, with their records."""
 
     kernel: str
     outputs: Any
     cores: list[Core]
-    programs: Sequence[Sequence[int]]  # those of the launch grid that each core ran, in order
+    programs: Sequence[Sequence[int]]  # of the launch grid, by core, in order
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision
-    inputs: tuple[tuple[Input, Any], ...] = ()  # and the caller's objects that they were
+    inputs: tuple[tuple[Input, Any], ...] = ()  # with the caller's objects
     named: dict[str, Any] = field(default_factory=dict)
-    given: tuple[Array, ...] | None = None  # copies of the inputs as they were, if they were kept
+    given: tuple[Array, ...] | None = None  # copies of the inputs before, if kept
 
     @property
     def core(self) -> Core:
@@ -48,13 +48,13 @@ class Launch:
 
 
 def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    """The arrays that a launch was given, as it left them, and as they were if it kept copies."""
+    """Return the arrays of a launch's arguments after it, and before it if there are copies."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
     return used, None if launch.given is None else (launch.given, {})
 
 
 def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
-    """What a launch's programs ran in, with the arrays that they were given if there are copies."""
+    """Return the settings of a launch, with the arrays of its arguments if there are copies."""
     copies: dict[int, Any] = {}
     if given is not None:
         copies = {id(one): was for one, was in zip(values_in(used), values_in(given), strict=True)}
@@ -69,7 +69,7 @@ def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None)
 
 
 def together(settings: Sequence[Setting]) -> Setting:
-    """Those of all ranks in one."""
+    """Combine the settings of all ranks."""
     inputs = tuple(one for each in settings for one in each.inputs)
     arrays = {name: array for each in settings for name, array in each.arrays.items()}
     return replace(settings[0], inputs=inputs, arrays=arrays)

@@ -1,4 +1,4 @@
-"""Where a kernel's error comes from, for Python."""
+"""The sources of a kernel's numerical error, as a function for Python."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def precision_of(
     target: str | None = None,
     **kwargs: Any,
 ) -> Precision:
-    """Launch a kernel with float64 beside it; what that says of the errors.
+    """Launch a kernel together with a computation in float64, and return the errors.
 
     `kernel` is a function decorated with `nki.jit`, of either API, or anything that launches one;
-    of several launches the last counts. `bound` is the relative L2 error of a result that is worth
-    being told of. Raises UsageError if nothing was launched.
+    the last of several launches counts. `bound` is the least relative L2 error of a result that is
+    reported. Raises UsageError if nothing was launched.
     """
     options = current_settings().options or environment_options()
     options = replace(options, precision=True, precision_bound=bound)
     found = last_launch(kernel, args, kwargs, target, options).precision
-    assert found is not None  # by the option
+    assert found is not None  # the option sets it
     return found

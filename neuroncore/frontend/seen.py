@@ -1,4 +1,4 @@
-"""What a debugger and a notebook show of a tile inside a kernel: what it holds just now."""
+"""The text of a tile in a debugger or a notebook inside a kernel: its current contents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from neuroncore.report import heat_maps
 
 
 class Seen(Tile):
-    """`repr` has the values at the corners, -- for what nothing has written; `str`, which messages
-    use, is the shape, format and memory alone."""
+    """`repr` has the values at the corners, -- for uninitialized ones; `str`, which messages use,
+    has only the shape, format and memory."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class Seen(Tile):
     def __repr__(self) -> str:
         try:
             return f"{self} {_corners(self)}".rstrip()
-        except NeuronError:  # it is outside of its tensor, or not yet picked
+        except NeuronError:  # it is outside its tensor, or not yet selected
             return str(self)
 
     def _repr_html_(self) -> str | None:
@@ -35,7 +35,7 @@ class Seen(Tile):
 
 
 def _corners(tile: Tile) -> str:
-    """The first and the last element along each axis."""
+    """Return the first and the last element along each axis."""
     now = tile.resolved()
     if not now.size:
         return ""

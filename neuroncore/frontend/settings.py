@@ -1,4 +1,4 @@
-"""What whoever drives the process asks of every launch: target, options, who is told."""
+"""Settings for every launch of the process: target, options, observer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
-    """Who is told of launches: when one begins, and when it is done, on one rank or on several."""
+    """An observer of launches: it is called when a launch begins and when it is done, on one rank
+    or several."""
 
     def begun(self, core: Core) -> None: ...
 
@@ -36,8 +37,8 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """A launch's own arguments come before these. One that `keeps` has copies of the arrays that it
-    was given. With `verify` each launch is compared with the plain reading."""
+    """A launch's own arguments have priority over these. With `keeps`, a launch keeps copies of the
+    arrays among its arguments. With `verify`, each launch is compared with the plain reading."""
 
     target: str | None = None
     options: Options | None = None
@@ -47,7 +48,7 @@ class Settings:
 
 
 _settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
-_process = Settings()  # in threads that nothing was set in: a thread begins with an empty context
+_process = Settings()  # for threads without settings: a thread begins with an empty context
 
 
 def current_settings() -> Settings:
@@ -64,8 +65,8 @@ def settings(
     verify: bool = False,
     in_every_thread: bool = False,
 ) -> Iterator[None]:
-    """Launch kernels with these settings, from this thread or from every one. What launches tell an
-    observer can be executed again, if each `keeps` copies of the arrays that it is given."""
+    """Launch kernels with these settings, from this thread or from every thread. An observer can
+    execute a launch again if it `keeps` copies of the arrays among its arguments."""
     global _process
     chosen, before = Settings(target, options, observer, keeps, verify), _process
     token = _settings.set(chosen)
@@ -79,8 +80,8 @@ def settings(
 
 
 def tell(*ranks: Launch) -> bool:
-    """Tell whoever observes that a launch is done, on one rank or on several; whether somebody
-    does."""
+    """Report to the observer that a launch is done, on one rank or on several. Return whether there
+    is an observer."""
     observer = current_settings().observer
     if observer is not None:
         observer.done(*ranks)
@@ -88,7 +89,7 @@ def tell(*ranks: Launch) -> bool:
 
 
 class _Last:
-    """Keeps the last launch of one rank, and tells the outer observer of all launches."""
+    """Keeps the last launch of one rank, and reports all launches to the outer observer."""
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
@@ -112,7 +113,7 @@ def last_launch(
     target: str | None = None,
     options: Options | None = None,
 ) -> Launch:
-    """Call something that launches kernels, with settings of its own; the last launch.
+    """Call something that launches kernels, with separate settings, and return the last launch.
 
     Raises UsageError if nothing was launched.
     """
@@ -128,23 +129,24 @@ def last_launch(
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Launch kernels, in this thread, of which neither an observer nor a warning tells."""
+    """Launch kernels in this thread without an observer and without warnings."""
     current = current_settings()
     with settings(current.target, current.options, _Last(None), verify=current.verify):
         yield
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
+    """Return the machine to run on: by name, else by the settings, else by the environment, else
+    trn2."""
     chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(chosen)
 
 
 def environment_options() -> Options:
-    """What the vendor's variables ask for. NKI_SIMULATOR=1 needs nothing: a kernel that is called
-    is simulated.
+    """Return the options in the vendor's environment variables. NKI_SIMULATOR=1 needs no option: a
+    kernel that is called is simulated.
 
-    Raises UsageError for a switch that is neither on nor off, and for a seed that is no number of
+    Raises UsageError for a switch that is neither on nor off, and for a seed that isn't a number of
     32 bits.
     """
     chosen = documented if _switched(PRECISE_VARIABLE, True) else ideal
@@ -157,7 +159,7 @@ def environment_options() -> Options:
 
 
 def compiler_flags(more: str | None = None) -> list[str]:
-    """The words of the environment's flags for the device's compiler, and of further ones."""
+    """Return the words of the compiler's flags, from the environment and from `more`."""
     return f"{os.environ.get(FLAGS_VARIABLE, '')} {more or ''}".split()
 
 

@@ -1,5 +1,5 @@
-"""Arrays that several ranks are given: each has one of its own, of which the system copies only the
-pages that it writes.
+"""Arrays that are passed to several ranks: each rank gets a separate copy, of which the operating
+system copies only the pages that the rank writes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from neuroncore.record.inputs import like
 
 Array = npt.NDArray[Any]
 
-SMALL = 1 << 16  # bytes of an array that is simply copied
+SMALL = 1 << 16  # bytes of the largest array that is simply copied
 
 
 def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
-    """The arguments of ranks, with arrays in the place of those whose memory another rank is given
-    too. An array of one rank alone stays the caller's, and shows what the kernel writes to it."""
+    """Return the arguments of ranks, with separate arrays for those whose memory is passed to
+    another rank too. An array of a single rank stays the caller's, and the kernel's writes appear
+    in it."""
     whole = {id(one): as_numpy(one) for one in leaves(list(per_rank)) if is_array(one)}
     several = _in_several(per_rank, whole)
     with ExitStack() as files:
@@ -41,19 +42,20 @@ def _own(given: Arguments, copies: dict[int, _Copies]) -> Arguments:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of the host, of any library."""
+    """Return whether a value is an array of the host, of any library."""
     return is_host_array(value) or library(value) is not None
 
 
 def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[int]:
-    """The arrays of which some memory is in the arguments of two ranks, by their ids."""
+    """Return the ids of the arrays whose memory is, at least in part, in the arguments of two
+    ranks."""
     ranks: dict[int, set[int]] = {n: set() for n in whole}
     for rank, given in enumerate(per_rank):
         for one in leaves(list(given)):
             if id(one) in ranks:
                 ranks[id(one)].add(rank)
     found = {n for n, those in ranks.items() if len(those) > 1}
-    before: list[tuple[int, int]] = []  # arrays that begin further down: where they end, and ids
+    before: list[tuple[int, int]] = []  # arrays with lower addresses: their ends, and ids
     for (low, high), n in sorted((_span(array), n) for n, array in whole.items() if array.size):
         before = [one for one in before if one[0] > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
@@ -63,14 +65,14 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
 
 
 def _span(array: Array) -> tuple[int, int]:
-    """The addresses of its first byte and of that after its last."""
+    """Return the addresses of an array's first byte and of the byte after its last."""
     low, high = access.extent(array.shape, array.strides)
     start = int(array.__array_interface__["data"][0])
     return start + low, start + high + array.itemsize
 
 
 class _Copies:
-    """An array's contents, for as many arrays of their own as are asked for."""
+    """The contents of an array, from which any number of separate arrays are made."""
 
     def __init__(self, array: Array, files: ExitStack) -> None:
         self.array, self.files = array, files
@@ -88,7 +90,8 @@ class _Copies:
 
 
 def _replaced(value: Any, copies: dict[int, _Copies], made: dict[int, Any]) -> Any:
-    """A rank's arguments with its own arrays; one that it is given twice stays one."""
+    """Return a rank's arguments with its own arrays; an array that is passed twice stays one
+    array."""
     if isinstance(value, dict):
         return {key: _replaced(one, copies, made) for key, one in value.items()}
     if isinstance(value, list | tuple):

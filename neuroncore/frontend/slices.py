@@ -1,4 +1,4 @@
-"""nl.ds: an index of so many elements from a start that may be known at run time only."""
+"""nl.ds: an index of `size` elements from a start that may be known only at run time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from neuroncore.memory.register import VirtualRegister
 
 @dataclass(frozen=True)
 class DynamicSlice:
-    """`size` elements from `start`, which may be a register: what nl.ds gives."""
+    """The result of nl.ds: `size` elements from `start`, which may be a register."""
 
     start: int | VirtualRegister
     size: int
 
 
 def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
-    """`size` elements from `start`: an index; `start` may be a register."""
+    """Return an index of `size` elements from `start`, which may be a register."""
     return DynamicSlice(start, size)

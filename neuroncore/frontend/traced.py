@@ -12,15 +12,16 @@ from neuroncore.frontend.settings import unobserved
 
 
 def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an argument is a value of a graph that jax is making."""
+    """Return whether an argument is a value of a graph that jax is building."""
     jax = sys.modules.get("jax")
     return jax is not None and any(_is_tracer(x) for x in jax.tree.leaves((args, kwargs)))
 
 
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The results of a kernel, as values of the graph: it is launched whenever the graph runs.
+    """Return the results of a kernel as values of the graph: it is launched whenever the graph
+    runs.
 
-    The shapes of the results are known from a launch on zeros, of which nobody is told.
+    The shapes of the results are those of a launch on zeros, which is not reported.
     """
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))

@@ -1,5 +1,5 @@
-"""What Python and numpy ask of a number, and a tensor can't answer: what it holds is known on the
-device only."""
+"""Operations of Python and numpy that need the contents of a tensor, which only the device
+knows."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:
 
 
 def asserted() -> bool:
-    """Whether the user's code is at an `assert` of a value."""
+    """Return whether the user's code is at an `assert` of a value."""
     return isinstance(question().by, ast.Assert)
 
 
 def question() -> source.Question:
-    """What the user's code asks the truth of."""
+    """Return the expression whose truth value the user's code needs."""
     frame = source.user_frame()
     return source.Question(None, None) if frame is None else source.question(frame)
 
 
 def is_there(tile: Tile) -> bool:
-    """Whether a tile on the chip is true as any object is: kernels ask so whether they were given
-    one (nki-library of SDK 2.29, mlp_tkg_constants.py), and a warning says that it is true whatever
-    it holds. False where only what it holds can be meant: by `not` and `while`, and of a
-    comparison."""
+    """Return whether a test of a tile on the chip asks if the tile is present: kernels test
+    arguments this way (nki-library of SDK 2.29, mlp_tkg_constants.py), and a warning says that the
+    result is True whatever the tile contains. False if only the contents can be meant: for `not`
+    and `while`, and for a comparison."""
     asked, core = question(), running()
     negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
     if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
@@ -88,7 +88,8 @@ def is_there(tile: Tile) -> bool:
 
 
 def _compares(asked: ast.AST | None, tile: Tile) -> bool:
-    """Whether an expression is a comparison, or a call that has made its tile by one."""
+    """Return whether an expression is a comparison, or a call that made its tile by a
+    comparison."""
     if isinstance(asked, ast.Compare):
         return True
     program = current().program
@@ -100,7 +101,7 @@ def _compares(asked: ast.AST | None, tile: Tile) -> bool:
 
 
 def truth_value(tensor: object) -> DynamicControlError:
-    """The error for a tile of which `not`, `while` or a condition asks what it holds."""
+    """Return the error for a tile whose contents `not`, `while` or a condition needs."""
     return _unknown(
         tensor,
         "a condition",

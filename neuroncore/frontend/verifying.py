@@ -28,8 +28,8 @@ VARIABLE = "NEURONCORE_VERIFY"
 
 
 def is_asked() -> bool:
-    """Whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1, or the
-    name of a file to which each launch appends a line of JSON."""
+    """Return whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1,
+    or the name of a file to which each launch appends a line of JSON."""
     return current_settings().verify or os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
@@ -39,7 +39,7 @@ def verify(launches: Sequence[Launch]) -> None:
     kernel = launches[0].kernel
     try:
         verdict = verdict_of(record_of(launches), [launch.outputs for launch in launches])
-    except UsageError as error:  # a record that ends early, or none
+    except UsageError as error:  # a record that ends early, or no record
         _tell({"kernel": kernel, "not_verified": str(error)}, f"{kernel} is not verified: {error}")
         return
     _tell({"kernel": kernel, **verdict.to_dict()}, f"{kernel} {verdict}")
@@ -50,7 +50,7 @@ def verify(launches: Sequence[Launch]) -> None:
 
 
 def verdict_of(record: Record, results: Any) -> Verdict:
-    """What the comparison finds, of each instruction, and of the results that the run returned."""
+    """Return the result of the comparison, for each instruction and for the results of the run."""
     made = verification.Verification(record)
     with progress(lambda: f"verified {made.replay.step} of {made.instructions} instructions"):
         verdict = made.run()
@@ -60,7 +60,8 @@ def verdict_of(record: Record, results: Any) -> Verdict:
 
 
 def record_of(launches: Sequence[Launch]) -> Record:
-    """The record of the launches of all ranks, with their inputs. Raises UsageError without one."""
+    """Return the record of the launches of all ranks, with their inputs. Raises UsageError if there
+    is none."""
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
     if len(programs) < len(cores):
@@ -70,7 +71,7 @@ def record_of(launches: Sequence[Launch]) -> Record:
 
 
 def _tell(line: dict[str, Any], text: str) -> None:
-    """A line on standard error, or one of JSON where the environment asks for it."""
+    """Write a line to standard error, or a line of JSON to the file that the environment names."""
     file = os.environ.get(VARIABLE, "1")
     if file in ("", "0", "1"):
         print(f"neuroncore: {text}", file=sys.stderr)

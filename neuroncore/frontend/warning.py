@@ -1,4 +1,4 @@
-"""Findings of launches as a process tells them: each code once for a line of the user's kernel."""
+"""Warnings about findings of launches: each code once per process and line of the user's kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neuroncore.base.findings import Finding
 
 
 class Line(NamedTuple):
-    """What is told once."""
+    """The key of a finding that is reported once."""
 
     code: str
     file: str
@@ -22,17 +22,17 @@ _told: set[Line] = set()
 
 
 class NeuronWarning(UserWarning):
-    """A finding of a run that nobody else reports.
+    """A finding of a run that has no other report.
 
-    Python's filters decide what becomes of it. Where they say nothing of it, or once, it is told
-    once in a process for each code and line of the kernel: Python would forget it in between, and
-    tell it again for tiles of another size.
+    Python's warning filters apply. With the default filter, or "once", it is shown once per process
+    for each code and line of the kernel: Python would forget it in between, and show it again for
+    tiles of another size.
     """
 
 
 def by_line(findings: Iterable[Finding]) -> dict[Line, list[Finding]]:
-    """Findings of the same code and line of a kernel together, in the order in which they came.
-    What is of no line is told in its own words."""
+    """Group findings by code and line of a kernel, in their original order. A finding without a
+    line is grouped by its message."""
     found: dict[Line, list[Finding]] = {}
     for finding in findings:
         place = finding.place
@@ -42,19 +42,19 @@ def by_line(findings: Iterable[Finding]) -> dict[Line, list[Finding]]:
 
 
 def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings but notes and advice, which a correct kernel may have."""
+    """Return the findings without notes and advice, which a correct kernel may have."""
     return (one for one in findings if one.severity in ("error", "warning"))
 
 
 def counted(findings: list[Finding]) -> str:
-    """The first of several findings, with how many there are."""
+    """Return the text of the first of several findings, with their number."""
     more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{more}"
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Tell what has not been told, at the line of the user's that launched the kernel: what is
-    likely wrong, not notes and advice."""
+    """Warn of likely errors that were not shown yet, at the user's line that launched the kernel.
+    Notes and advice are left out."""
     for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
         if line not in _told or _is_told_each_time(text):
@@ -63,7 +63,8 @@ def warn(findings: Iterable[Finding]) -> None:
 
 
 def _is_told_each_time(text: str) -> bool:
-    """Whether the first filter for a warning, wherever it comes from, wants all or raises them."""
+    """Return whether the first filter that matches a warning, from any module, shows all or
+    raises."""
     for action, message, category, module, _ in warnings.filters:
         about = message is None or message.match(text)
         if about and module is None and issubclass(NeuronWarning, category):
