@@ -479,7 +479,7 @@ def test_isa_suggests_what_was_meant(capsys):
 
 
 def test_two_runs_print_the_same_bytes_whatever_the_threads(file):
-    kernel = str(ROOT / "kernels/ch07_attention.py::attention")
+    kernel = str(ROOT / "kernels/ch05_matmul.py::blocked")
     command = [NEURONCORE, "run", kernel, "--trace", "t.json"]
     printed = set()
     for threads in ("1", "2"):

@@ -92,30 +92,24 @@ def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
     assert last == "2 notes (1 saved run read; nothing was run)"
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (["--static"], "is a saved run: --static reads sources"),
-        (["--ranks", "4"], "--ranks needs a kernel"),
-        (["--args", "1"], "--args and --inputs need a kernel"),
-        (["--target", "trn1"], "is a run on trn2: --target can't change the machine"),
-    ],
-)
-def test_what_a_saved_run_is_not_asked(kernel, given, why, tmp_path, capsys):
-    saved = str(tmp_path / "k.run")
-    assert main(["run", kernel, "--ranks", "4", "--save", saved]) == 0
-    assert main(["check", saved, *given]) == 2
-    assert why in capsys.readouterr().err
+def test_what_a_saved_run_is_not_asked(kernel, tmp_path, capsys):
+    saved, cut = tmp_path / "k.run", tmp_path / "cut.run"
+    assert main(["run", kernel, "--ranks", "4", "--save", str(saved)]) == 0
+    cut.write_bytes(saved.read_bytes()[:300])
+    for given, why in (
+        ([saved, "--static"], "is a saved run: --static reads sources"),
+        ([saved, "--ranks", "4"], "--ranks needs a kernel"),
+        ([saved, "--args", "1"], "--args and --inputs need a kernel"),
+        ([saved, "--target", "trn1"], "is a run on trn2: --target can't change the machine"),
+        ([cut], "cut.run is damaged"),
+    ):
+        assert main(["check", *map(str, given)]) == 2
+        assert why in capsys.readouterr().err
 
 
-def test_check_of_what_can_t_be_run_so_is_wrong_usage(kernel, tmp_path, capsys):
+def test_check_on_more_ranks_than_there_are_is_wrong_usage(kernel, capsys):
     assert main(["check", kernel, "--ranks", "8", "--instance", "trn2.3xlarge", "--lnc", "2"]) == 2
     assert "has 4 ranks of 2 cores" in capsys.readouterr().err
-    whole, cut = tmp_path / "k.run", tmp_path / "cut.run"
-    assert main(["run", kernel, "--ranks", "4", "--save", str(whole)]) == 0
-    cut.write_bytes(whole.read_bytes()[:300])
-    assert main(["check", str(cut)]) == 2
-    assert "cut.run is damaged" in capsys.readouterr().err
 
 
 UNEVEN = """tile = nl.load(x)
