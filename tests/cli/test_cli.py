@@ -221,8 +221,8 @@ def test_a_script_is_run_with_zeros_where_the_option_stands_behind_its_name(file
     Path("nothing.py").write_text(f"{lines}print(reads_nothing(np.ones((1, 3), np.float32)))")
     assert "nan" in ran(capsys, "nothing.py")[1]
     assert "[[0. 0. 0.]]" in ran(capsys, "nothing.py", "--uninitialized", "zeros")[1]
-    code, _, err = ran(capsys, "nothing.py", "--uninitialized", "zeros")
-    assert code == 2 and "unknown option --uninitialized; did you mean --uninitialized" in err
+    code, _, err = ran(capsys, "nothing.py", "--uninitialised", "zeros")
+    assert code == 2 and "unknown option --uninitialised; did you mean --uninitialized" in err
 
 
 # --- the launches of a script --------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_what_threads_of_a_script_launch_runs_on_the_target_and_is_reported(file
 
 def test_arguments_that_no_kernel_takes_are_told_at_the_users_line(file, capsys):
     _, _, err = ran(capsys, f"{file}::double", "--args", "3")
-    assert err.startswith(f"{file}:9:12: error[SIGNATURE] nl.load can't be done")
+    assert err.startswith(f"{file}:9:12: error[SIGNATURE] nl.load failed with the")
     assert "expected  nl.load(src, dtype=None)" in err and "Traceback" not in err
 
 

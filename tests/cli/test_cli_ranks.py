@@ -127,8 +127,8 @@ def test_advice_is_told_once_for_a_line_with_its_ranks(tmp_path, capsys):
     (launch,) = json.loads(capsys.readouterr().out)["launches"]
     told = [one["sentence"] for one in launch["findings"] if one["code"] == "FEW_LANES"]
     first, second = sorted(told)
-    assert "100 times, and is 67% of the time" in first and first.endswith(", on ranks 0 to 3")
-    assert "80 times, and is 44% of the time" in second and second.endswith(", on ranks 0 to 3")
+    assert "(100 calls, 67% of its engine's time)" in first and first.endswith(", on ranks 0 to 3")
+    assert "(80 calls, 44% of its engine's time)" in second and second.endswith(", on ranks 0 to 3")
 
 
 def with_rank(text):
