@@ -10,7 +10,7 @@ import numpy as np
 
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
-from neuroncore.capture.measured import Core
+from neuroncore.capture.measured import Capture
 from neuroncore.capture.path import place_of
 from neuroncore.capture.why import busy
 from neuroncore.report.counters import counted
@@ -21,6 +21,7 @@ from neuroncore.time.timeline import Timeline
 SCHEMA = "neuroncore.measured_diff/1"
 SHOWN = 12  # rows of each table
 LEAST = 0.002  # of the time: rows that differ by less are not printed
+TRIGGERS = "starts of transfers"  # compiled programs call them otherwise than traces do
 WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is of the second
 
 
@@ -50,8 +51,9 @@ class Side:
     transfer_bytes: int
 
     @classmethod
-    def of_core(cls, kernel: str, target: str, core: Core) -> Self:
-        """The side of a measured core."""
+    def of_capture(cls, capture: Capture) -> Self:
+        """The side of the core that ran the kernel."""
+        core = capture.busiest
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)
         weights_ns: dict[str, float] = defaultdict(float)
@@ -61,7 +63,8 @@ class Side:
             if kind.role == "weights":
                 weights_ns[core.engine(row)] += ns
             else:
-                times[core.engine(row), kind.opcode].append(ns)
+                what = TRIGGERS if kind.role == "transfer" else kind.opcode
+                times[core.engine(row), what].append(ns)
             place = place_of(core, row)
             if place:
                 lines[core.engine(row), place] += ns
@@ -70,9 +73,9 @@ class Side:
             known = kinds.get((engine, PRODUCT), Kind(0, 0.0))
             kinds[engine, PRODUCT] = Kind(known.count, known.ns + ns)
         return cls(
-            kernel=kernel,
-            target=target,
-            how="measured",
+            kernel=capture.program,
+            target=capture.instance,
+            how="measured" if capture.measured else "estimate of its own instructions",
             ns=core.window_ns,
             busy=busy(core),
             kinds=kinds,

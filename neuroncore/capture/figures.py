@@ -32,7 +32,7 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
     flops, moved = _flops(capture), _bytes(capture)
     core = capture.busiest
     found: dict[str, Any] = {
-        "is_simulation": False,
+        "is_simulation": not capture.measured,
         "instance_type": capture.instance,
         "total_time": capture.total_ns / 1e9,
         "kernel_time": core.window_ns / 1e9,

@@ -6,22 +6,24 @@ from pathlib import Path
 
 VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
 START = 128  # where the header of a trace begins
+ARCHIVE = 1024  # where the archive of a compiled program begins
 NAME = 0x0A  # with what it begins: the tag of the program's name
 GZIP = b"\x1f\x8b"
 JSON = b"{["  # with what JSON begins
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a file looks like a device trace, or like the profiler's JSON."""
+    """Whether a file looks like a device trace, the profiler's JSON, or a compiled program."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            start = file.read(START + 1)
+            start = file.read(ARCHIVE + len(GZIP))
     except OSError:
         return False
     ours = start.startswith(GZIP)  # a saved run's profile
     named = path.suffix == ".ntff" and not ours
+    named |= path.suffix == ".neff" and start[ARCHIVE:] == GZIP
     return is_trace(start) or named or (path.suffix == ".json" and is_json(start))
 
 

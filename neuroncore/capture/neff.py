@@ -26,16 +26,15 @@ import numpy.typing as npt
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.files import ARCHIVE, GZIP
 from neuroncore.capture.protobuf import Malformed, Message, packed
 from neuroncore.capture.trace import SEMAPHORES, SIZE, content
 
 Array = npt.NDArray[Any]
 Json = Mapping[str, Any]
 
-START = 1024  # where the archive begins
 LARGEST = 1 << 30  # bytes of a file: the largest published one has 2 MB
 UNPACKED = 1 << 31  # bytes of its archive
-GZIP = b"\x1f\x8b"
 FILE, LINE = "kernel_file", "kernel_line"  # attributes of a statement that older compilers gave
 
 # What files call the engines, in the order of ENGINES, and the queues' prefixes for them.
@@ -204,10 +203,10 @@ def load(path: Path) -> Neff:
 
 def read(data: bytes) -> Neff:
     """What the bytes of a file say. Raises Malformed if they can't be those of a program."""
-    if len(data) < START + len(GZIP) or data[START : START + len(GZIP)] != GZIP:
-        raise Malformed(f"no archive begins at byte {START:,}")
+    if len(data) < ARCHIVE + len(GZIP) or data[ARCHIVE : ARCHIVE + len(GZIP)] != GZIP:
+        raise Malformed(f"no archive begins at byte {ARCHIVE:,}")
     try:
-        return _neff(_files(data[START:]))
+        return _neff(_files(data[ARCHIVE:]))
     except Malformed:
         raise
     except DAMAGED as error:

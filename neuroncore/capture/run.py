@@ -15,6 +15,7 @@ from neuroncore import machine as machines
 from neuroncore.base.errors import UsageError
 from neuroncore.capture import figures, neff, perfetto, printed, trace
 from neuroncore.capture.difference import Difference, Side, compared
+from neuroncore.capture.estimate import estimate
 from neuroncore.capture.joining import at_source
 from neuroncore.capture.measured import Capture, Core, of_trace
 from neuroncore.capture.path import place_of
@@ -74,7 +75,7 @@ class Measured:
 
     @property
     def side(self) -> Side:
-        return Side.of_core(self.kernel, self.capture.instance, self.capture.busiest)
+        return Side.of_capture(self.capture)
 
     def at_source(self, timeline: Timeline) -> Measured:
         """The same run by lines of the kernel that it is of, whose estimate the timeline is."""
@@ -93,10 +94,14 @@ class Measured:
 def load(path: Path | str, program: Path | str | None = None) -> Measured:
     """Read a device trace (.ntff), with the names of its compiled program (.neff) where that is
     given or stands beside the trace under its name, or the JSON (.json) that `neuron-profile view`
-    writes. Raises UsageError for what is neither."""
+    writes. Of a compiled program alone (.neff), the times are those of its estimate. Raises
+    UsageError for what is none of these."""
     path = Path(path)
     if path.suffix == ".json":
         return Measured(printed.load(path))
+    if path.suffix == ".neff":
+        alone = neff.load(path)
+        return Measured(estimate(alone, machines.load(alone.target)))
     found = trace.load(path)
     made = neff.load(Path(program)) if program is not None else _beside(path, found)
     if made is not None and not _belongs(found, made):

@@ -31,13 +31,14 @@ class Why:
     path: Sequence[Part]
     waits: Sequence[tuple[str, str, float]]
     top: int
+    range_ns: tuple[float, float] | None = None  # of an estimate
 
     def to_dict(self) -> dict[str, Any]:
         """Times in seconds, shares as parts of one."""
         whole = self.kernel_ns or 1.0
         return {
             "schema": SCHEMA,
-            "measured": True,
+            "measured": self.range_ns is None,
             "kernel": self.program,
             "target": self.instance,
             "kernel_time": self.kernel_ns / 1e9,
@@ -67,6 +68,7 @@ def why(capture: Capture, top: int = 5) -> Why:
         path=path,
         waits=list(idle(core)),
         top=top,
+        range_ns=capture.range_ns,
     )
 
 
@@ -95,6 +97,16 @@ def measured_time(kernel_ns: float, total_ns: float) -> str:
     )
 
 
+def _time(told: Why) -> str:
+    if told.range_ns is None:
+        return measured_time(told.kernel_ns, told.total_ns)
+    low, high = map(duration, told.range_ns)
+    return (
+        f"estimate {duration(told.kernel_ns)} (80 % range {low} to {high}) of the program's own "
+        "instructions"
+    )
+
+
 def _largest(times: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(times.items(), key=lambda one: -one[1])
 
@@ -112,7 +124,7 @@ def _row(part: Part, whole: float) -> dict[str, Any]:
 
 
 def _text(told: Why) -> Iterator[str]:
-    yield f"{told.program} on {told.instance}   {measured_time(told.kernel_ns, told.total_ns)}"
+    yield f"{told.program} on {told.instance}   {_time(told)}"
     if not told.path:
         yield "no instruction of a kernel was traced"
         return

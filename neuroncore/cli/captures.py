@@ -75,6 +75,9 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
 def import_(arguments: argparse.Namespace) -> int:
     if not Path(arguments.file).exists():
         raise UsageError(f"there is no file {arguments.file}")
+    if arguments.file.endswith(".neff"):
+        hint = "`neuroncore why` estimates it, `neuroncore neff` lists it"
+        raise UsageError(f"{arguments.file} is a compiled program, not a trace: {hint}")
     found = load(arguments, arguments.file)
     if arguments.source:
         kept = kept_run(arguments, arguments.source)
