@@ -22,6 +22,7 @@ DONE = [
     "neuroncore/cli",
     "neuroncore/lint",
     "neuroncore/customop",
+    "neuroncore/lint",
     "neuroncore/hosts",
     "neuroncore/report",
     "neuroncore/time",

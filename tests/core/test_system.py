@@ -412,7 +412,7 @@ def test_the_dma_of_gpsimd_takes_256_elements():
 
 
 def test_one_core_alone_has_no_peers():
-    with pytest.raises(TargetError, match="core_barrier needs two cores that can meet"):
+    with pytest.raises(TargetError, match="core_barrier needs two cores that can synchronize"):
         crossed(X)
 
 
