@@ -123,7 +123,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     lies: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """What `native.extents` has to know of a geometry. HBM is cut into rows as long as the last
+    """The properties of a geometry for `native.extents`. HBM is cut into rows as long as the last
     axis of the tensor there."""
     layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
