@@ -57,8 +57,8 @@ def plain(value: Any) -> Any:
 
 
 def value(given: Any) -> Any:
-    """Return the argument of `plain`; lists are tuples. Raises ValueError, or KeyError or UsageError
-    for an unknown name."""
+    """Return the argument of `plain`; lists are tuples. Raises ValueError, or KeyError or
+    UsageError for an unknown name."""
     if isinstance(given, list):
         return tuple(value(item) for item in given)
     if not isinstance(given, dict):
