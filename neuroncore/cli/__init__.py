@@ -35,6 +35,7 @@ COMMANDS = {
         "print profiles that kernels saved with save_neff_name, save_trace_name",
     ),
     "neff": ("neff", "print what the device's compiler made of a kernel (.neff)"),
+    "calibrate": ("calibrate", "compare your own measurements with the estimates"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),
