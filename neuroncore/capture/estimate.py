@@ -46,6 +46,7 @@ WINDOW_NS, ROWS, PHASES = 3413.33, 3072, 4
 # The constants above are from the same traces.
 RANGE = 0.97, 1.07
 ADDS = "++", "+="
+MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
 
 class Done(NamedTuple):
@@ -81,6 +82,9 @@ class _Semaphores:
         self.by: dict[int, int] = {}  # the engine that increments each, -1 for DMA engines
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
+        """Raises UsageError for more at a time than any program that is known."""
+        if amount > MOST_INCREMENTS:
+            raise UsageError(f"an instruction adds {amount:,} to semaphore {number}")
         self.by[number] = by
         for _ in range(amount):
             insort(self.times[number], ns)
@@ -202,6 +206,8 @@ class _Replay:
 
     def _product(self, number: int, begin: float, kind: Instruction) -> Done:
         unit, read = self.machine.engines["tensor"], kind.operand("src")
+        if read.free > MOST_COLUMNS:
+            raise UsageError(f"a product streams {read.free:,} columns")
         passes = 2 if read.free_bytes == 4 * read.free else 1
         begin = max(begin, self.array_free - WEIGHTS_NS)
         start = max(begin, self.array_free)

@@ -1,5 +1,7 @@
 """Compiled programs by their own instructions: the estimate keeps their order and semaphores."""
 
+import random
+from collections import Counter
 from itertools import pairwise
 
 import captures
@@ -8,7 +10,7 @@ from captures import Compiled, archive, word
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.capture import estimate, neff, run
+from neuroncore.capture import estimate, listing, neff, run
 
 TRN2 = machine.load("trn2")
 PRODUCT = {16: ("I3h3H", 0x100, 1, 0, 0, 512, 1, 1), 32: ("B", 6), 38: ("BB", 128, 128),
@@ -90,3 +92,25 @@ def test_what_waits_for_ever_is_refused(wait):
 def test_other_changes_of_semaphores_are_refused():
     with pytest.raises(UsageError, match="S= does"):
         times(program(Vector=[copy(64, update=(0x19, 6))]))
+
+
+def test_damaged_programs_are_estimated_or_refused():
+    """Bytes of what the archive holds: a checksum finds others."""
+    whole, dice, outcomes = captures._copying(), random.Random(3), Counter()
+    for _ in range(300):
+        name = dice.choice(sorted(name for name in whole if whole[name]))
+        data = {**whole, name: captures.mutated(whole[name], dice)}
+        try:
+            made = neff.read(captures.neff(data))
+            assert estimate.timed(made, TRN2).cores and list(listing.text(made))
+            outcomes["read"] += 1
+        except (UsageError, neff.Malformed) as error:
+            assert "\n" not in str(error)
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 10
+
+
+def test_instructions_that_would_never_end_are_refused():
+    wide = {**PRODUCT, 16: ("I3h3H", 0x100, 1, 0, 0, 60000, 60000, 60000)}
+    with pytest.raises(UsageError, match="columns"):
+        times(program(Tensor=[word(0x02, at=wide)]))
