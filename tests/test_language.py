@@ -22,7 +22,6 @@ DONE = [
     "neuroncore/cli",
     "neuroncore/lint",
     "neuroncore/customop",
-    "neuroncore/lint",
     "neuroncore/hosts",
     "neuroncore/report",
     "neuroncore/time",
