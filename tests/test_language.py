@@ -24,6 +24,8 @@ DONE = [
     "neuroncore/customop",
     "neuroncore/hosts",
     "neuroncore/report",
+    "neuroncore/core",
+    "neuroncore/clause",
     "neuroncore/time",
     "neuroncore/record",
     "neuroncore/replay",

@@ -1,4 +1,4 @@
-"""Whether the operands of a call go together: sizes by the letters of its clause, and rules."""
+"""Agreement of the operands of a call: sizes by the letters of its clause, and rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AXES = ("partition axis", "free axis")
 
 
 class Size(NamedTuple):
-    """What a letter stands for in a call, and which operand said so first."""
+    """The size of a letter in a call, and the operand that defined it first."""
 
     size: int
     argument: str
@@ -25,8 +25,8 @@ class Size(NamedTuple):
 
 
 def violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """What is wrong with the operands of a call together, whose engine is known: sizes that are not
-    what the letters of its clause say, and rules that are broken."""
+    """The errors of the operands of a call together, on its engine: sizes that contradict the
+    letters of its clause, and broken rules."""
     rules = call.instruction.rules
     yield from filter(None, (rule(call, machine) for rule in rules if rule.early))
     yield from disagreements(call, machine)
@@ -170,7 +170,7 @@ def _differs(
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """What a term comes to, which is what it is where its letter stands nowhere else."""
+    """The value of a term; its own size if its letter occurs nowhere else."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -178,7 +178,7 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
-    """What an operand by itself says of the size of a letter."""
+    """The size of a letter by one operand alone."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
 
 

@@ -1,4 +1,4 @@
-"""What the engines compute with: the ALU's operators and the activation functions.
+"""The ALU's operators and the activation functions.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.

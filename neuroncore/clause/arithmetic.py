@@ -27,13 +27,13 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """An uninitialized array of what results for `dst` are computed in, by default of its shape:
-    float32, or float64 beside the chip (`neuroncore.precision`)."""
+    """An uninitialized array in which results for `dst` are computed, by default of its shape:
+    float32, or float64 in the shadow (`neuroncore.precision`)."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
 
 def _type(held: Format) -> np.dtype[Any]:
-    """What values for a tile are computed in."""
+    """The type in which values for a tile are computed."""
     return DOUBLE if held is float64 else FLOAT
 
 
@@ -180,8 +180,8 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def minds_overlap(dst: Tile, function: Callable[..., Any]) -> bool:
-    """Whether a function can write to tiles like `dst` at once, whatever it reads: numpy's own
-    behave as if arrays did not overlap (numpy.ufunc)."""
+    """Return whether a function can write to tiles like `dst` directly, whatever it reads: numpy's
+    functions behave as if arrays did not overlap (numpy.ufunc)."""
     return isinstance(function, np.ufunc) and (dst.held is float32 or dst.held is float64)
 
 
@@ -225,7 +225,7 @@ def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
 
 
 def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
-    """What puts a <op> b, or with reversed operands b <op> a, into an array."""
+    """Return the function that puts a <op> b, or with reversed operands b <op> a, into an array."""
     op, _, reverse = step
     if not reverse or op.arity == 1:
         return op.apply

@@ -25,8 +25,8 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`. With
-    `software`, GpSimd issues it and writes its descriptors, and no ring is kept."""
+    """The DMA engines that a transfer keeps busy: each from `first` to `last`, for `ns`. With
+    `software`, GpSimd issues it and writes its descriptors, and it uses no ring."""
 
     first: int
     last: int
@@ -54,11 +54,11 @@ class Cost:
     """`busy_ns` until the engine takes its next instruction, of which `set_up_ns` come before any
     element, and `latency_ns` more until the result can be read. `weights_ns` is how long the
     array's input is kept by loading weights, unless it is already there, and `weights_latency_ns`
-    how long the load takes from its begin until a column can stream past: what
-    bench/instructions.py holds against published times of single instructions; the schedule has no
-    use for it. `table` names the activation table that must be loaded, and `shares_sbuf` that it
-    goes the way to SBUF that Vector and GpSimd have in common. What ranks do together is a
-    `collective`, whose latency depends on where they are."""
+    the time from the begin of the load until a column can stream past:
+    bench/instructions.py compares it with published times of single instructions; the schedule does
+    not use it. `table` names the activation table that must be loaded, and `shares_sbuf` is true if
+    it uses the SBUF port that Vector and GpSimd share. A `collective` has a latency that depends on
+    the places of its ranks."""
 
     busy_ns: float
     latency_ns: float
@@ -74,9 +74,9 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """So many cycles of streaming on the call's engine, or what the ports of the tiles take if
-    that is more; the fixed cost of an instruction, and `extra` cycles. `column` says that scalars
-    are fetched though no operand says so."""
+    """This many cycles of streaming on the call's engine, or the time of the tiles' ports if that
+    is more; plus the fixed cost of an instruction, and `extra` cycles. `column` is true if scalars
+    are fetched though no operand shows it."""
     unit = machine.engines[call.engine.name]
     work = max(cycles, *(strided_cycles(v, machine) for v in call.views()), 0)
     set_up = unit.overhead_cycles
@@ -109,14 +109,15 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
 
 
 def _takes_columns(call: Call) -> bool:
-    """Whether any operand is one scalar per partition; that two are fetched together is assumed."""
+    """Return whether any operand is one scalar per partition; it is assumed that two are fetched
+    together."""
     operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
     return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """What a port needs for the elements of one partition, a sector of 16 bytes in two cycles.
-    That explains what is published: half of the bandwidth from a stride of 16 bytes on (ARCH1),
+    """The cycles of a port for the elements of one partition: a sector of 16 bytes in two cycles.
+    This explains published figures: half of the bandwidth from a stride of 16 bytes on (ARCH1),
     four elements of 16 bits or two of 32 per cycle at most (ARCH2), and weights that load up to
     four times as fast as they stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
@@ -124,8 +125,8 @@ def sector_cycles(view: View, machine: Machine) -> int:
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """The same of elements that each lie in a sector of their own; others come at the engine's
-    rate (ARCH1; fits of trn2 say that strides of 12 bytes are slow already)."""
+    """The cycles for elements that are each in a different sector; others come at the engine's rate
+    (ARCH1; fits of trn2 show that strides of 12 bytes are slow already)."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
@@ -228,7 +229,7 @@ def _streams(call: Call, *names: str) -> list[View]:
 
 
 def _runs_on(view: View) -> bool:
-    """Whether the innermost free axis is contiguous, whatever lies between its rows (ARCH2).
+    """Return whether the innermost free axis is contiguous, whatever the gaps between rows (ARCH2).
     Elements that an index picks are assumed not to be."""
     if view.picked_by is not None:
         return False
@@ -264,7 +265,7 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    """Bytes and packets on the engines that serve the partitions, beside what issuing takes."""
+    """Bytes and packets on the engines that serve the partitions, without the cost of issue."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
@@ -286,7 +287,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _packets_ns(dst: View, src: View, it: Dma) -> float:
-    """What packets take beside their bytes."""
+    """The time of packets without their bytes."""
     runs = ceil(dst.size / min(contiguous(dst), contiguous(src)))
     again = src.size if _repeats_elements(src) else 0
     return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
@@ -295,11 +296,12 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
 def _issue_ns(
     dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool, engines: int
 ) -> float:
-    """How long a transfer keeps its queue, by who writes its descriptors. Software writes one for a
-    row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy on trn3 for
-    as long as that makes. Hardware writes those of each engine that takes part: published attention
-    loads single rows faster than tiles (attn_tkg, v0 to v3). A kernel that asks for hardware gets
-    all of its generators. What hardware can't do, and has no mode, is written ahead."""
+    """The time that a transfer keeps its queue, by the writer of its descriptors. Software writes
+    one for a row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy
+    on trn3 for as long as that makes. Hardware writes those of each engine that takes part:
+    published attention loads single rows faster than tiles (attn_tkg, v0 to v3). A kernel that asks
+    for hardware gets all of its generators. Descriptors that hardware can't write, without a mode,
+    are prepared ahead."""
     it = machine.dma
     if software:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
@@ -317,7 +319,7 @@ def _by_software(view: View, mode: dge_mode | None) -> bool:
 
 
 def _axes(view: View) -> slice:
-    """Those of one memory: partitions are separate ones, and an index may choose rows anywhere."""
+    """The rows in one memory: partitions are separate, and an index may choose rows anywhere."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
@@ -327,7 +329,7 @@ def contiguous(view: View) -> int:
 
 
 def _repeats_elements(src: View) -> bool:
-    """Whether elements of HBM are repeated one by one, by an innermost step of 0."""
+    """Return whether elements of HBM are repeated one by one, by an innermost step of 0."""
     axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
     return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
 
@@ -356,8 +358,8 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """The Tensor engine: so many columns stream past so many of weights. Of a transpose that is
-    two products, of the upper and the lower bits, each loads its own."""
+    """The Tensor engine: columns stream past columns of weights. A transpose that is two products,
+    of the upper and the lower bits, loads the weights of each."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     held = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles

@@ -1,7 +1,7 @@
 """Calls that an instruction refuses, and the code of the error: for pages, people and tests.
 
 A family of instructions has a table in `isa/counterexamples/`. A key says how the call differs from
-the clause's example (`neuroncore.clause.example`), the value says what becomes of it:
+the clause's example (`neuroncore.clause.example`), the value is the outcome:
 
     [tensor_tensor]
     "data1=psum; data2=psum" = "BUFFER_KIND one read port"
@@ -9,7 +9,7 @@ the clause's example (`neuroncore.clause.example`), the value says what becomes 
     "trn1 trn2: data1=float8_e4m3fn" = "TARGET"
     "trn3: data1=float8_e4m3fn" = "legal"
 
-The words after a code stand in the message. Braces hold alternatives: a row for each. A row holds
+The words after a code are in the message. Braces hold alternatives: a row for each. A row holds
 on every machine that has the instruction, or on those that it names. A header may name several
 instructions, machines, and what all of its rows have in common:
 
@@ -42,7 +42,7 @@ class Row:
     instruction: Instruction
     machines: tuple[str, ...]
     changes: str
-    """What differs from the example of the clause."""
+    """The difference from the clause's example."""
     code: str
     """The error's, or `LEGAL`."""
     words: str
@@ -113,7 +113,7 @@ def broken_rule(row: Row) -> Rule | None:
 
 
 def _is_refused(call: Call, parameter: Parameter) -> bool:
-    """Whether an argument by itself is wrong."""
+    """Return whether an argument alone is wrong."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Immediate):
         try:

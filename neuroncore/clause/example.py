@@ -78,7 +78,7 @@ def parsed(text: str) -> dict[str, list[str]]:
 
 
 def is_literal(text: str) -> bool:
-    """Whether an argument is a Python literal; a number of several is a shape."""
+    """Return whether an argument is a Python literal; several numbers are a shape."""
     return bool(LITERAL.match(text))
 
 

@@ -1,4 +1,4 @@
-"""What an instruction is, and the one table of them. `isa/` fills it; every other room reads it.
+"""Instructions, and the one table of them. `isa/` fills it; every other room reads it.
 
 A clause is a function: its annotations say what each operand may be, its decorator adds the shapes
 in the letters of the equation (`neuroncore.clause.letters`), the rules that letters don't say, the
@@ -8,7 +8,7 @@ what to run) is found once per distinct Call.
 
 A clause that returns a `Run` is staged: its body is given the first tiles of a Call, decides by
 what all tiles of the Call have in common, and returns what works on the tiles, in the order of
-`Instruction.varying`. The core and each tile come anew with every use: none is to be kept.
+`Instruction.varying`. Every use has another core and other tiles, so it must keep none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Declared = Operand | Op | Act | Static | Immediate | Register
 
 
 class Rule(Protocol):
-    """What is wrong with a call, or None; `neuroncore.clause.refusal` makes them."""
+    """The error of a call, or None; `neuroncore.clause.refusal` makes rules."""
 
     @property
     def sentence(self) -> str: ...
@@ -60,11 +60,11 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Fusion:
-    """What the older API's compiler may do with calls of an instruction.
+    """Rewrites that the older API's compiler may apply to calls of an instruction.
 
-    `engines` says among which it chooses for a call, `once` whether it leaves out a call that does
-    the same with the same data as one before it (common subexpressions; all that such a call
-    depends on has to be a tile or in the Call)."""
+    `engines` are the engines among which it chooses for a call. With `once` it removes a call that
+    repeats an earlier one on the same data (common subexpressions; such a call must depend only on
+    tiles and on the Call)."""
 
     engines: Callable[[Call], Sequence[engine]] | None = None
     once: bool = False
@@ -72,10 +72,10 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Traits:
-    """What readers of a record need to know of an instruction, beside its operands."""
+    """Facts about an instruction that readers of a record need, in addition to its operands."""
 
     lanewise: bool = False
-    """Every lane works for itself: some lanes stand for all."""
+    """Every lane works independently, so some lanes represent all."""
     scans: bool = False
     """A result depends on all elements of its lane, though it has as many."""
     casts: bool = False
@@ -105,7 +105,7 @@ class Traits:
     command: str = "reduce_cmd"
     """The argument that says what becomes of those."""
     exchanges: bool = False
-    """What it writes comes from another core."""
+    """Its results come from another core."""
     computes: bool = True
     """It reads or writes; otherwise it only waits for others."""
     bytes_counted: bool = True
@@ -114,7 +114,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a clause and how it takes part in recognising a Call."""
+    """One parameter of a clause, and its part in recognizing a Call."""
 
     name: str
     position: int
@@ -131,8 +131,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a number or a register that it may be is known neither to the Call nor, as a
-        register that is written, from what the instruction does."""
+        """True if it may be a number or a register that neither the Call nor the instruction's own
+        result determines."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written
@@ -147,7 +147,7 @@ class Parameter:
 
     @property
     def varies(self) -> bool:
-        """Whether equal Calls may have another argument in its place."""
+        """True if equal Calls may have different arguments for it."""
         if isinstance(self.declared, Immediate | Register):
             return not self.declared.keyed
         return self.operand is not None
@@ -226,7 +226,7 @@ class Instruction:
 
     @cached_property
     def staged(self) -> bool:
-        """Whether the meaning returns a Run."""
+        """True if the meaning returns a Run."""
         return str(self.meaning.__annotations__["return"]) != "None"
 
     @cached_property
@@ -271,14 +271,14 @@ class Call:
     timed: tuple[Machine, Any] | None = field(default=None, init=False)  # its cost on the last one
 
     def cost(self, machine: Machine) -> Any:
-        """What it costs on a machine: kept for the last one that was asked for."""
+        """Its cost on a machine; the last machine's cost is kept."""
         if self.timed is None or self.timed[0] is not machine:
             self.timed = machine, self.instruction.cost(self, machine)
         return self.timed[1]
 
     @property
     def has_values(self) -> bool:
-        """Whether its rows in a record have the number of values: of its parameters, and of
+        """True if its rows in a record have the number of values: of its parameters, and of
         registers in its offsets."""
         return bool(self.instruction.values or self.dynamic)
 
@@ -302,8 +302,8 @@ class Call:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What there is to say of its arguments: tiles, of lists one by one, and what isn't None
-        or False."""
+        """Its arguments for a message: tiles, those of lists one by one, and other values that are
+        not None or False."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
         said = ((n, v) for n, v in self.arguments.items() if n not in lists)
         return {n: v for n, v in said if v is not None and v is not False}
@@ -315,20 +315,20 @@ class Call:
 
     @property
     def transposes(self) -> bool:
-        """Whether it transposes: of itself, or as a product that is asked to."""
+        """True if it transposes: always, or as a product with that argument."""
         said = self.instruction.traits
         return said.transposes or bool(self.arguments.get(said.asks_transpose))
 
     @property
     def adds_to_registers(self) -> bool:
-        """Whether it adds to the values that the accumulator registers of its engine hold."""
+        """True if it adds to the values in the accumulator registers of its engine."""
         traits = self.instruction.traits
         command = self.arguments.get(traits.command, reduce_cmd.idle)
         return traits.accumulates and command not in BEGINNING
 
     @property
     def written_bytes(self) -> int:
-        """Of all that it writes."""
+        """Bytes of all results."""
         return sum(self.view(name).nbytes for name in self.writes)
 
     @property
@@ -427,6 +427,6 @@ def _is_column(shape: letters.Shape | None) -> bool:
 def require(
     ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
 ) -> None:
-    """Refuse the instruction, for what can only be told from its values; nothing is written yet."""
+    """Refuse the instruction because of its values; nothing is written yet."""
     if not ok:
         raise kind(statement, **fields)  # type: ignore[arg-type]

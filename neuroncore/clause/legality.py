@@ -1,4 +1,4 @@
-"""Whether a call is legal, by all that it knows of its arguments."""
+"""Legality of a call, from its arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroncore.memory.geometry import View
 
 
 def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[KernelError]:
-    """What is wrong with one argument by itself."""
+    """The errors of one argument alone."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Operand):
         views = call.tiles(name) if declared.many else {name: call[name]}
@@ -57,8 +57,8 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def stays_legal(call: Call) -> bool:
-    """Whether what was made of a legal call, on the engine that it has, is one: its operands, each
-    by itself and together."""
+    """Return whether a call that was derived from a legal one is legal on its engine: its operands,
+    each alone and together."""
     machine = call.machine
     each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
     refused = chain(*each, agreement.violations(call, machine))

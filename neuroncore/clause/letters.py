@@ -1,14 +1,14 @@
 """Shapes in the letters of the equation: what tiles share, how much it may be, what follows.
 
 `shapes="stationary: K M<=stationary_free; moving: K N; dst: M N"` gives each operand two terms, its
-partitions and its elements per partition, the free axes as one. A letter is one size wherever it
-stands in a clause, whatever the free axes look like. A term is a number or
+partitions and its elements per partition, the free axes as one. A letter is one size in a clause,
+whatever the free axes look like. A term is a number or
 
     F    2*F    F+1    F%2 (a multiple of 2)    F>=8    F<=search_free (a limit of the machine)
 
-or all of these together, `%` with a limit of the machine, too; `G*F` multiplies by what the
-clause's `given` makes of the call. Of two operands that disagree the later one in the list is
-named.
+or all of these together, `%` with a limit of the machine, too; `G*F` multiplies by the
+result of the clause's `given` for the call. If two operands disagree, the error names the later one
+in the list.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Term:
         return f"{factor}{self.letter}" + (f"+{self.plus}" if self.plus else "")
 
     def step(self, limits: Limits) -> int:
-        """What the size is a multiple of."""
+        """The divisor of the size."""
         step = self.multiple
         return step if isinstance(step, int) else int(getattr(limits, step))
 
     @property
     def plain(self) -> bool:
-        """Whether the size is the letter's."""
+        """True if the size is the letter's."""
         return self.times == 1 and not self.plus
 
 

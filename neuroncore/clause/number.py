@@ -1,4 +1,4 @@
-"""Numbers in the place of a tile: what of them only their value tells."""
+"""Numbers instead of a tile: rules that depend on their values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from neuroncore.memory.tile import Tile
 
 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
-    """Raises OperatorError for a number but 0 beside an operator of one operand, and DtypeError for
-    a fraction where bit patterns are taken."""
+    """Raises OperatorError for a number other than 0 with an operator of one operand, and
+    DtypeError for a fraction if bit patterns are required."""
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:
@@ -31,8 +31,8 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """What runs, once numbers in the place of its last tiles were found to fit their operators, as
-    `number_for` has it; each with its operator and its name."""
+    """Return the run after a check that the numbers instead of its last tiles fit their operators,
+    as `number_for` does; each with its operator and its name."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]
@@ -46,7 +46,7 @@ def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
 
 
 def _asks(op: Operator | None, operand: Any) -> bool:
-    """Whether an operator takes only some numbers."""
+    """Return whether an operator takes only some numbers."""
     a_number = operand is not None and not isinstance(operand, Tile)
     return a_number and op is not None and (op.arity == 1 or op.kind != "arithmetic")
 

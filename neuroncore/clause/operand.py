@@ -1,4 +1,4 @@
-"""What the parameters of an instruction may be, and how a message says that one isn't."""
+"""Declarations of an instruction's parameters, and the errors for arguments that violate them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 @dataclass(frozen=True)
 class Operand:
-    """What one tile operand may be. Limits are names of machine limits, never numbers."""
+    """Declaration of a tile operand. Limits are names of machine limits, never numbers."""
 
     reads: bool = False
     writes: bool = False
@@ -113,7 +113,7 @@ class Operand:
         return not feature or machine.has(feature)
 
     def _feature(self, dtype: Format) -> str | None:
-        """What a machine must have for a format here."""
+        """The feature that a machine must have for a format."""
         return (self.eight_bits if dtype.is_float and dtype.itemsize == 1 else "") or dtype.feature
 
 
@@ -265,7 +265,7 @@ def _stepped(name: str, view: View) -> KernelError:
 
 @dataclass(frozen=True)
 class Op:
-    """What an operator parameter may be."""
+    """Declaration of an operator parameter."""
 
     kinds: tuple[str, ...] = ("arithmetic",)
     reduces: bool = False

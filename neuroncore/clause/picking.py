@@ -1,4 +1,4 @@
-"""What is legal of indices that pick elements along the free axes, one by one (ISA)."""
+"""Legality of indices that pick elements along the free axes, one by one (ISA)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def group(unit: engine, machine: Machine) -> int:
 
 
 def violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """What is wrong with the indices of a call, whatever the instruction (ISA)."""
+    """The errors of the indices of a call, for every instruction (ISA)."""
     picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
         yield from _index_problems(name, view, call, machine)

@@ -1,7 +1,7 @@
-"""What the Tensor engine computes: how it reads its operands, and the products of matrices.
+"""Products of the Tensor engine: how it reads its operands, and the products of matrices.
 
-Operands are float32 matrices [K, M] and [K, N], the result is out [M, N]. What a product adds to
-`out` has been rounded to float32 before.
+Operands are float32 matrices [K, M] and [K, N], the result is out [M, N]. The sum that a
+product adds to `out` has been rounded to float32 before.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def plain(options: Options) -> Product:
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """What makes of the values of an operand what need not be made again while its tile stays as it
-    is; None if that is nothing. `chained` is whether `chain` multiplies it, `decoded` whether its
-    values are not what memory holds."""
+    """Return the function that packs the values of an operand, which can be reused while its tile
+    is unchanged; None if there is none. `chained` is true if `chain` multiplies it, `decoded` if
+    its values differ from the codes in memory."""
     if chained:
         pack: Packer = matrices.packed_weights if role == STATIONARY else matrices.packed_panels
         return pack
@@ -83,7 +83,7 @@ def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
 
 
 def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, group: int) -> bool:
-    """Whether a product of matrices like these takes packed ones."""
+    """Return whether a product of matrices like these takes packed ones."""
     doubles = float64 in (dst.held, stationary.held, moving.held)
     if multiply is not chain or group > 1 or doubles:
         return False
@@ -99,7 +99,7 @@ def of(wide: bool, options: Options) -> Product:
 
 
 def picks(matrix: Array) -> bool:
-    """Whether a product with it moves rows of the other matrix and adds none up: an identity
+    """Return whether a product with it moves rows of the other matrix and adds none: an identity
     matrix, or some of its columns in any order."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
@@ -115,8 +115,8 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 
 
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
-    """The same of operands [4K, M] and [4K, N] with the codes of their scales, a row of them for
-    each 32 rows. With `Options.mx_order="group"` the four products of a row are added first."""
+    """The product of operands [4K, M] and [4K, N] with the codes of their scales, a row of scales
+    for each 32 rows. With `Options.mx_order="group"` the four products of a row are added first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)

@@ -20,7 +20,7 @@ from neuroncore.memory.geometry import View
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a call; `fields` are its KernelError's, `kind` if not the rule's."""
+    """The fault of a call; `fields` are those of its KernelError, `kind` if not the rule's."""
 
     statement: str
     fields: dict[str, str | None]
@@ -86,8 +86,8 @@ def rule(
 def fault(
     argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
 ) -> Fault:
-    """What is wrong: the argument to blame, a sentence in the kernel's words, what it should be and
-    what it is (by default the tile). `more` overrides the rule's because, hint, also and kind."""
+    """A fault: the argument to blame, a sentence in the kernel's words, the expected and the actual
+    value (by default the tile). `more` overrides the rule's because, hint, also and kind."""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}
     if expected is not None:
@@ -98,7 +98,7 @@ def fault(
 
 
 def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any) -> Fault:
-    """What a generation doesn't have."""
+    """The error for a feature that a generation doesn't have."""
     return fault(
         argument,
         f"{machine.name} has no {what}",

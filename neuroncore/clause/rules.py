@@ -37,7 +37,8 @@ def holds(
     got: Said | None = None,
     **reasons: Any,
 ) -> Rule:
-    """What is true of legal calls; the error of another one says so, and what the argument is."""
+    """Return a rule with a condition that legal calls meet; the error states it, and the
+    argument."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -50,7 +51,7 @@ def holds(
 
 
 def _told(call: Call, name: str) -> str:
-    """What a call has for an argument."""
+    """The argument of a call."""
     if name in call.instruction.lists:
         return f"{len(call[name])} tensors: {', '.join(map(str, call[name]))}"
     return str(call[name])
@@ -79,7 +80,7 @@ def formats_of(
 def needs(
     feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
-    """What only some generations have, for calls that ask for it."""
+    """A feature that only some generations have, for calls that use it."""
 
     @rule(TargetError, f"{what} (`{argument}`) only on machines with {feature}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -253,8 +254,8 @@ def unsupported(argument: str, hint: str) -> Rule:
 
 
 def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
-    """Bitvec operators take integer tiles of one width and run on one engine, the Vector engine if
-    nothing else is said; operators of the two kinds don't mix in one instruction."""
+    """Bitvec operators take integer tiles of one width and run on one engine, by default
+    the Vector engine; operators of the two kinds don't mix in one instruction."""
 
     @rule(
         OperatorError,
@@ -323,11 +324,11 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
 
 def within_one_bank(name: str) -> Rule:
-    """A matmul's result lies in one bank of each partition of PSUM, on machines where it must."""
+    """A matmul's result is in one bank of each partition of PSUM, on machines that require it."""
 
     @rule(
         PsumBankError,
-        f"{name} lies in one bank of each partition of PSUM (not where machines have "
+        f"{name} is in one bank of each partition of PSUM (not where machines have "
         "results_across_banks)",
         also="NLA001",
     )
@@ -406,7 +407,7 @@ def two_operands(*ops: str) -> Rule:
 
 
 def commands(*names: str) -> Rule:
-    """What the instruction can do with its engine's accumulator registers."""
+    """The commands that the instruction accepts for its engine's accumulator registers."""
 
     @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
     def check(call: Call, machine: Machine) -> Fault | None:

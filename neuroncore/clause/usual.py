@@ -1,4 +1,4 @@
-"""What clauses of several families have, by the names it goes by: operands, operators, traits."""
+"""Operands, operators and traits that clauses of several families share, by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
 
 
 def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
-    """The same of a tile that is written."""
+    """A tile that is written, with the same parameters."""
     return Operand(writes=True, **_where(names, regions), **more)
 
 

@@ -52,7 +52,7 @@ def cumulate(
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
-    """What accumulator registers hold before the first element comes by."""
+    """The contents of accumulator registers before the first element."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:

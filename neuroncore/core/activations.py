@@ -13,7 +13,8 @@ from neuroncore.memory.tile import Array
 
 
 def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
-    """What puts op(x) into an array; inputs for which the tables are not valid are reported."""
+    """Return the function that puts op(x) into an array; inputs outside the range of the tables are
+    reported."""
     function = op.apply
     if op.valid[0] == -np.inf:
         return lambda core, x, out: activate(function, x, out)

@@ -1,8 +1,9 @@
-"""What ranks do together: every core brings its tensors, and the last to come does it for all.
+"""Collectives: every core brings its tensors, and the last to arrive executes it for all.
 
-All sources are read before any destination is written. Tensors in HBM are a rank's: both cores of a
-logical core come, and it happens once. Those in SBUF are a core's own: core p of a rank meets core
-p of the others. (Inferred from nki-library's kernels, which need it so; not documented.)
+All sources are read before any destination is written. Tensors in HBM belong to a rank: both cores
+of a logical core take part, and it happens once. Tensors in SBUF belong to a core: core p of a rank
+meets core p of the others. (Inferred from nki-library's kernels, which depend on it; not
+documented.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ EXACT = 1 << 24  # float32 has all integers up to here
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one core brings: its tensors, and by name what has to be the same of all `ranks` that
-    take part."""
+    """The contribution of one core: its tensors, and by name the values that must be the same on
+    all `ranks` that take part."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -56,7 +57,8 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> Part:
-    """What a core brings, with its replica group or other `ranks`. Raises what `own_group` does."""
+    """The contribution of a core, with its replica group or other `ranks`. Raises the errors of
+    `own_group`."""
     found = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:

@@ -55,10 +55,10 @@ HOW_TO_READ_ZEROS = '0 with --uninitialized zeros, Options(uninitialized="zeros"
 
 
 class Beside(Protocol):
-    """What computes beside a core, instruction by instruction."""
+    """An observer that also computes each instruction of a core."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Let the core perform a call that was found legal, and do what is to be done beside it."""
+        """Let the core perform a legal call, and do the observer's work."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
@@ -71,7 +71,7 @@ CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """What most meetings carry out."""
+    """The action of most meetings: nothing."""
 
 
 class Point(NamedTuple):
@@ -82,10 +82,10 @@ class Point(NamedTuple):
 
 
 class Watching(Protocol):
-    """What looks at the numbers that calls read and write."""
+    """An observer of the numbers that calls read and write."""
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """What a call runs, and what is looked at before and after."""
+        """Return the function of a call, with the observer's checks before and after."""
         ...
 
 
@@ -161,9 +161,9 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that this core has not seen; afterwards it is recognised by its key.
+        """Check a call that this core has not seen; from then on its key recognizes it.
 
-        Raises the first thing that is wrong with it; the others are listed in its message.
+        Raises its first error, whose message lists the others.
         """
         for error in self._outlived(arguments):
             raise error
@@ -207,10 +207,10 @@ class Core:
         followed: bool = False,
         site: Born = None,
     ) -> None:
-        """Report a read of memory that nothing has written, and lay poison there. `rows` are
-        those that are read, of axis 0, and `chosen` flags the elements; None for all. The finding
-        may be kept back if what the instruction makes of the elements is `followed`; its line is
-        that of a `site` or of here."""
+        """Report a read of uninitialized memory, and put poison there. `rows` are the rows of axis
+        0 that are read, and `chosen` flags the elements; None for all. The finding may be deferred
+        if the elements are `followed` through the instruction; its line is that of a `site`, or the
+        current one."""
         missing = tile.missing()
         if missing is None:
             return
@@ -232,12 +232,12 @@ class Core:
 
     @property
     def has_leftovers(self) -> bool:
-        """Whether anything may depend on what nothing has written: some of that has been read."""
+        """True if anything may depend on uninitialized memory, because some was read."""
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Which elements of an operand depend on what nothing has written and are no numbers for
-        that; None for none."""
+        """Flags of the elements of an operand that are not numbers because they depend on
+        uninitialized memory; None for none."""
         if not self.has_leftovers:
             return None
         found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
@@ -254,8 +254,8 @@ class Core:
         here = "0" if self.options.zeros_as_leftovers else f"poison ({HOW_TO_READ_ZEROS})"
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
-            f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "
-            f"has written ({where}{born}); the device has leftovers there, here it is {here}"
+            f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that were "
+            f"never written ({where}{born}); the device has leftovers there, here it is {here}"
         )
         if self.options.uninitialized == "raise":
             raise UninitializedError(message, argument=name, hint="write the tile first")
@@ -329,10 +329,9 @@ class Core:
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """The line of the user's code that led to a frame and its row, or to an allocation, by its
-        number in the record. `lines` has it then, which those ask first who can't afford a call;
-        but for frames of ours, through which many lines of the user's lead, and where each row's
-        stack is kept."""
+        """The number in the record of the line of the user's code that led to a frame and its row,
+        or to an allocation. `lines` keeps it, and fast callers look there first. It is not kept for
+        neuroncore's own frames, which many lines reach, nor if stacks are kept for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -358,9 +357,9 @@ class Core:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Storage that nothing has written, and that knows which line of the kernel it is of.
+        """Allocate uninitialized storage, with the line of the kernel that allocates it.
 
-        Raises what Memory.allocate does.
+        Raises the errors of Memory.allocate.
         """
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
@@ -399,7 +398,7 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """The same for codes of what elements of the format are held as."""
+        """A tensor in shared HBM, from the codes in which elements of the format are held."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

@@ -1,5 +1,5 @@
-"""A fault of ours that shows while an instruction is issued: it is told as one, and never as a
-mistake of the kernel's."""
+"""Faults of neuroncore that appear while an instruction is issued: they are reported as such, and
+never as a mistake of the kernel."""
 
 from __future__ import annotations
 

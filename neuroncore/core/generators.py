@@ -20,8 +20,8 @@ def streams(unit: engine, machine: Machine) -> int:
 
 
 def kind(core: Core, unit: engine) -> Generator:
-    """The generators of an engine. Those of hardware: XORWOW where a state of six words can be
-    read, shift registers for the Vector engine of earlier generations."""
+    """The generators of an engine. The hardware's are XORWOW where a state of six words can be
+    read, and shift registers on the Vector engine of earlier generations."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")
@@ -29,14 +29,14 @@ def kind(core: Core, unit: engine) -> Generator:
 
 
 def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
-    """Let all lanes of an engine draw anew from a seed."""
+    """Restart all lanes of an engine from a seed."""
     lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
     made = kind(core, unit).seeded(number, program, unit.value, lanes, count)
     core.generators[unit] = made
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:
-    """Those [P, streams, words] of the lanes that a tile lies in, to be changed in place."""
+    """The states [P, streams, words] of the lanes that a tile is in, to be changed in place."""
     if unit not in core.generators:
         seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]

@@ -1,7 +1,7 @@
 """Groups of partitions, one for each processor of the GpSimd engine, as instructions read and
 write them.
 
-Of G partitions in a group element j is in partition j % G, column j / G: a snake.
+In a group of G partitions, element j is in partition j % G, column j / G: a snake.
 """
 
 from __future__ import annotations

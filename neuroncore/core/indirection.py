@@ -4,9 +4,9 @@ A group of consecutive partitions shares its offsets. They are stored in a snake
 that the index has for the group: offset i is in row i % G and column i // G, G by the machine and
 the engine (`clause.picking.group`).
 
-While an instruction runs, such an operand is a tile of its own: what it reads is gathered before,
-what it has written is scattered afterwards. Its meaning knows of nothing. Of several elements that
-go to one place the last stays there (unpublished).
+While an instruction runs, such an operand is a temporary tile: its inputs are gathered before, and
+its results scattered afterwards. The meaning of the instruction does not notice. If several
+elements go to one place, the last stays there (unpublished).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Check = Callable[[str, Tile, Array], None]  # told of an operand which elements 
 
 
 class Picked(Tile):
-    """The elements that an index picks, in a tile of their own for as long as an instruction runs.
+    """The elements that an index picks, in a temporary tile while an instruction runs.
 
     They come from places [P, num_elem] along the free axis of `source`, which are the same in each
-    `group` of partitions. `never` flags those that nothing has written.
+    `group` of partitions. `never` flags those that were never written.
     """
 
     __slots__ = ("group", "never", "places", "source")
@@ -102,7 +102,7 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Which elements have been written; `fresh` begins anew, to see which will be."""
+    """Flags of the elements that have been written; `fresh` clears them, to see which will be."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)

@@ -1,9 +1,9 @@
-"""Where leftovers go: elements that depend on memory that nothing has written.
+"""Tracking of leftovers: elements that depend on uninitialized memory.
 
-A kernel may compute with whole tiles of which the last is not full, if it stores the part that is:
-nobody sees the rest. So a read of leftovers is told only if what comes of it may reach HBM, a
-register or another core. Instructions of which every lane works for itself, copies, transposes and
-products are followed element by element; any other makes the finding known.
+A kernel may compute with whole tiles of which the last is not full, if it stores only the full
+part: the rest has no effect. So a read of leftovers is reported only if its results may reach HBM,
+a register or another core. Lane-wise instructions, copies, transposes and products are tracked
+element by element; any other instruction reports the finding.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 @dataclass
 class _Spot(Generic[T]):
-    """What of a storage depends on leftovers, and the findings of those."""
+    """The elements of a storage that depend on leftovers, and their findings."""
 
     flags: Flags
     why: dict[T, None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Leftovers(Generic[T]):
         self._registers: dict[T, None] = {}  # what the accumulator registers depend on
 
     def kept(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
-        """What of storages depends on leftovers now, and the registers, to be put back."""
+        """The elements of storages and registers that depend on leftovers, to be restored."""
         spots = [self._spots.get(storage) for storage in storages]
         copies = [s and s.copy() for s in spots]
         return copies, dict(self._registers)
@@ -66,8 +66,8 @@ class Leftovers(Generic[T]):
         self._registers = dict(registers)
 
     def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
-        """Lay what stands for leftovers where elements are `missing` that are about to be read,
-        and may be told among `findings`."""
+        """Put poison or 0 where elements are `missing` that are about to be read, and whose finding
+        may be among `findings`."""
         codes, told = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -192,8 +192,7 @@ class Leftovers(Generic[T]):
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Which elements of each result depend on the masked ones of what is read; None if that can't
-    be said."""
+    """Flags of the elements of each result that depend on the masked inputs; None if unknown."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -227,7 +226,8 @@ def _turned(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """The same of a product: of a sum all that is added, of a number that is moved itself alone."""
+    """The flags for a product: a sum depends on all that is added, a moved number only on
+    itself."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):

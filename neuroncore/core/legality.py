@@ -1,5 +1,5 @@
-"""Whether a call is legal: every argument by itself, then the whole. What has been found legal is
-remembered for the launches to come.
+"""Legality of a call: every argument alone, then all together. Legal calls are remembered for later
+launches.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """What the table of operators or of functions has of a value, if it is one of those."""
+    """The row of a value in the table of operators or functions, if it has one."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

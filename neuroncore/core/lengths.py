@@ -1,4 +1,4 @@
-"""What ranks send each other in lengths that are known at run time: each has rows of numbers."""
+"""Collectives whose lengths are known at run time: each rank has rows of numbers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from neuroncore.memory.tile import Array
 
 
 class Lengths(NamedTuple):
-    """What the rows of metadata mean: counts and places of what is sent, counts of what has come,
-    written unless they are `known`, and where to put it, read if it is `displaced`; else each
-    sender has a slot of its own. With `to_all` a rank sends the same to everyone."""
+    """The meaning of the rows of metadata: counts and places of the data that is sent; counts of
+    the data that arrived, written unless they are `known`; and its places, read if it is
+    `displaced`; otherwise each sender has its own slot. With `to_all` a rank sends the same to
+    everyone."""
 
     to_all: bool
     known: bool

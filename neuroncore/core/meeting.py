@@ -1,4 +1,4 @@
-"""What the cores of a launch do together: meet, and exchange data."""
+"""Meetings of the cores of a launch, and exchange of data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORES = (0, 1)
 
 @dataclass(frozen=True)
 class Parcel:
-    """What one core sends to another."""
+    """Data that one core sends to another."""
 
     to: int
     codes: Array
@@ -31,8 +31,9 @@ def cores_together(machine: Machine) -> int:
 
 
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """What each core of the rank brings to a named point, once all are there, by which one of
-    them it is. Raises TargetError where they are not the two cores of a logical core."""
+    """The data that each core of the rank brings to a named point, once all are there, by the
+    core's number in the rank. Raises TargetError if they are not the two cores of a logical
+    core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but the kernel runs on "

@@ -84,7 +84,7 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
 
 
 def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
-    """Tiles of their own for the places of indirect views."""
+    """Temporary tiles for the places of indirect views."""
 
     def check(name: str, tile: Tile, used: Array) -> None:
         core.check_written(name, tile, chosen=used)

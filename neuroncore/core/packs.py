@@ -29,7 +29,7 @@ EARLY = 1 << 22  # bytes of what is kept of tiles that were used once: as much a
 
 
 class Form(NamedTuple):
-    """What a product takes in place of a tile: decided by more than the tile itself."""
+    """The form in which a product takes a tile: it depends on more than the tile."""
 
     role: str
     group: int  # rows that are multiplied at a time
@@ -49,7 +49,7 @@ class _Known:
 
 
 class Packs:
-    """What was made of the tiles of one core, of which the longest unused are forgotten."""
+    """Packed tiles of one core; the least recently used are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
@@ -63,8 +63,8 @@ class Packs:
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:
-        """What `read` makes of a tile; from the second use on, and with `early` from the first, the
-        cached form that `form.pack` makes of it."""
+        """Return the result of `read` for a tile; from the second use on, and with `early` from the
+        first, the cached result of `form.pack` for it."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)

@@ -1,9 +1,9 @@
 """Sums in PSUM: where they begin, what they are added to, and transposes that pass through.
 
-A product with an identity matrix moves numbers. One that nothing has written counts as finite
-there, as what a device has left in its memory nearly always is, and not as the NaN that stands for
-it here: times 0 it is 0, and nothing is where it would have gone. A NaN that was computed spreads,
-as it does on a device (ARCH2 of transposes on v2).
+A product with an identity matrix moves numbers. An uninitialized number counts as finite there, as
+leftovers in a device's memory nearly always are, and not as the emulator's NaN: times 0 it is 0, so
+it does not spread. A NaN that was computed spreads, as it does on a device (ARCH2 of transposes on
+v2).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Values with 0 in the place of those that are lost."""
+    """Values, with 0 for those that are lost."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 

@@ -25,7 +25,7 @@ def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool)
 
 
 def instance(core: Core) -> Instance:
-    """What the ranks are in: as asked for, else the largest that has such cores."""
+    """The instance of the ranks: the given one, or the largest that has such cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
@@ -123,7 +123,8 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Whether pairs lead round all of their ranks, from chip to neighboring chip."""
+    """Return whether pairs form a ring through all of their ranks, from chip to neighboring
+    chip."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):

@@ -1,4 +1,4 @@
-"""What a kernel returns: tensors that cores have in common, and their elements for the host."""
+"""Results of a kernel: tensors that cores share, and their elements for the host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
 
 
 def unwritten(tile: Tile) -> int:
-    """How many elements nothing has written."""
+    """The number of elements that were never written."""
     if tile.untouched:
         return tile.size
     missing = tile.missing()
@@ -49,7 +49,7 @@ def unwritten(tile: Tile) -> int:
 
 def contents(tile: Tile, zeros: bool) -> Array:
     """The elements in the numpy type that users know: the memory itself if it has them in their
-    order. With `zeros` what nothing has written is 0, else poison."""
+    order. With `zeros` elements that were never written are 0, otherwise poison."""
     if tile.untouched and tile.size:  # one element repeated, for there may be gigabytes
         return np.broadcast_to(tile.leftover(zeros), tile.shape)
     missing = tile.missing()

@@ -21,8 +21,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 @dataclass(slots=True, eq=False)
 class Rows:
-    """What an operand reads or writes. Of a gather or scatter `numbers` are the rows that its index
-    asks for, along axis 0 of the tensor under the tile, and `inside` flags those that exist."""
+    """The rows that an operand reads or writes. For a gather or scatter `numbers` are the rows that
+    its index picks, along axis 0 of the tensor under the tile, and `inside` flags those that
+    exist."""
 
     core: Core
     name: str
@@ -49,7 +50,7 @@ class Rows:
         return codes
 
     def values(self) -> Array:
-        """The same as float32."""
+        """The rows as float32."""
         if self.numbers is None:
             return self.tile.values()
         return codec.decode(self.tile.held, self.codes())

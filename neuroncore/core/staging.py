@@ -1,4 +1,4 @@
-"""What a call runs: what its clause makes of all that the uses of the call have in common."""
+"""The function that a call runs, made by its clause from all that uses of the call share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from neuroncore.clause.operand import Op, spread
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """What does it on a core, for arguments such as these, those of operands at known places."""
+    """Return the function that executes a call on a core, for arguments like these, with operands
+    at known places."""
     instruction, given = call.instruction, _given(call, arguments)
     for parameter in instruction.parameters:
         if isinstance(parameter.declared, Op) and (op := given[parameter.name]) is not None:
@@ -23,7 +24,7 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """The same, with what looks at the numbers if something does (`Core.watch`)."""
+    """Return that function with the checks of an observer, if there is one (`Core.watch`)."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
@@ -54,7 +55,7 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:
 
 
 def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a meaning. What is in lists has names of its own."""
+    """The arguments of a meaning. Tiles in lists have separate names."""
     given = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         given[name] = [arguments[n] for n in spread(name, given[name])]

@@ -29,7 +29,7 @@ STACK = 4 << 20  # bytes of a thread's stack, of many: what loops are compiled o
 
 @dataclass(eq=False)
 class _Meeting:
-    """Who has come to a meeting point so far, with what."""
+    """The cores at a meeting point so far, with their data."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """What a program is waiting for, and where in its source."""
+    """The point that a program is waiting for, and its place in the source."""
 
     point: str
     meeting: _Meeting
@@ -111,7 +111,7 @@ class System:
         self._hand_over(number)
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """What each of the point's cores brought, as `Peers` says."""
+        """The data of each of the point's cores, as `Peers` states."""
         meeting = self._open.setdefault(point, _Meeting(point.cores))
         meeting.brought[number] = bring
         if meeting.complete:
@@ -163,7 +163,7 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Who waits at a meeting, for whom, and what those do, all that do the same together."""
+        """The cores that wait at a meeting, the missing ones, and what those do, grouped."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -180,7 +180,7 @@ class System:
         ]
 
     def _do(self, numbers: Collection[int], one: str, several: str) -> str:
-        """Who does something, in the form of the verb that goes with them."""
+        """The cores with a verb in the matching form."""
         verb = several if self.world.several(numbers) else one
         return f"{self.world.all_named(numbers)} {verb}"
 

@@ -38,7 +38,7 @@ ILLEGAL = {
     "swapped": (
         *("OUT_OF_BOUNDS", IndexError),
         "def kernel(x):\n    for i in range(3):\n        y = «x[i * 2:i * 2 + 2, 0:2]»\n",
-        {"got": "[4, 5]", "hint": "are the indices swapped? axis 0 has 2 pieces of 2"},
+        {"got": "[4, 5]", "hint": "check whether the indices are swapped: axis 0 has 2 pieces of 2"},
     ),
     "start partition": (
         *("START_PARTITION", ValueError),
@@ -177,7 +177,7 @@ ILLEGAL = {
         *("UNINIT_READ", ValueError),
         "def kernel(x):\n    t = nl.ndarray((4, 6), nl.float32)\n"
         "    nisa.tensor_copy(tile(4, 6), «t»)\n",
-        {"statement": "24 of 24 elements that nothing has written", "hint": "write the tile"},
+        {"statement": "24 of 24 elements that were never written", "hint": "write the tile"},
     ),
 }
 
