@@ -77,7 +77,7 @@ EXECUTE_HEAD = '''\
 """The functions that execute a legal Call on a core, one for each clause.
 
 Each reads its operands, then writes its results. Offsets that are only known at run time are
-resolved first; they are returned; None means an instruction without them, or one that
+resolved first, and returned. The result is None for an instruction without them, and for one that
 is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 

@@ -38,7 +38,7 @@ ILLEGAL = {
     "swapped": (
         *("OUT_OF_BOUNDS", IndexError),
         "def kernel(x):\n    for i in range(3):\n        y = «x[i * 2:i * 2 + 2, 0:2]»\n",
-        {"got": "[4, 5]", "hint": "check whether the indices are swapped: axis 0 has 2 pieces of 2"},
+        {"got": "[4, 5]", "hint": "indices are swapped: axis 0 has 2 pieces of 2"},
     ),
     "start partition": (
         *("START_PARTITION", ValueError),
