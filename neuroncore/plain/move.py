@@ -30,8 +30,8 @@ def dma_compute(i: Any) -> None:
         total = i.srcs[0].values().reshape(i.dst.shape)
         for more in i.srcs[1:]:
             total = apply(i.reduce_op, total, more.values().reshape(i.dst.shape))
-        now = turns == turn
-        i.dst.put(i.dst.round(i.dst.held, total), now if there is None else now & there)
+        now = turns == turn if there is None else (turns == turn) & there.reshape(turns.shape)
+        i.dst.put(i.dst.round(i.dst.held, total), now)
 
 
 def turns_of(dst: Any) -> Array:

@@ -210,6 +210,8 @@ def test_indices_that_repeat_add_one_after_the_other():
         tensor = device.tile(noise((10, 6)), form, "hbm")
         view = picked(device, tensor, rows)
         compute(device, view, [view, device.tile(noise((6, 6)))], unique_indices=False)
+    wide = device.tile(noise((4, 2, 3)))
+    compute(device, wide, [wide, picked(device, tensor, [10, 4, 10, 4])], **SKIP)
     view = picked(device, tensor, [10, 4, 10, 4])  # of which some don't exist
     sources = [view, device.tile(noise((4, 6)))]
     compute(device, view, sources, unique_indices=False, **SKIP)

@@ -223,6 +223,23 @@ def copied(values, index, first):
     return out
 
 
+@pytest.mark.parametrize("rows, columns", [(P, 3), (40, F), (9, 2)])
+def test_a_mask_of_atomic_rmw_leaves_out_rows_and_columns(rows, columns):
+    def kernel(values, index, first):
+        out = nl.ndarray((P, F), first.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(first))
+        p, f = nl.arange(P)[:, None], nl.arange(F)[None, :]
+        places, x, mask = nl.load(index), nl.load(values), (p < rows) & (f < columns)
+        nl.atomic_rmw(out[places[p, 0], f], value=x, op=np.add, mask=mask)
+        return out
+
+    index = np.random.default_rng(0).permutation(P).astype(np.int32)
+    x, start = numbers(P, F), numbers(P, F, seed=1)
+    want = start.copy()
+    want[index[:rows], :columns] += x[:rows, :columns]
+    assert np.array_equal(nki.simulate_kernel(nki.jit(kernel), x, index[:, None], start), want)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kernel", [added, copied])
 def test_sums_of_a_row_that_repeats_are_all_there(kernel):

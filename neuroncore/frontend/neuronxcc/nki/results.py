@@ -370,7 +370,9 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 
 
 def follow(value: Any, box: Box, space: Dims) -> Any:
-    """The part of an argument that belongs to a box of `space`."""
+    """The part of an argument, or of each tile of a list, that belongs to a box of `space`."""
+    if box and isinstance(value, list):
+        return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
         return value
     rest = ((0, size) for size in value.shape[len(box) :])
