@@ -92,13 +92,16 @@ def replica_group(maker: Maker) -> tuple[str, int]:
     return f"ncc.ReplicaGroup({[ranks]})", maker.ranks
 
 
-def operands(maker: Maker, sizes: tuple[int, int], chip: bool, count: int = 1) -> list[View]:
-    """Sources and a result, of so many pieces along the first axis: tiles in SBUF or tensors in
-    HBM."""
-    form = maker.form()
+def operands(
+    maker: Maker, sizes: tuple[int, int], chip: bool, count: int = 1, dim: int = 0,
+    forms: tuple[str, ...] = (),
+) -> list[View]:  # fmt: skip
+    """Sources and a result, of so many pieces along an axis: tiles in SBUF or tensors in HBM."""
+    form = forms[0] if forms else maker.form()
     many = 2 if maker.cores > 1 else 1
     lanes, free = many * maker.between(1, 8), maker.columns(17)
-    shapes = [(n * lanes, free) for n in (*[sizes[0]] * count, sizes[1])]
+    pieces = (*[sizes[0]] * count, sizes[1])
+    shapes = [(lanes, n * free) if dim else (n * lanes, free) for n in pieces]
     if chip:
         tiles = [maker.fill(maker.new("sbuf", shape, form)) for shape in shapes[:-1]]
         return [*tiles, maker.new("sbuf", shapes[-1], form)]
@@ -111,10 +114,15 @@ def operands(maker: Maker, sizes: tuple[int, int], chip: bool, count: int = 1) -
 def exchange(
     maker: Maker, name: str, sizes: tuple[int, int], chip: bool = False, **given: str
 ) -> None:
-    """Issue a collective, and read its result."""
-    src, dst = operands(maker, sizes, chip)
-    maker.issue(f"ncc.{name}", ("dsts",), srcs=[src], dsts=[dst], **given, kinds=["collective"])
-    collect(maker, dst)
+    """Issue a collective of one or two tensors, and read its results."""
+    dim = int(given.get("collective_dim", "0"))
+    pairs = [operands(maker, sizes, chip, dim=dim)]
+    if not chip and name != "collective_permute" and maker.chance(0.3):
+        pairs.append(operands(maker, sizes, chip, 1, dim, (pairs[0][0].form,)))
+    srcs, dsts = ([*many] for many in zip(*pairs))
+    maker.issue(f"ncc.{name}", ("dsts",), srcs=srcs, dsts=dsts, **given, kinds=["collective"])
+    for dst in dsts:
+        collect(maker, dst)
 
 
 def collect(maker: Maker, dst: View) -> None:
@@ -135,7 +143,8 @@ def all_reduce(maker: Maker) -> None:
 def all_gather(maker: Maker) -> None:
     group, count = replica_group(maker)
     chip = maker.chance(0.4)
-    exchange(maker, "all_gather", (1, count), chip, replica_group=group, collective_dim="0")
+    dim = str(maker.between(0, int(chip)))
+    exchange(maker, "all_gather", (1, count), chip, replica_group=group, collective_dim=dim)
 
 
 def reduce_scatter(maker: Maker) -> None:
@@ -163,20 +172,28 @@ def collective_permute(maker: Maker) -> None:
 
 
 def implicit(maker: Maker) -> None:
-    """A step around a ring, which may reduce, and whose data that is then."""
-    group, _ = replica_group(maker)
-    chip, reduces = maker.chance(0.4), maker.chance(0.5)
-    *srcs, dst = operands(maker, (1, 1), chip, 1 + reduces)
+    """A step around the rings of one or two channels, which may reduce, and whose data that is
+    then."""
+    group, count = replica_group(maker)
+    chip, reduces, channels = maker.chance(0.4), maker.chance(0.5), maker.choose((1, 1, 2))
+    form = (maker.form(),)
+    rows = [operands(maker, (1, 1), chip, 1 + reduces, 0, form) for _ in range(channels)]
     name = "ncc.collective_permute_implicit"
-    lists = [f"[[{one.text}]]" for one in (*srcs, dst)]
+    keys = ("srcs", "others", "dsts") if reduces else ("srcs", "dsts")
+    tensors = dict(zip(keys, zip(*rows)))
+    lists = [f"[{', '.join(f'[{one.text}]' for one in many)}]" for many in tensors.values()]
     more = f", {joins(maker)}" if reduces else ""
-    views = {"srcs[0]": srcs[0], "dsts[0]": dst} | ({"others[0]": srcs[1]} if reduces else {})
+    ids = [*range(channels)]
+    more += f", channel_ids={ids}" if channels > 1 else ""
+    views = {f"{key}[{i}]": one for key, many in tensors.items() for i, one in enumerate(many)}
     text = f"{name}{'_reduce' * reduces}({', '.join(lists)}, {group}{more})"
     maker.say(text, None, ["collective"], [views])
-    maker.wrote(dst)
-    collect(maker, dst)
-    whose = maker.name("r")
-    maker.say(f"{whose} = {name}_current_processing_rank_id(1, {group})", makes=whose)
+    for dst in tensors["dsts"]:
+        maker.wrote(dst)
+        collect(maker, dst)
+    whose, step = maker.name("r"), maker.between(0, 2 * count)
+    told = f"{step}, {group}" + (f", {maker.choose(ids)}" if channels > 1 else "")
+    maker.say(f"{whose} = {name}_current_processing_rank_id({told})", makes=whose)
     store(maker, whose)
 
 

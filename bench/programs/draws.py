@@ -60,6 +60,11 @@ class Draws:
     def forms(self) -> tuple[str, ...]:
         return (*self.floats, *INTEGERS)
 
+    @property
+    def narrow(self) -> tuple[str, ...]:
+        """Those that arithmetic of indirect views takes."""
+        return tuple(form for form in self.forms if form not in ("int32", "uint32"))
+
     def form(self) -> str:
         """A format; the usual ones are more usual."""
         return self.choose(("float32", "bfloat16")) if self.chance(0.5) else self.choose(self.forms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs import picks
 from bench.programs.draws import INTEGERS, ON_CHIP
 from bench.programs.maker import Maker
 from bench.programs.views import View
@@ -26,12 +27,18 @@ def scalar(maker: Maker, lanes: int) -> View | str:
     return maker.column(lanes) if maker.chance(0.5) else maker.number()
 
 
+def operators(maker: Maker) -> tuple[str, ...]:
+    """Those of two operands that the Vector engine has."""
+    return TWO + ("abs_max", "abs_min") * (maker.target == "trn3")
+
+
 def step(maker: Maker, lanes: int, name: str) -> dict[str, Any]:
     """An operator of one operand or of two, with the other, by the names that end so."""
     if maker.chance(0.15):
-        ops = ("abs", "square", "relu") if maker.target == "trn3" else ("abs",)
+        ops = ("reciprocal", "abs", *("square", "relu") * (maker.target == "trn3"))
         return {f"op{name}": f"nl.{maker.choose(ops)}", f"operand{name}": "None"}
-    given = {f"op{name}": f"nl.{maker.choose(TWO)}", f"operand{name}": scalar(maker, lanes)}
+    op = f"nl.{maker.choose(operators(maker))}"
+    given = {f"op{name}": op, f"operand{name}": scalar(maker, lanes)}
     return given | ({f"reverse{name}": "True"} if maker.chance(0.2) else {})
 
 
@@ -45,14 +52,15 @@ def tensor_tensor(maker: Maker) -> None:
         return
     whole = maker.chance(0.5)
     forms = OF_32_BITS if whole else maker.forms
-    a = maker.to_read(lanes, free, forms, ("sbuf",) if whole else maker.regions())
+    a = picks.to_read(maker, lanes, free, forms, ("sbuf",) if whole else maker.regions())
     b = maker.to_read(lanes, free, forms)
-    dst = maker.to_write(lanes, free, forms, ("sbuf",) if whole else maker.regions())
+    dst = picks.to_write(maker, lanes, free, forms, ("sbuf",) if whole else maker.regions())
     given: dict[str, Any] = {}
     if dst.tensor.region == a.tensor.region == "sbuf" and maker.chance(0.2):
         given["engine"] = "nisa.engine.gpsimd"
+    given["op"] = f"nl.{maker.choose(operators(maker))}"
     maker.issue(
-        "nisa.tensor_tensor", dst=dst, data1=a, data2=b, op=f"nl.{maker.choose(TWO)}", **given,
+        "nisa.tensor_tensor", dst=dst, data1=a, data2=b, **given,
         kinds=["whole numbers of 32 bits"] * whole,
     )  # fmt: skip
 
@@ -73,11 +81,11 @@ def tensor_scalar(maker: Maker) -> None:
         given = maker.choose(({"op0": "nl.rsqrt", "operand0": "None"}, POWER))
         maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
         return
-    data = maker.to_read(lanes, free, maker.forms, maker.regions())
+    data = picks.to_read(maker, lanes, free, maker.narrow, maker.regions())
     given = step(maker, lanes, "0")
     if maker.chance(0.5):
         given |= step(maker, lanes, "1")
-    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    dst = picks.to_write(maker, lanes, free, maker.forms, maker.regions())
     maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
 
 
@@ -92,16 +100,21 @@ def scalar_tensor_tensor(maker: Maker) -> None:
         given["operand0"] = "0.0"
     other = maker.to_read(lanes, free, maker.forms)
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
-    op = f"nl.{maker.choose(TWO)}"
-    maker.issue("nisa.scalar_tensor_tensor", dst=dst, data=data, **given, op1=op, operand1=other)
+    given["op1"] = f"nl.{maker.choose(operators(maker))}"
+    if maker.chance(0.3):
+        given["reverse1"] = "True"
+    maker.issue("nisa.scalar_tensor_tensor", dst=dst, data=data, **given, operand1=other)
 
 
 def tensor_copy(maker: Maker) -> None:
     lanes, free = maker.size()
     src = maker.to_read(lanes, free, maker.forms, ON_CHIP, moves=True)
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
-    given = {}
-    if maker.chance(0.3):
+    given: dict[str, Any] = {}
+    if maker.target == "trn3" and maker.chance(picks.SHARE):
+        dst = picks.to_write(maker, lanes, free, maker.forms)
+        src = picks.to_read(maker, lanes, free, maker.forms)
+    elif maker.chance(0.3):
         units = ["vector"] + ["scalar"] * (maker.target != "trn1")
         units += ["gpsimd"] * (src.tensor.region == dst.tensor.region == "sbuf")
         given["engine"] = f"nisa.engine.{maker.choose(units)}"
@@ -112,19 +125,20 @@ def memset(maker: Maker) -> None:
     lanes, free = maker.size()
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
     value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
-    maker.issue("nisa.memset", dst=dst, value=value)
+    more = {"engine": "nisa.engine.gpsimd"} if dst.tensor.region == "sbuf" else {}
+    maker.issue("nisa.memset", dst=dst, value=value, **(more if maker.chance(0.2) else {}))
 
 
 def activation(maker: Maker) -> None:
     lanes, free = maker.size()
-    data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+    data = picks.to_read(maker, lanes, free, maker.forms, ON_CHIP)
     op = maker.choose(FUNCTIONS)
     given: dict[str, Any] = {}
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
     if maker.chance(0.5) and op not in ("copy", "reciprocal"):
         given["bias"] = maker.column(lanes, maker.choose(("float32", "bfloat16")))
-    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+    dst = picks.to_write(maker, lanes, free, maker.forms, ON_CHIP)
     maker.issue("nisa.activation", dst=dst, op=f"nl.{op}", data=data, **given)
 
 
@@ -138,9 +152,11 @@ def reciprocal(maker: Maker) -> None:
 def tensor_copy_predicated(maker: Maker) -> None:
     lanes, free = maker.size()
     form = (maker.form(),)
-    predicate = maker.to_read(lanes, free, ("uint8", "uint16", "uint32"))
-    src = maker.to_read(lanes, free, form, maker.regions())
-    dst = maker.to_write(lanes, free, form, maker.regions(), written=True)
+    predicate = picks.to_read(maker, lanes, free, ("uint8", "uint16", "uint32"))
+    src: View | str = maker.to_read(lanes, free, form, maker.regions())
+    if maker.chance(0.2):
+        src = str(maker.between(0, 9))
+    dst = picks.to_write(maker, lanes, free, form, maker.regions(), written=True)
     given = {"reverse_pred": "True"} if maker.chance(0.3) else {}
     maker.issue("nisa.tensor_copy_predicated", dst=dst, src=src, predicate=predicate, **given)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs import picks
 from bench.programs.draws import INTEGERS, ON_CHIP
-from bench.programs.elementwise import FUNCTIONS, TWO, scalar
+from bench.programs.elementwise import FUNCTIONS, operators, scalar
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
 NARROW = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 SMALL = (*NARROW, "int16", "int8", "uint16", "uint8")
 FOLDS = ("add", "maximum", "minimum", "multiply")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
 def total(maker: Maker, dst: View, forms: tuple[str, ...] = ("float32",)) -> View:
@@ -23,7 +26,7 @@ def tensor_reduce(maker: Maker) -> None:
     lanes, free = maker.size()
     whole = maker.chance(0.15)
     forms = (maker.choose(INTEGERS),) if whole else maker.forms
-    data = maker.to_read(lanes, free, forms, maker.regions())
+    data = picks.to_read(maker, lanes, free, forms, maker.regions())
     axes = len(data.shape)
     folded = maker.between(1, axes - 1)
     shape = data.shape[: axes - folded]
@@ -33,7 +36,7 @@ def tensor_reduce(maker: Maker) -> None:
     axis = (
         str(tuple(range(axes - folded, axes))) if folded > 1 or maker.chance(0.5) else str(axes - 1)
     )
-    ops = ("bitwise_and", "bitwise_or", "bitwise_xor") if whole else (*FOLDS, "subtract")
+    ops = BITWISE if whole else (*FOLDS, *FOLDS, "subtract", *LOGICAL)
     given = {"keepdims": "True"} if keeps else {}
     given |= {"negate": "True"} if not whole and maker.chance(0.2) else {}
     op = f"nl.{maker.choose(ops)}"
@@ -42,25 +45,26 @@ def tensor_reduce(maker: Maker) -> None:
 
 def tensor_scalar_reduce(maker: Maker) -> None:
     lanes, free = maker.size()
-    data = maker.to_read(lanes, free, maker.forms, maker.regions())
-    given = {"op0": f"nl.{maker.choose(TWO)}", "operand0": scalar(maker, lanes)}
+    data = picks.to_read(maker, lanes, free, maker.forms, maker.regions())
+    op = f"nl.{maker.choose(operators(maker))}"
+    given: dict[str, Any] = {"data": data, "op0": op, "operand0": scalar(maker, lanes)}
     given["reduce_op"] = f"nl.{maker.choose(FOLDS)}"
-    _accumulates(maker, given, lanes, "reduce_init", loads=True)
+    given |= {"reduce_res_negate": "True"} if maker.chance(0.2) else {}
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
-    result = total(maker, dst)
-    maker.issue(
-        "nisa.tensor_scalar_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
-        reduce_res=result,
-    )  # fmt: skip
+    given |= {"dst": dst, "reduce_res": total(maker, dst)}
+    _accumulated(maker, "nisa.tensor_scalar_reduce", given, "reduce_init")
 
 
-def _accumulates(maker: Maker, given: dict[str, Any], lanes: int, start: str, loads: bool) -> None:
-    """Begin the accumulator registers anew, or load them."""
-    if loads and maker.chance(0.3):
-        given["reduce_cmd"] = "nisa.reduce_cmd.load_reduce"
-        given[start] = scalar(maker, lanes)
-    elif maker.chance(0.5):
-        given["reduce_cmd"] = "nisa.reduce_cmd.reset_reduce"
+def _accumulated(maker: Maker, name: str, given: dict[str, Any], start: str = "") -> None:
+    """Issue an instruction that begins the accumulator registers anew, or loads them from what the
+    argument `start` has; and some that go on with what they hold."""
+    command = "load_reduce" if start and maker.chance(0.3) else "reset_reduce"
+    more = {start: scalar(maker, given["dst"].lanes)} if command == "load_reduce" else {}
+    writes = [key for key in ("dst", "reduce_res") if isinstance(given.get(key), View)]
+    maker.issue(name, writes, **given, **more, reduce_cmd=f"nisa.reduce_cmd.{command}")
+    for _ in range(maker.choose((0, 0, 1, 2))):
+        kinds = ["accumulator registers"]
+        maker.issue(name, writes, **given, reduce_cmd="nisa.reduce_cmd.reduce", kinds=kinds)
 
 
 def select_reduce(maker: Maker) -> None:
@@ -68,16 +72,15 @@ def select_reduce(maker: Maker) -> None:
     predicate = maker.to_read(lanes, free, ("uint8", "uint16", "int8", "int16"))
     chosen = maker.to_read(lanes, free, SMALL, maker.regions())
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
-    given: dict[str, Any] = {"on_false": scalar(maker, lanes)}
+    given: dict[str, Any] = {"dst": dst, "predicate": predicate, "on_true": chosen}
+    given["on_false"] = scalar(maker, lanes)
     if maker.chance(0.3):
         given["reverse_pred"] = "True"
     if maker.chance(0.6):
         given |= {"reduce_res": total(maker, dst, NARROW)}
-        given |= {"reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
-    maker.issue(
-        "nisa.select_reduce", ("dst", "reduce_res"), dst=dst, predicate=predicate, on_true=chosen,
-        **given,
-    )  # fmt: skip
+        _accumulated(maker, "nisa.select_reduce", given)
+    else:
+        maker.issue("nisa.select_reduce", **given)
 
 
 def tensor_partition_reduce(maker: Maker) -> None:
@@ -111,19 +114,19 @@ def tensor_tensor_scan(maker: Maker) -> None:
     b = maker.to_read(lanes, free, maker.forms)
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
     given = {"initial": scalar(maker, lanes)}
-    given |= {f"op{i}": f"nl.{maker.choose(TWO)}" for i in (0, 1)}
+    given |= {f"op{i}": f"nl.{maker.choose(operators(maker))}" for i in (0, 1)}
     given |= {f"reverse{i}": "True" for i in (0, 1) if maker.chance(0.2)}
     maker.issue("nisa.tensor_tensor_scan", dst=dst, data0=a, data1=b, **given)
 
 
 def tensor_scalar_cumulative(maker: Maker) -> None:
     lanes, free = maker.size()
-    src = maker.to_read(lanes, free, SMALL, maker.regions())
-    dst = maker.to_write(lanes, free, SMALL, maker.regions())
-    given = {"op0": f"nl.{maker.choose(TWO)}", "imm0": scalar(maker, lanes)}
+    src = picks.to_read(maker, lanes, free, SMALL, maker.regions())
+    dst = picks.to_write(maker, lanes, free, SMALL, maker.regions())
+    given: dict[str, Any] = {"dst": dst, "src": src, "imm0": scalar(maker, lanes)}
+    given["op0"] = f"nl.{maker.choose(operators(maker))}"
     given["op1"] = f"nl.{maker.choose((*FOLDS, 'subtract'))}"
-    _accumulates(maker, given, lanes, "imm1", loads=True)
-    maker.issue("nisa.tensor_scalar_cumulative", dst=dst, src=src, **given)
+    _accumulated(maker, "nisa.tensor_scalar_cumulative", given, "imm1")
 
 
 def activation_reduce(maker: Maker) -> None:
@@ -134,6 +137,8 @@ def activation_reduce(maker: Maker) -> None:
     given: dict[str, Any] = {"op": f"nl.{maker.choose(FUNCTIONS[:10])}", "reduce_op": "nl.add"}
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
+    if maker.chance(0.4) and given["op"] != "nl.copy":
+        given["bias"] = maker.column(lanes)
     maker.issue(
         "nisa.activation_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
         reduce_res=result,
@@ -161,15 +166,29 @@ def activate2(maker: Maker) -> None:
     lanes, free = maker.size()
     data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
-    ops = maker.choose((("multiply", "add"), ("multiply", "subtract"), ("add", "bypass")))
+    ops = maker.choose(STEPS_OF_SCALAR)
     given: dict[str, Any] = {f"op{i}": f"nl.{op}" for i, op in enumerate(ops)}
-    given |= {"imm0": maker.number(), "imm1": maker.number()}
-    if maker.chance(0.5):
-        given |= {"reduce_op": f"nl.{maker.choose(('add', 'maximum', 'minimum'))}"}
+    for i, op in enumerate(ops):
+        if op != "bypass" and maker.chance(0.3):
+            given[f"reverse{i}"] = "True"
+    numbers = maker.column if maker.chance(0.4) else lambda lanes: maker.number()
+    given |= {"dst": dst, "data": data, "imm0": numbers(lanes), "imm1": numbers(lanes)}
+    given["op"] = f"nl.{maker.choose(('prelu', *FUNCTIONS[:10]))}"
+    if given["op"] == "nl.prelu":
+        given["relu_param"] = scalar(maker, lanes)
+    if maker.chance(0.6):
+        given |= {"reduce_op": f"nl.{maker.choose(FOLDS_OF_SCALAR)}"}
         given |= {"reduce_res": total(maker, dst)}
-        given |= {"reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
-    op = f"nl.{maker.choose(FUNCTIONS[:10])}"
-    maker.issue("nisa.activate2", ("dst", "reduce_res"), dst=dst, op=op, data=data, **given)
+        _accumulated(maker, "nisa.activate2", given)
+    else:
+        maker.issue("nisa.activate2", **given)
+
+
+STEPS_OF_SCALAR = (
+    *(("multiply", "add"), ("multiply", "subtract"), ("multiply", "bypass"), ("add", "bypass")),
+    *(("subtract", "bypass"), ("bypass", "bypass")),
+)
+FOLDS_OF_SCALAR = ("add", "maximum", "minimum", "abs_max", "abs_min")
 
 
 def exponential(maker: Maker) -> None:
@@ -177,13 +196,14 @@ def exponential(maker: Maker) -> None:
         return
     lanes, free = maker.size()
     forms = (*NARROW, "int32", "int16", "int8", "uint16", "uint8")
-    src = maker.to_read(lanes, free, forms, ON_CHIP)
-    dst = maker.to_write(lanes, free, forms, ON_CHIP)
-    given: dict[str, Any] = {"max_value": scalar(maker, lanes)}
+    src = picks.to_read(maker, lanes, free, forms, ON_CHIP)
+    dst = picks.to_write(maker, lanes, free, forms, ON_CHIP)
+    given: dict[str, Any] = {"dst": dst, "src": src, "max_value": scalar(maker, lanes)}
     if maker.chance(0.6):
         given["reduce_res"] = total(maker, dst, NARROW)
-        given["reduce_cmd"] = "nisa.reduce_cmd.reset_reduce"
-    maker.issue("nisa.exponential", ("dst", "reduce_res"), dst=dst, src=src, **given)
+        _accumulated(maker, "nisa.exponential", given, "reduce_init")
+    else:
+        maker.issue("nisa.exponential", **given)
 
 
 STEPS = (

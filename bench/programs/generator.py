@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from bench.programs import choices, cores, elementwise, folds, older, products, repeats, transfers
+from dataclasses import replace
+
+from bench.programs import (
+    choices,
+    cores,
+    elementwise,
+    folds,
+    masks,
+    older,
+    products,
+    repeats,
+    transfers,
+)
 from bench.programs.maker import Maker
 from bench.programs.program import Program
 
 FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
+OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
     *({"uninitialized": "zeros"}, {"turns": 7}, {"rng": "hardware"}, {"tf32_read": "truncate"}),
+    *({"stochastic": True, "stochastic_bits": 9, "stochastic_seed": 5}, {"rng_seed": 77}),
+    *({"collective_rounding": "mesh"}, {"rings": 3}, {"mx_order": "chain"}, {"mx_scale": "ocp"}),
 )
 
 
@@ -20,7 +35,7 @@ def generate(seed: int) -> Program:
     """The program of a seed."""
     maker = Maker(seed)
     if maker.chance(OLDER):
-        return older.made(maker)
+        return _older(maker)
     draw = maker.random.random()
     if draw < 0.09 and maker.target != "trn1":
         maker.cores = 2
@@ -28,6 +43,16 @@ def generate(seed: int) -> Program:
     if draw < 0.17:
         return _made(maker, _ranks(maker), maker.between(1, 3))
     return _made(maker, (), 0)
+
+
+def _older(maker: Maker) -> Program:
+    """A program of the older API."""
+    tiles = older.Tiles(maker)
+    for step in maker.random.choices(*zip(*OF_OLDER), k=maker.between(2, 6)):
+        step(tiles)
+    for one in tiles.made[-3:]:
+        older.stored(tiles, one)
+    return replace(maker.program(), dialect="older")
 
 
 def _ranks(maker: Maker) -> tuple:
@@ -43,7 +68,7 @@ def _ranks(maker: Maker) -> tuple:
 
 def _made(maker: Maker, special: tuple, count: int) -> Program:
     """A program of usual steps, and of `special` ones among them."""
-    if maker.chance(0.05):
+    if maker.chance(0.15):
         maker.options |= maker.choose(OPTIONS)
     if maker.cores > 1:
         maker.say("core = nl.program_id(0)", makes="core")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.programs import registers
 from bench.programs.draws import MOST_FREE, PARTITIONS
 from bench.programs.program import Input, Launch, Program, Statement, Views, numbers
 from bench.programs.views import SIZES, Array, Tensor, View
@@ -149,33 +150,19 @@ class Maker(Windows):
         tile = self.new("sbuf", (lanes, free), form)
         self.issue("nisa.dma_copy", dst=tile, src=one)
         tile.tensor.constant = True
-        return tile, self._numbers()
+        return tile, self.last_numbers()
 
     def known_input(self, shape: Sequence[int], high: int, form: str, kind: str = "known") -> View:
         return self.given(shape, form, kind, self.between(0, 1 << 20), high)
 
-    def _numbers(self) -> Array:
+    def last_numbers(self) -> Array:
         """Those of the last input."""
         one = self.inputs[-1]
         return numbers(one, np.random.default_rng(one.seed)).astype(np.int64)
 
     def register(self, high: int) -> tuple[str, int]:
         """The name of a register with a number up to `high`, and the number."""
-        name, draw = self.name("r"), self.random.random()
-        if draw < 0.5:
-            number = self.between(0, high)
-            self.say(f"{name} = nisa.register_alloc({number})", makes=name, kinds=["register"])
-            return name, number
-        self.say(f"{name} = nisa.register_alloc()", makes=name)
-        source = self.known_input((1, 1), high, self.choose(("int32", "uint16", "float32")))
-        number = int(self._numbers()[0, 0])
-        self.issue("nisa.register_load", (), dst=name, src=source, kinds=["register"])
-        if draw < 0.7:
-            other = self.name("r")
-            self.say(f"{other} = nisa.register_alloc(0)", makes=other)
-            self.say(f"nisa.register_move({other}, {name})")
-            name = other
-        return name, number
+        return registers.made(self, high)
 
     # --- operands ---------------------------------------------------------------------------------
 
@@ -227,6 +214,7 @@ class Maker(Windows):
                 if view.lanes == lanes and view.free == free and view.form in forms
                 and view.tensor.region in regions and (how.anywhere or view.starts_well)
                 and not (how.flat and len(view.shape) > 2) and (how.moves or not view.moved)
+                and not view.picked
                 and (view.is_written() if how.reads else view.is_free())
             ]  # fmt: skip
             if same:

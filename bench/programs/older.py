@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.programs.maker import Maker
-from bench.programs.program import Program, Statement, Views
+from bench.programs.program import Statement, Views
 from bench.programs.views import Array, Tensor, View
 
 FORMS = ("float32", "float32", "bfloat16", "float16")
@@ -23,24 +23,33 @@ ROWS, COLUMNS = 128, 40  # the most of a tile
 
 class Box(NamedTuple):
     """Indices of a block of a tensor: rows from `top` on, columns from `left` on, each `step`-th of
-    them, or, from the last one, backward."""
+    them, or, from the last one, backward; `way` is one of WAYS to write the columns."""
 
     top: int
     left: int
     lanes: int
     free: int
     step: int = 1
+    way: str = "{j}*{step}+{left}"
 
     def text(self, row: str = "i", column: str = "j") -> str:
         """As a kernel indexes it by grids of its own rows and columns."""
-        columns = (
-            f"{self.left} - {column}" if self.step < 0 else f"{column}*{self.step}+{self.left}"
-        )
-        return f"[{row}+{self.top}, {columns}]"
+        return f"[{row}+{self.top}, {self.columns(column)}]"
+
+    def columns(self, column: str = "j") -> str:
+        names = {"j": column, "step": self.step, "left": self.left}
+        twice = {"twice": 2 * self.step, "odd": 2 * self.left + 1}
+        return self.way.format(**names, **twice)
 
     def of(self, at: Array) -> Array:
         columns = self.left + self.step * np.arange(self.free)
         return at[self.top : self.top + self.lanes][:, columns]
+
+
+WAYS = (
+    *("{j}*{step}+{left}", "{j}*{step}+{left}", "{left}+{step}*{j}", "{left}-{j}*(-{step})"),
+    *("({j}*{twice}+{odd})//2", "({left}+{j}*{step})%1000"),
+)
 
 
 class Tiles:
@@ -87,15 +96,17 @@ def box(maker: Maker, shape: Sequence[int], lanes: int, free: int) -> Box:
     spare = shape[1] - 1 - abs(step) * (free - 1)
     first = maker.between(0, spare)
     left = first + free - 1 if step < 0 else first
-    return Box(maker.between(0, shape[0] - lanes), left, lanes, free, step)
+    top = maker.between(0, shape[0] - lanes)
+    return Box(top, left, lanes, free, step, maker.choose(WAYS))
 
 
-def load(tiles: Tiles, lanes: int, free: int) -> Tensor:
-    """A tile from a new input, now and then in another format."""
-    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+def load(tiles: Tiles, lanes: int, free: int, asked: str = "") -> Tensor:
+    """A tile from a new input, now and then in another format unless one is given."""
+    maker = tiles.maker
+    form = asked or maker.choose(FORMS)
     source = maker.given((lanes + maker.between(0, 9), free * maker.between(1, 3) + 1), form)
     where = box(maker, source.shape, lanes, free)
-    given = tiles.new(lanes, free, maker.choose(FORMS) if maker.chance(0.2) else form)
+    given = tiles.new(lanes, free, maker.choose(FORMS) if not asked and maker.chance(0.2) else form)
     cast = f", dtype=nl.{given.form}" if given.form != form else ""
     text = f"{grid(maker, lanes, free)}\n{given.name} = nl.load({source.text}{where.text()}{cast})"
     held = {"src": viewed(source.tensor, where.of(source.at), where.text())}
@@ -140,24 +151,6 @@ def operator(tiles: Tiles) -> None:
     tiles.made.append(out)
 
 
-def masked(tiles: Tiles) -> None:
-    """A part of a tile is written again by a mask, from a block of another, or of itself."""
-    maker, a = tiles.maker, tiles.any()
-    lanes, free = a.shape
-    b = tiles.any(lanes, free)
-    rows, wide = maker.between(1, lanes), maker.between(1, free)
-    limits = (f"i < {rows}", f"j < {wide}")
-    which = maker.between(0, 2)
-    mask = limits[which] if which < 2 else f"({limits[0]}) & ({limits[1]})"
-    if maker.chance(0.2):
-        mask = f"j*2 >= {maker.between(0, free)}"
-    where = Box(0, free - 1, lanes, free, -1) if maker.chance(0.3) else Box(0, 0, lanes, free)
-    right = f"{b.name}{where.text()}"
-    ahead = f"nl.multiply({right}, {maker.number()}, mask={mask})"
-    text = f"{grid(maker, lanes, free)}\n{a.name}[i, j] = {ahead}"
-    say(maker, text, None, ["mask", "index expression", "reused tile"])
-
-
 def tiled(tiles: Tiles) -> None:
     """A loop over the rows of an input, whose last tile is ragged and kept by a mask."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
@@ -183,33 +176,6 @@ def tiled(tiles: Tiles) -> None:
     maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
 
 
-def picked(tiles: Tiles) -> None:
-    """Rows that a tile of indices picks are loaded, or stored in a result."""
-    maker = tiles.maker
-    lanes, free = maker.between(1, ROWS), columns(maker)
-    rows = lanes + maker.between(0, 20)
-    form = maker.choose(FORMS)
-    source = maker.known_input((lanes, 1), rows - 1, "int32", "distinct")
-    index = maker.name("t")
-    maker.say(f"{index} = nl.load({source.text})", index, ["load"])
-    indexed = f"[{index}[i, 0], j]"
-    kinds = ["indirect DMA", "index expression"]
-    if maker.chance(0.5):
-        table = maker.given((rows, free), form)
-        out = tiles.new(lanes, free, form)
-        text = f"{grid(maker, lanes, free)}\n{out.name} = nl.load({table.text}{indexed})"
-        say(maker, text, out.name, [*kinds, "load"])
-        return
-    given = tiles.any(lanes, free)
-    out = result(maker, (rows, free), given.form)
-    before = maker.given((rows, free), given.form)
-    for top in range(0, rows, ROWS):
-        part = f"[{top}:{min(rows, top + ROWS)}, 0:{free}]"
-        say(maker, f"nl.store({out}{part}, nl.load({before.text}{part}))", None, ["store"])
-    text = f"{grid(maker, lanes, free)}\nnl.store({out}{indexed}, {given.name})"
-    say(maker, text, None, [*kinds, "store"])
-
-
 def product(tiles: Tiles) -> None:
     """A product that is accumulated in PSUM over a loop."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
@@ -232,16 +198,6 @@ def product(tiles: Tiles) -> None:
 PRODUCTS = ("nl.matmul(u, v, transpose_x=True)", "nisa.nc_matmul(u, v)")
 
 
-def atomic(tiles: Tiles) -> None:
-    """Numbers are added to a tensor in HBM."""
-    maker, a = tiles.maker, tiles.any()
-    lanes, free = a.shape
-    out = result(maker, (lanes, free), a.form)
-    say(maker, f"nl.store({out}, {a.name})", None, ["store"])
-    text = f"{grid(maker, lanes, free)}\nnl.atomic_rmw({out}[i, j], value={a.name}, op=np.add)"
-    say(maker, text, None, ["atomic"])
-
-
 def counted(tiles: Tiles) -> None:
     """A tile with numbers that its indices give."""
     maker = tiles.maker
@@ -261,6 +217,15 @@ def result(maker: Maker, shape: tuple[int, int], form: str) -> str:
     return name
 
 
+def filled(maker: Maker, shape: tuple[int, int], form: str) -> str:
+    """The same, all of which is written."""
+    out, before = result(maker, shape, form), maker.given(shape, form)
+    for top in range(0, shape[0], ROWS):
+        part = f"[{top}:{min(shape[0], top + ROWS)}, 0:{shape[1]}]"
+        say(maker, f"nl.store({out}{part}, nl.load({before.text}{part}))", None, ["store"])
+    return out
+
+
 def stored(tiles: Tiles, given: Tensor) -> None:
     """A tile is stored in a block of a result that is as large."""
     maker = tiles.maker
@@ -274,22 +239,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = (
-    (operator, 5),
-    (masked, 2),
-    (tiled, 2),
-    (product, 1.5),
-    (atomic, 0.7),
-    (counted, 0.7),
-    (picked, 1),
-)
-
-
-def made(maker: Maker) -> Program:
-    """A program of the older API."""
-    tiles = Tiles(maker)
-    for step in maker.random.choices(*zip(*STEPS), k=maker.between(2, 6)):
-        step(tiles)
-    for one in tiles.made[-3:]:
-        stored(tiles, one)
-    return replace(maker.program(), dialect="older")
+STEPS = ((operator, 5), (tiled, 2), (product, 1.5), (counted, 0.7))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs import picks
 from bench.programs.draws import ON_CHIP
 from bench.programs.maker import Maker
 from bench.programs.views import SIZES, View
@@ -64,13 +65,19 @@ def nc_matmul(maker: Maker) -> None:
             return
         given: dict[str, Any] = {"dst": dst, "stationary": stationary, "moving": moving}
         given |= _tiled(maker, stationary, dst)
-        if dst.is_written() and maker.chance(0.5):
-            given["accumulate"] = maker.choose(("True", "False"))
+        given |= _accumulates(maker, dst)
         ragged = columns <= 17 and any(wide > 17 for wide in widths)
         kinds = ["accumulation"] * (given.get("accumulate") == "True")
         kinds += ["ragged end of a product"] * ragged
         maker.issue("nisa.nc_matmul", **given, kinds=kinds)
         widths.append(columns)
+
+
+def _accumulates(maker: Maker, dst: View) -> dict[str, str]:
+    """Whether a product is added to what is there; mostly left open."""
+    if dst.is_written() and maker.chance(0.5):
+        return {"accumulate": maker.choose(("True", "False"))}
+    return {}
 
 
 def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
@@ -163,7 +170,25 @@ def sparse(maker: Maker) -> None:
     maker.options["experimental"] = True
     given: dict[str, Any] = {"dst": dst, "stationary": stationary, "moving": moving, "tags": tags}
     places = maker.choose(("partition", "slot"))
+    given |= _accumulates(maker, dst)
     maker.issue("nisa.nc_matmul_sparse", **given, pattern=str((kept, among)), places=repr(places))
+
+
+def picked(maker: Maker) -> None:
+    """A product of what indices in SBUF pick."""
+    if maker.target != "trn3":
+        return
+    rows, free = maker.choose((32, 64, 96, 128, 17)), maker.between(1, 64)
+    sizes = [min(n, rows % 32 or n) for n in (free, maker.between(1, 64))]
+    if not maker.room_in_psum(sizes[1], "float32"):
+        return
+    tiles = [
+        picks.picked(maker, rows, n, NARROW, picks.GROUP_OF_PRODUCTS)
+        if maker.chance(0.7) else maker.to_read(rows, n, NARROW, flat=True)
+        for n in sizes
+    ]  # fmt: skip
+    dst = maker.new("psum", sizes, "float32")
+    maker.issue("nisa.nc_matmul", dst=dst, stationary=tiles[0], moving=tiles[1])
 
 
 # --- microscaling ---------------------------------------------------------------------------------
@@ -202,11 +227,11 @@ def mx(maker: Maker) -> None:
     moving, others = quantized(maker, lanes, columns)
     maker.issue(
         "nisa.nc_matmul_mx", dst=dst, stationary=stationary, moving=moving,
-        stationary_scale=scales, moving_scale=others,
+        stationary_scale=scales, moving_scale=others, **_accumulates(maker, dst),
     )  # fmt: skip
 
 
 STEPS = (
     *((nc_matmul, 4), (groups, 1), (double_row, 1.2), (nc_transpose, 1), (transpose_mode, 0.4)),
-    *((sparse, 0.4), (mx, 0.8)),
+    *((sparse, 0.4), (mx, 0.8), (picked, 0.4)),
 )

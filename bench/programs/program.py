@@ -21,6 +21,8 @@ FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
+STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
+UNUSUAL = 0.3  # of the inputs of floats
 Views = Mapping[str, View]
 
 
@@ -162,10 +164,27 @@ def numbers(one: Input, rng: np.random.Generator) -> Array:
     if form.kind in "iub":
         return _whole(one, form, rng, odd)
     found = rng.standard_normal(one.shape, np.float32) * rng.choice(SCALES)
+    if one.kind == "any" and rng.random() < UNUSUAL:
+        found = _unusual(found, form, rng)
     if odd:
         _spread(found, rng.choice(ODD), rng)
     with np.errstate(all="ignore"):
         return found.astype(form)
+
+
+def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
+    """Few different numbers, of which many are equal or halfway between two of a narrower format;
+    numbers of many magnitudes; any bits; or half of the rows zeros."""
+    draw, shape = rng.random(), found.shape
+    if draw < 0.5:
+        return (rng.integers(-8, 9, shape) * rng.choice(STEPS)).astype(np.float32)
+    if draw < 0.65:
+        return np.ldexp(found, rng.integers(-40, 40, shape))
+    if draw < 0.8:
+        count = found.size * form.itemsize
+        return rng.integers(0, 256, count, np.uint8).view(form).reshape(shape)
+    found[: shape[0] // 2] = 0
+    return found
 
 
 def _whole(one: Input, form: Any, rng: np.random.Generator, odd: bool) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs import picks
 from bench.programs.draws import INTEGERS
 from bench.programs.maker import Maker
 from bench.programs.views import View
@@ -39,7 +40,12 @@ def touch(maker: Maker, view: View) -> None:
     lanes = maker.between(1, min(32, whole.lanes)) if maker.chance(0.3) else whole.lanes
     free = whole.free if maker.chance(0.5) else maker.between(1, whole.free)
     dst = maker.window(whole, lanes, free)
-    if maker.chance(0.5):
+    if maker.target == "trn3" and maker.chance(0.25) and tensor.region == "sbuf":
+        lanes = whole.lanes
+        free = min(free, lanes % picks.GROUP or free)
+        if whole.is_written() and tensor.places is None:
+            dst = picks.of(maker, whole, free)
+    if maker.chance(0.5) and not dst.picked:
         value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
         maker.issue("nisa.memset", dst=dst, value=value)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
@@ -65,12 +67,47 @@ def gather(maker: Maker) -> None:
     index, picks = maker.known(lanes, 1, rows - 1, maker.choose(("int32", "uint32")))
     first = maker.between(0, table.free - free)
     src = _picked(maker, table, index, picks[:, 0].tolist(), slice(first, first + free))
+    adds = maker.chance(0.3)
+    dst = maker.to_write(lanes, free, (form,) if adds else maker.forms, written=True, anywhere=True)
+    given: dict[str, Any] = {"dst": dst, "src": src}
+    if adds:
+        given = {"dst": dst, "srcs": [dst, src], "reduce_op": "nl.add"}
     if maker.chance(0.3):
-        dst = maker.to_write(lanes, free, (form,), written=True, anywhere=True)
-        maker.issue("nisa.dma_compute", dst=dst, srcs=[dst, src], reduce_op="nl.add")
+        beyond, _ = maker.known(lanes, 1, rows + maker.between(0, rows), "int32")
+        found = src.text.replace(index.text, beyond.text)
+        given = _skipping(given, src, found)
+    maker.issue("nisa.dma_compute" if adds else "nisa.dma_copy", **given)
+
+
+def _skipping(given: dict[str, Any], rows: View, text: str) -> dict[str, Any]:
+    """Arguments with other rows in the place of some, of which those that don't exist are left
+    out. Which those are is not held to the record."""
+    other = {"srcs": [text if one is rows else one.text for one in given.get("srcs", [])]}
+    other |= {key: text for key, one in given.items() if one is rows}
+    made = given | {key: one for key, one in other.items() if key in given}
+    if "srcs" in given:
+        made["srcs"] = f"[{', '.join(other['srcs'])}]"
+    return made | {"oob_mode": "nisa.oob_mode.skip"}
+
+
+def gather_transpose(maker: Maker) -> None:
+    """Rows that an index picks are read and transposed; an index of more rows than there are
+    partitions goes on in its next column."""
+    if maker.target == "trn1":
         return
-    dst = maker.to_write(lanes, free, maker.forms, anywhere=True)
-    maker.issue("nisa.dma_copy", dst=dst, src=src)
+    rows, free, form = maker.between(2, 60), maker.between(1, 64), maker.choose(NARROW)
+    lanes = 16 * maker.between(1, 8) if maker.chance(0.6) else 128 * maker.between(1, 3)
+    shape = (lanes, 1) if lanes <= 128 and maker.chance(0.7) else (128, -(-lanes // 128))
+    table = _table(maker, rows, free, form)
+    index, numbers = maker.known(*shape, rows - 1, "uint32")
+    picks = numbers.T.reshape(-1)[:lanes].tolist()
+    text = f".ap([[{free}, {lanes}], [1, {free}]], vector_offset={index.text}, indirect_dim=0)"
+    src = table.with_rows(text, table.at[picks])
+    dst = maker.new("sbuf", (free, lanes), form)
+    maker.issue("nisa.dma_transpose", dst=dst, src=src)
+
+
+NARROW = ("bfloat16", "float16", "int16", "uint16")
 
 
 def scatter(maker: Maker) -> None:
@@ -82,10 +119,15 @@ def scatter(maker: Maker) -> None:
     index, picks = maker.known(lanes, 1, rows - 1, "int32", "distinct")
     dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))
     src = maker.to_read(lanes, free, (form,), anywhere=True)
+    adds = maker.chance(0.3)
+    given: dict[str, Any] = {"dst": dst, "src": src}
+    if adds:
+        given = {"dst": dst, "srcs": [dst, src], "reduce_op": "nl.add"}
     if maker.chance(0.3):
-        maker.issue("nisa.dma_compute", dst=dst, srcs=[dst, src], reduce_op="nl.add")
-    else:
-        maker.issue("nisa.dma_copy", dst=dst, src=src)
+        most = rows + maker.between(0, rows)
+        beyond, _ = maker.known(lanes, 1, most, "int32", "distinct")
+        given = _skipping(given, dst, dst.text.replace(index.text, beyond.text))
+    maker.issue("nisa.dma_compute" if adds else "nisa.dma_copy", **given)
     again = maker.to_write(rows, free, maker.forms, anywhere=True)
     maker.issue("nisa.dma_copy", dst=again, src=table.tensor.whole())
 
@@ -127,5 +169,6 @@ def loop(maker: Maker) -> None:
 
 STEPS = (
     *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
+    (gather_transpose, 0.3),
     *((register_store, 0.3), (loop, 1.7)),
 )

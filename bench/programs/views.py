@@ -81,14 +81,16 @@ class Tensor:
 class View:
     """Elements of a format at byte positions `at` of a tensor, and the text that makes the view.
     Each method gives another view, by the method of the kernel's tensors that has its name. `moved`
-    says that an offset of run time is in it, `apart` how many bytes further on the second core of
-    a rank has it, and `kinds` what kinds of views it took."""
+    says that an offset of run time is in it, `picked` that an index in SBUF picks its elements,
+    `apart` how many bytes further on the second core of a rank has it, and `kinds` what kinds of
+    views it took."""
 
     tensor: Tensor
     text: str
     at: Array
     form: str
     moved: bool = False
+    picked: bool = False
     apart: int = 0
     kinds: frozenset[str] = frozenset()
 
@@ -209,6 +211,10 @@ class View:
         """What a register picks: `text` as the kernel has it, and where it is."""
         at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
         return self._made(text, at, "dynamic offset", moved=True)
+
+    def with_picks(self, text: str, at: Array) -> View:
+        """Elements of each partition that an index in SBUF picks."""
+        return self._made(text, at, "picked elements", moved=True, picked=True)
 
     def with_rows(self, text: str, at: Array) -> View:
         """Rows that an index picks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.programs.draws import Draws
 from bench.programs.views import STARTS, View
@@ -25,6 +25,17 @@ class Windows(Draws):
     def register(self, high: int) -> tuple[str, int]:
         """The name of a register with a number up to `high`, and the number."""
         raise NotImplementedError
+
+    def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
+        """A tile with whole numbers up to `high` that are known, and these."""
+        raise NotImplementedError
+
+    def _offset(self, high: int) -> tuple[str, int]:
+        """What says at run time where a view begins: a register, or a tile of one number."""
+        if self.chance(0.7):
+            return self.register(high)
+        tile, numbers = self.known(1, 1, high, self.choose(("int32", "uint32", "int16")))
+        return tile.text, int(numbers[0, 0])
 
     def window(self, base: View, lanes: int, free: int, how: How = How()) -> View:  # noqa: B008
         """Some partitions of a whole tensor, and so many elements of each."""
@@ -119,21 +130,35 @@ class Windows(Draws):
         return base.tensor.whole().ap(pattern, offset, base.form)
 
     def _dynamic(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Elements that follow each other from where a register says, or one of the rows that the
-        elements of a partition make."""
+        """Elements that follow each other from where a register says, one of the rows that the
+        elements of a partition make, or a block from where two registers say."""
+        if self.chance(0.25) and (block := self._dynamic_block(base, rows, free)) is not None:
+            return block
         if base.free % free == 0 and self.chance(0.3):
             count = base.free // free
-            name, number = self.register(count - 1)
+            name, number = self._offset(count - 1)
             split = base.reshape(base.lanes, count, free).index(rows)
             return split.with_register(f".select(1, {name})", split.at[:, number])
         flat = self._flat(base).index(rows)
-        name, number = self.register(base.free - free)
         if self.chance(0.2) and rows == slice(None):
+            name, number = self._offset(base.free - free)
             pattern = [[base.free, base.lanes], [1, free]]
             text = f".ap({pattern}, offset=0, scalar_offset={name}, indirect_dim=1)"
             return self._flat(base).with_register(text, flat.at[:, number : number + free])
+        name, number = self.register(base.free - free)
         text = f"[:, nl.ds({name}, {free})]"
         return flat.with_register(text, flat.at[:, number : number + free])
+
+    def _dynamic_block(self, base: View, rows: slice, free: int) -> View | None:
+        height, width = self.parts(free)
+        tall, wide = self.parts(base.free)
+        if tall < height or wide < width:
+            return None
+        (top, first), (left, second) = self.register(tall - height), self.register(wide - width)
+        split = base.reshape(base.lanes, tall, wide).index(rows)
+        text = f"[:, nl.ds({top}, {height}), nl.ds({left}, {width})]"
+        at = split.at[:, first : first + height, second : second + width]
+        return split.with_register(text, at)
 
     STYLES: Sequence[Callable[[Windows, View, slice, int, bool], View | None]] = (
         *(_in_a_row, _in_a_row, _in_a_row, _stepped, _block, _block, _repeated, _pattern),

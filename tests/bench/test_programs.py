@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -11,9 +12,11 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits
+from bench.programs import checks, hits, picks
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
+from bench.programs.maker import Maker
+from bench.programs.masks import Mask
 from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import packs
@@ -26,6 +29,36 @@ def test_a_seed_is_one_program():
 
 def test_programs_are_of_both_dialects():
     assert {generate(seed).dialect for seed in range(40)} == {"today", "older"}
+
+
+@pytest.mark.parametrize("high", [0, 1, 5, 60])
+def test_registers_are_within_their_bound(high):
+    for seed in range(200):
+        maker = Maker(seed)
+        name, number = maker.register(high)
+        assert 0 <= number <= high
+        assert any(one.makes == name for one in maker.statements)
+
+
+def test_masks_are_rectangles_of_what_numpy_chooses():
+    i, j = np.ogrid[:3, :6]
+    assert list(Mask("", (i < 2) & (j > 1)).boxes()) == [(slice(0, 2), slice(2, 6))]
+    assert list(Mask("", np.broadcast_to(j == 7, (3, 6))).boxes()) == []
+    both = [(slice(0, 3), slice(0, 2)), (slice(0, 3), slice(3, 6))]
+    assert list(Mask("", np.broadcast_to(j != 2, (3, 6))).boxes()) == both
+    steps = [(slice(n, n + 1), slice(0, n + 1)) for n in range(3)]
+    assert list(Mask("", i >= j).boxes()) == steps
+
+
+def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
+    maker = Maker(1)
+    base = maker.fill(maker.new("sbuf", (32, 40), "float32"))
+    view = picks.of(maker, base, 20)
+    offsets = maker.last_numbers()
+    for lane, place in ((0, 0), (5, 15), (15, 16), (16, 3), (31, 19)):
+        first = lane // 16 * 16
+        offset = offsets[first + place % 16, place // 16]
+        assert view.at[lane, place] == 4 * (40 * lane + offset)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,0 +1,67 @@
+"""Views whose elements an index in SBUF picks, which engines of trn3 read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.programs.maker import Maker
+from bench.programs.views import View
+
+SHARE = 0.2  # of the operands that may be such views
+OFFSETS = ("uint16", "int32")
+GROUP, GROUP_OF_PRODUCTS = 16, 32  # partitions that share their offsets
+
+
+def to_read(
+    maker: Maker, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
+) -> View:  # fmt: skip
+    """A view to read, picked now and then."""
+    return _some(maker, lanes, free, forms) or maker.to_read(lanes, free, forms, regions)
+
+
+def to_write(
+    maker: Maker, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
+    written: bool = False,
+) -> View:  # fmt: skip
+    """A view to write, picked now and then."""
+    found = _some(maker, lanes, free, forms)
+    return found or maker.to_write(lanes, free, forms, regions, written=written)
+
+
+def _some(maker: Maker, lanes: int, free: int, forms: Sequence[str]) -> View | None:
+    if maker.target != "trn3" or not maker.chance(SHARE):
+        return None
+    return picked(maker, lanes, free, forms)
+
+
+def picked(
+    maker: Maker, lanes: int, free: int, forms: Sequence[str], group: int = GROUP
+) -> View | None:
+    """So many elements of each partition of a tensor, all of which is written; None if an index of
+    as many partitions can't pick so many."""
+    if lanes % group and free > lanes % group:
+        return None
+    known = [
+        one.whole()
+        for one in maker.tensors
+        if one.region == "sbuf" and one.shape[0] == lanes and one.form in forms
+        and not one.constant and one.places is None and one.whole().is_written()
+    ]  # fmt: skip
+    if known and maker.chance(0.6):
+        return of(maker, maker.choose(known), free, group)
+    shape = lanes, maker.between(1, 40)
+    return of(maker, maker.fill(maker.new("sbuf", shape, maker.choose(forms))), free, group)
+
+
+def of(maker: Maker, base: View, free: int, group: int = GROUP) -> View:
+    """So many elements of each partition of a whole tensor: offset i of a group of partitions is in
+    row i % group of it, and column i // group."""
+    lanes = base.lanes
+    columns = -(-free // group) + maker.choose((0, 0, 1)) * (lanes % group == 0)
+    index, offsets = maker.known(lanes, columns, base.free - 1, maker.choose(OFFSETS))
+    row, i = np.arange(lanes)[:, np.newaxis], np.arange(free)
+    places = offsets[row // group * group + i % group, i // group]
+    at = np.take_along_axis(base.at.reshape(lanes, -1), places, 1)
+    return base.with_picks(f".indirect({index.text}, {free})", at)
