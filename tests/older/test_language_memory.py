@@ -223,6 +223,21 @@ def copied(values, index, first):
     return out
 
 
+def test_atomic_rmw_adds_to_one_row():
+    def kernel(values, index, first):
+        out = nl.ndarray(first.shape, first.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(first))
+        p, f = nl.arange(1)[:, None], nl.arange(F)[None, :]
+        nl.atomic_rmw(out[nl.load(index)[p, 0], f], value=nl.load(values), op=np.add)
+        return out
+
+    x, start = numbers(1, F), numbers(P, F, seed=1)
+    want = start.copy()
+    want[70] += x[0]
+    index = np.array([[70]], np.int32)
+    assert np.array_equal(nki.simulate_kernel(nki.jit(kernel), x, index, start), want)
+
+
 @pytest.mark.parametrize("rows, columns", [(P, 3), (40, F), (9, 2)])
 def test_a_mask_of_atomic_rmw_leaves_out_rows_and_columns(rows, columns):
     def kernel(values, index, first):

@@ -19,6 +19,7 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.frontend.nki import language as newer
+from neuroncore.memory.tile import Dynamic
 from neuroncore.numerics.formats import float32
 
 __all__ = ["dma_copy", "dma_transpose", "local_gather"]
@@ -47,9 +48,23 @@ def dma_copy(
     op = token(dst_rmw_op)
     if getattr(op, "operator", None) is not newer.add.operator:  # the dialect has its own nl.add
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
+    dst = _picked_row(dst)
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
     # its compiler lets sums of the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
     write("dma_compute", dst, mask, **sums, unique_indices=False)
+
+
+def _picked_row(dst: Tensor) -> Tensor:
+    """A tensor of one row whose place a tile of one number holds, as a tensor whose rows an index
+    picks: sums take no other place that is known at run time."""
+    if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
+        return dst
+    offset = dst.dynamic[0]
+    if not isinstance(offset.index, Tensor):
+        return dst
+    rows = Dynamic(offset.index, offset.step, offset.limit, vector=True)
+    strides = (offset.step, *dst.strides[1:])
+    return dst.window(dst.shape, strides, dst.offset, dynamic=(rows,))
 
 
 def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
