@@ -1,7 +1,7 @@
 """Tensors with block dimensions: many tiles under one name.
 
-Axes before the partition axis number tiles; each is a storage of its own, made when the kernel
-first touches it, so that only the blocks in use at one time count as on the chip, and let go when
+Axes before the partition axis number tiles. Each tile is a separate storage, made when the kernel
+first uses it, so that only the blocks in use at one time count as on the chip. It is released when
 the kernel can't name it any more (`lifetimes`).
 """
 
@@ -25,7 +25,8 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Whether a key is the variable of a running loop whose values are all blocks of their own."""
+    """Return whether a key is the variable of a running loop each of whose values is a new
+    block."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -33,8 +34,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...); `at` are the leading indices given
-    already."""
+    """A tensor of shape (blocks..., partitions, free...), already indexed by the leading indices
+    `at`."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None
@@ -50,7 +51,7 @@ class Blocks(Untiled):
         numbering: Numbering = lifetimes.NONE,
     ) -> None:
         self._shape, self._axis = shape, partition_axis
-        self._loops = numbering.of(partition_axis)  # the axes that variables of loops number
+        self._loops = numbering.of(partition_axis)  # the axes that loop variables index
         self.dtype, self.buffer, self.name = dtype, buffer, name
         self._make = make
         self._tiles: dict[Dims, Tensor] = {}
@@ -69,15 +70,15 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """A tile, by an int for each block axis, and what indexes the tile; with fewer ints, the
-        blocks that are left."""
+        """Return a tile, by an int for each block axis and an index of the tile; with fewer ints,
+        the remaining blocks."""
         keys = key if isinstance(key, tuple) else (key,)
         given = self._axis - len(self._at)
         block = (*self._at, *keys[:given])
         for k in block:
             if not isinstance(k, int):
                 break
-        else:  # plain numbers, of a tile that there may be
+        else:  # plain numbers, perhaps of an existing tile
             made = self._tiles.get(block)
             if made is not None:
                 return made[keys[given:]] if len(keys) > given else made

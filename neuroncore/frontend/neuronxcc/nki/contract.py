@@ -1,4 +1,4 @@
-"""What kernels of the older API promise: which parameters they write, and what they return."""
+"""Promises of the older API's kernels: the parameters that they write, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
 
 def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
-    """The function, held to its promises. Raises ImmutableError, SignatureError and OutputError.
+    """Return the function with checks of its promises. These raise ImmutableError, SignatureError
+    and OutputError.
 
     If it `returns` its results, its parameters may not be written unless they are annotated as
     mutable, and those have to be returned. Experimental flags among the compiler's options lift
@@ -54,7 +55,7 @@ def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[
 
 
 def returns_something(function: Callable[..., Any]) -> bool:
-    """Whether a function has a return statement with a value."""
+    """Return whether a function has a return statement with a value."""
     code = getattr(function, "__code__", None)
     if code is None:
         return True
@@ -69,13 +70,14 @@ def returns_something(function: Callable[..., Any]) -> bool:
 
 
 def _is_last(core: Core) -> bool:
-    """Whether no other program of the launch grid can write what this one hasn't."""
+    """Return whether this is the last program of the launch grid, so that no other one can still
+    write."""
     alone = core.peers is None or core.world.cores == 1
     return alone and core.program_id == prod(core.grid) - 1
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in HBM among what a kernel takes or returns."""
+    """Return the tensors in HBM among a kernel's arguments or results."""
     if isinstance(value, Tensor):
         if not value.storage.on_chip:
             yield value
@@ -87,7 +89,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _is_mutable(annotation: Any) -> bool:
-    """nt.mutable_tensor, nt.tensor[nt.mutable], or either as text."""
+    """Return whether an annotation is nt.mutable_tensor, nt.tensor[nt.mutable], or either as
+    text."""
     return "mutable" in str(annotation)
 
 
@@ -109,7 +112,8 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """`writes`: whether it has written to an argument, or needn't."""
+    """Refuse a result that was never written, and a kernel that wrote to no argument: `writes` is
+    True if it wrote to one, or needn't. Raises OutputError."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return

@@ -1,7 +1,7 @@
 """Index expressions of the older API, and the masks that compare them.
 
 An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, i_k from 0
-below `shape[k]`. That is what an access pattern can be, so that indexing adds patterns up.
+below `shape[k]`. Access patterns have the same form, so that indexing adds patterns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Index(Affine):
     """An affine index expression. Comparing two gives a Mask."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # numpy's numbers leave arithmetic with it to us
+    __array_ufunc__ = None  # numpy's numbers then leave arithmetic to the class
     __hash__ = object.__hash__
 
     def __init__(self, shape: Dims, steps: Dims, start: int) -> None:
@@ -57,11 +57,12 @@ class Index(Affine):
         return made
 
     def begun(self, start: int) -> Index:
-        """The same from another start."""
+        """Return the expression with another start."""
         return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:
-        """New axes by None, parts of axes by slices and ints, as numpy does it."""
+        """Return the expression with new axes for None, and parts of axes for slices and ints, as
+        in numpy."""
         news = 0b101 if key == COLUMN else 0b110 if key == ROW else _new_axes(key)
         if not news:
             return self._part(key)
@@ -104,11 +105,11 @@ class Index(Affine):
         raise refusals.assigned_index(self)
 
     def extent(self) -> tuple[int, int]:
-        """The least and the greatest value."""
+        """Return the least and the greatest value."""
         return self.start + self.form.low, self.start + self.form.high
 
     def values(self) -> Array:
-        """The expression as an array of integers."""
+        """Return the values as an array of integers."""
         total = np.full(self.shape, self.start, np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.steps, strict=True)):
             column = [1] * len(self.shape)
@@ -117,7 +118,7 @@ class Index(Affine):
         return total
 
     def over(self, shape: Dims) -> Index:
-        """The same over the axes of a tile, of which it may leave out the last ones."""
+        """Return the expression over the axes of a tile; it may lack the last axes."""
         if self.shape == shape:
             return self
         rest = len(shape) - len(self.shape)
@@ -132,7 +133,7 @@ class Index(Affine):
         return Index(shape, steps, self.start)
 
     def permuted(self, order: Sequence[int]) -> Index:
-        """The same with its axes in another order."""
+        """Return the expression with its axes in another order."""
         return Index(
             tuple(self.shape[a] for a in order), tuple(self.steps[a] for a in order), self.start
         )
@@ -180,8 +181,8 @@ class Index(Affine):
         return self._divided(other, "%")[1]
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
-        """Quotient and remainder, where both are affine: the terms that the divisor doesn't divide
-        stay between two of its multiples."""
+        """Return quotient and remainder. Both are affine if the sum of the terms that the divisor
+        doesn't divide stays between two adjacent multiples of it."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -227,14 +228,14 @@ class Index(Affine):
         return f"{' + '.join(terms)} over {self.shape}"
 
 
-# What expressions of a form that start at 0 become by new axes, at the places that `_new_axes`
-# tells.
+# Expressions of a form that start at 0, with new axes at the positions in `_new_axes`.
 _placed: dict[tuple[Form, int], Index] = {}
-COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most, so asked for first
+COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most frequent, so tested first
 
 
 def _new_axes(key: Any) -> int:
-    """A bit for each key, 1 if it is None, below a leading 1; 0 if others are not whole axes."""
+    """Return a bit for each key, 1 for None, below a leading 1; 0 if other keys are not whole
+    axes."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -266,7 +267,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Both over their common axes. Raises ShapeError if sizes differ and neither is 1."""
+    """Return the common shape, and the steps of both along it. Raises ShapeError if sizes differ
+    and neither is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -283,7 +285,7 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
 
 
 def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
-    """The shape that expressions have in common, and the steps of each along it."""
+    """Return the common shape of expressions, and the steps of each along it."""
     first = indices[0].shape
     if all(index.shape == first for index in indices):
         return first, [index.steps for index in indices]
@@ -298,8 +300,8 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Slices beside index expressions: one takes the place of a last axis of size 1, others add
-    axes behind."""
+    """Return sizes and strides with slices that are combined with index expressions: the first one
+    replaces a last axis of size 1, others add axes at the end."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride
@@ -314,8 +316,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`: each is (expression, ">=" "==" or "!=") to
-    zero."""
+    """Comparisons of index expressions, joined by `&`: each is (expression, ">=", "==" or "!="), a
+    comparison with zero."""
 
     terms: tuple[tuple[Index, str], ...]
 
@@ -337,8 +339,8 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """True or False if it is so for all elements. In `i < m and j < n` this mask becomes the
-        whole's and is its value, for older kernels join masks so as well as by `&`."""
+        """Return True or False if all elements agree. Else, in `i < m and j < n`, this mask becomes
+        a part of the whole mask: older kernels join masks by `and` as well as by `&`."""
         held = [_decided(index, how) for index, how in self.terms]
         if all(held):
             return True
@@ -348,7 +350,7 @@ class Mask:
         joined = source.conjuncts(frame) if frame else []
         if joined:
             if not all(value for value in joined if not isinstance(value, Mask)):
-                return True  # and Python goes on to what is False
+                return True  # then Python evaluates the next operand
             terms = [term for value in joined if isinstance(value, Mask) for term in value.terms]
             object.__setattr__(self, "terms", tuple(terms))
             return False
@@ -359,7 +361,8 @@ class Mask:
         )
 
     def __getitem__(self, key: Any) -> Mask:
-        """New axes by None, parts of axes by slices and ints, as of the expressions it compares."""
+        """Return the mask with new axes for None, and parts of axes for slices and ints, as its
+        expressions do."""
         fitted = [(index.over(self.shape), how) for index, how in self.terms]
         return Mask(tuple((index[key], how) for index, how in fitted))
 
@@ -368,7 +371,7 @@ class Mask:
         return together([index for index, _ in self.terms])[0]
 
     def flags(self, shape: Dims) -> Array:
-        """Which elements of a tile are chosen. Axis 0 is axis 0; further ones follow."""
+        """Return which elements of a tile are chosen. Axis k of the mask is axis k of the tile."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
             if _decided(index, how):
@@ -378,15 +381,15 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """The mask over a tile of that shape for the tile with its axes in another order."""
+        """Return the mask over a tile of `shape` for the tile with its axes in another order."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
     def boxes(self, shape: Dims) -> list[Box]:
-        """The chosen elements of a tile, as rectangles that don't overlap."""
+        """Return the chosen elements of a tile, as rectangles that don't overlap."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
-            decided = _decided(index, how)  # what holds everywhere needs no shape (nki-llama)
+            decided = _decided(index, how)  # if it always holds, no shape is needed (nki-llama)
             if decided is False:
                 return []
             if decided:
@@ -422,7 +425,7 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 
 def _decided(index: Index, how: str) -> bool | None:
-    """Whether a comparison holds everywhere, nowhere, or (None) somewhere."""
+    """Return whether a comparison holds everywhere (True), nowhere (False), or somewhere (None)."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None
@@ -436,7 +439,7 @@ def _decided(index: Index, how: str) -> bool | None:
 
 
 def rectangles(chosen: Array) -> Iterator[Box]:
-    """Runs of the last axis that neighboring rows have in common."""
+    """Return rectangles: runs of the last axis that adjacent rows have in common."""
     shape = chosen.shape
     if len(shape) == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))
@@ -452,7 +455,7 @@ def rectangles(chosen: Array) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class Shifted:
-    """An index expression that begins where a tile of one element says: `start[0, k] + i`."""
+    """An index expression whose start is in a tile of one element: `start[0, k] + i`."""
 
     start: Tile
     index: Index

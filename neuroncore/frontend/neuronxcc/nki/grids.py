@@ -11,7 +11,7 @@ from neuroncore.memory.geometry import make_room
 
 
 def arange(*args: int) -> Index:
-    """`start` (0) to `stop` by `step` (1), as an expression with one axis, as np.arange."""
+    """Return `start` (0) to `stop` by `step` (1) as an expression with one axis, as np.arange."""
     counted = len(args) == 1 and type(args[0]) is int
     if counted and (known := _counted.get(args[0])) is not None:
         return known
@@ -23,7 +23,7 @@ def arange(*args: int) -> Index:
     return made
 
 
-_counted: dict[int, Index] = {}  # by how many, from 0 on
+_counted: dict[int, Index] = {}  # by their number, from 0 on
 
 
 class Grid(tuple[Index, ...]):

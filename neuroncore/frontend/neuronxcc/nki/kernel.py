@@ -35,14 +35,15 @@ from neuroncore.time.schedule import schedule_cores
 SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of them"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
-NEFF = "file.neff"  # the vendor's name for a record, where none is given
+NEFF = "file.neff"  # the vendor's default name of a record
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 
 
 class Kernel:
-    """A kernel function, its launch grid, and how it was asked to be run.
+    """A kernel function, its launch grid, and the way it runs.
 
-    Called by the host it runs on an emulated core; called by another kernel it is part of that.
+    If the host calls it, it runs on an emulated core; if another kernel calls it, it is a part of
+    that kernel.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class Kernel:
         self.options, self.jitted = options or {}, jitted
 
     def __getitem__(self, grid: Any) -> Kernel:
-        """The kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
+        """Return the kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
         return self._like(type(self), grid=tuple(map(_axis, grids.axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
-        """The same kernel run in another way."""
+        """Return the same kernel with another way of running."""
         given = {"function": self.function, "mode": self.mode, "grid": self.grid}
         more = {"options": self.options, "jitted": self.jitted}
         return kind(**{**given, **more, **changes})
@@ -78,7 +79,7 @@ class Kernel:
             run = self._run(args, kwargs)
         except OutOfBoundsError as error:
             if self.mode == "simulation" and (error.also or "").startswith("index "):
-                raise IndexError(error.also) from error  # that very class (SDK's nki/test)
+                raise IndexError(error.also) from error  # the expected class (SDK's nki/test)
             raise
         self._ran(run)
         return finish(run)
@@ -107,9 +108,9 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """The launches of the kernel on several ranks together, each on its own arguments, of as
-        many cores as its grid asks for; `options` are a target, Options and an instance. Raises
-        what `launch_ranks` does, and UsageError for another number of cores."""
+        """Launch the kernel on several ranks together, each with its own arguments, on as many
+        cores as its grid requires. `options` are a target, Options and an instance. Raises the
+        errors of `launch_ranks`, and UsageError if `lnc` is another number of cores."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             raise UsageError(
@@ -127,8 +128,8 @@ class Kernel:
 
     @property
     def _flags(self) -> list[str]:
-        """What the compiler is told: by NEURON_CC_FLAGS, by what the decorator adds to its command,
-        and by a decorator of nki.compiler."""
+        """Return the compiler's flags: from NEURON_CC_FLAGS, from the decorator's additions to the
+        command, and from a decorator of nki.compiler."""
         words = compiler_flags(self.options.get("additional_compile_opt"))
         skips = getattr(self.function, "skips_middle_end", False)
         decorated = ["skip_middle_end_transformations"] if skips else []
@@ -136,18 +137,18 @@ class Kernel:
 
     @property
     def returns(self) -> bool:
-        """Whether results are returned; in SDK 2.20 kernels wrote to their arguments."""
+        """Return whether results are returned; in SDK 2.20 kernels wrote to their arguments."""
         if self.mode == "trace" or not self.options.get("kernel_return", True):
             return False
         return self.jitted or contract.returns_something(self.function)
 
     def _ran(self, run: Launch) -> None:
-        """What a way of running does besides."""
+        """Do the additional work of a way of running, after a launch."""
 
 
 def _array(value: Any) -> Any:
-    """An argument; zeros for one that is only described, nt.tensor[[128, 512], nl.bfloat16], as
-    published harnesses call what they benchmark."""
+    """Return an argument; zeros for one that is only described, nt.tensor[[128, 512], nl.bfloat16],
+    as in the calls of published benchmark harnesses."""
     if not isinstance(value, Annotation) or value.dtype is None:
         return value
     return np.zeros(value.shape, format_of(value.dtype, position=1).numpy)
@@ -164,8 +165,8 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with what it leaves on the chip put into HBM: published kernels return such
-    tiles in mode="simulation", where memory can be looked at afterwards."""
+    """Return the function with results on the chip copied to HBM: published kernels return such
+    tiles in mode="simulation", where memory can be read afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
@@ -205,8 +206,8 @@ def _axis(size: Any) -> int | spmd_dim:
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
-    """The programs of a grid that each core runs, one after the other: on one core all that no
-    axis spreads over several (SDK 2.26, nki/programming_model.rst, SPMD)."""
+    """Return the programs of a grid that each core runs, one after the other: one core runs all
+    programs that no axis spreads over several cores (SDK 2.26, nki/programming_model.rst, SPMD)."""
     dims = [size if isinstance(size, spmd_dim) else spmd_dim(nc(1), size) for size in grid]
     cores = [size.cores for size in dims]
     shares: list[list[int]] = [[] for _ in range(prod(cores))]
@@ -220,7 +221,7 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
 
 
 class Saved(Kernel):
-    """A kernel whose record is kept under the names that were asked for."""
+    """A kernel whose record is kept under the requested names."""
 
     def _ran(self, run: Launch) -> None:
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
@@ -229,7 +230,7 @@ class Saved(Kernel):
 
 
 class Profiled(Kernel):
-    """A kernel whose record, its profile and a summary of that are kept in a folder."""
+    """A kernel whose record, profile and summary of the profile are kept in a folder."""
 
     def _ran(self, run: Launch) -> None:
         given = self.options.get
@@ -252,7 +253,7 @@ class Latency:
         self.microseconds = microseconds
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """The same for every percentile: an estimate doesn't vary."""
+        """Return the estimate for any percentile, since an estimate doesn't vary."""
         if percentile not in PERCENTILES:
             raise SignatureError(
                 f"there is no percentile {percentile}", expected=", ".join(map(str, PERCENTILES))
@@ -266,7 +267,7 @@ class BenchmarkResult:
 
 
 class Benchmarked(Saved):
-    """A kernel whose estimated latency is at hand after it was called."""
+    """A kernel whose estimated latency is available after a call."""
 
     benchmark_result: BenchmarkResult
 
@@ -289,7 +290,7 @@ def _seconds(run: Launch) -> float:
 
 
 def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
-    """A kernel of another kind of a function, or of a kernel; a decorator, if there is none yet."""
+    """Return a kernel of a kind from a function or a kernel; without either, a decorator."""
     if kernel is None:
         return lambda function: _decorated(kind, function, options)
     if isinstance(kernel, Absent):
@@ -317,7 +318,7 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
 
 
 def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """A kernel that writes to its arguments, as SDK 2.20 had it."""
+    """A kernel that writes to its arguments, as in SDK 2.20."""
     return jit(func, "trace", **kwargs)
 
 
@@ -327,8 +328,8 @@ def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
 
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
-    """A kernel with benchmark_result.nc_latency.get_latency_percentile(p) after it was called: our
-    estimate, in microseconds."""
+    """A kernel with benchmark_result.nc_latency.get_latency_percentile(p) after it was called:
+    neuroncore's estimate, in microseconds."""
     return _decorated(Benchmarked, kernel, kwargs)
 
 
@@ -348,7 +349,8 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
 
 
 class FrameworkKernel:
-    """What a framework inherits from to compile kernels into its graphs: only its name is here."""
+    """The base class by which frameworks compile kernels into their graphs: only the name exists
+    here."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotEmulated("FrameworkKernel: kernels run here, and no graph is compiled")

@@ -1,6 +1,6 @@
-"""Keywords that functions of the older API are given besides their parameters.
+"""Keywords that functions of the older API accept in addition to their parameters.
 
-Each of them ends in **kwargs, by which a misspelt keyword would go unnoticed.
+Each function ends in **kwargs, which would hide a misspelled keyword.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from neuroncore.base.errors import SignatureError, did_you_mean
 
 # Labels and hints to the device's compiler, which change no result.
 HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedule"})
-# Asked for by published kernels (nki-samples), and not honoured by any release that we know.
+# Passed by published kernels (nki-samples), and without effect in all known releases.
 IGNORED = frozenset({"buffer", "max_free_vec_size"})
 
 
 def check_keywords(kwargs: dict[str, Any], *known: str, name: str = "") -> None:
-    """Refuse keywords that no release has known; `known` are those that the caller looks at.
+    """Refuse keywords that no release has; `known` are the keywords that the caller reads.
 
-    `name` is what the user calls the function, if that isn't its own name. Raises SignatureError.
+    `name` is the user's name of the function, if it differs. Raises SignatureError.
     """
     if not kwargs:
         return

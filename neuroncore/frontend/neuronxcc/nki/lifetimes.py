@@ -1,7 +1,7 @@
-"""How long a kernel's source can name the tiles of a tensor with block dimensions.
+"""Lifetimes of the tiles of a tensor with block dimensions, from the kernel's source.
 
-Published kernels number such tiles by the variables of all loops around them, often thousands, of
-which each is used in one iteration only. What no line can name any more needs no memory.
+Published kernels index such tiles by the variables of all loops around them. There may be
+thousands, each used in only one iteration. A tile that no line can name any more needs no memory.
 """
 
 from __future__ import annotations
@@ -14,26 +14,31 @@ from typing import Any, NamedTuple
 
 from neuroncore.base import source
 
-RANGES = {"affine_range", "sequential_range"}  # each of their numbers comes once
+RANGES = {"affine_range", "sequential_range"}  # each of their numbers occurs once
 SCOPES = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-ANYWHERE = {"locals", "vars", "eval", "exec"}  # with these, names need not stand in the source
+ANYWHERE = {
+    "locals",
+    "vars",
+    "eval",
+    "exec",
+}  # these may use names that the source lacks
 
 
 class Numbering(NamedTuple):
-    """How all of the source's subscripts of a tensor begin: with at least so many keys for one axis
-    each, of which those at these places are the variables of loops, outermost first. Each loop is
-    the only one in the one before it that repeats a subscript of the tensor, and the first is the
-    only one since that was made; so the same numbers never come again."""
+    """The first keys of all subscripts of a tensor in the source: at least this many keys, each for
+    one axis, with loop variables at these positions, outermost loop first. Each loop is the only
+    one in the previous loop that repeats a subscript of the tensor, and the first is the only one
+    since the tensor was made, so the same numbers never occur again."""
 
     keys: int
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Those of the first axes that number tiles such that none is named after the iteration of
-        the last one's loop."""
+        """Return the axes, among the first `axes`, by whose loop variables tiles are indexed: no
+        tile is named after its iteration of the innermost of these loops."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 
@@ -42,8 +47,8 @@ NONE = Numbering(0, ())
 
 
 def numbering(frame: FrameType | None) -> Numbering:
-    """That of the tensor that the call which a frame is at makes; of no place if the source doesn't
-    tell, or there is none."""
+    """Return the numbering of the tensor that a frame's current call makes; an empty one if the
+    source is missing or doesn't determine it."""
     return NONE if frame is None else _numbering(frame)
 
 
@@ -58,14 +63,15 @@ Text = tuple[Any, ...]
 
 
 def _text(code: CodeType) -> Text:
-    """What two code objects have in common that are of the same source text."""
+    """Return a key that is equal for code objects of the same source text."""
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
 
 
 @source.by_text
 def _texts(file: str) -> set[Text]:
-    """Those of what is in a file, which may not be any more what the running code was made of."""
+    """Return the keys of all code in a file, which may have changed since the running code was
+    made."""
     found, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
     while codes:
         code = codes.pop()
@@ -101,7 +107,7 @@ def _of_assigned(made: ast.AST, file: str) -> Numbering:
 
 @source.by_text
 def _above(file: str) -> dict[ast.AST, ast.AST]:
-    """The node that each node of a file is a part of."""
+    """Return the parent of each node of a file."""
     walk = ast.walk(source.tree(file))
     return {child: node for node in walk for child in ast.iter_child_nodes(node)}
 
@@ -113,7 +119,7 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """The first keys of a subscript, as far as each is for one axis; None for any other use."""
+    """Return the first keys of a subscript, while each is for one axis; None for any other use."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -124,14 +130,14 @@ def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
 
 
 def _is_several(key: ast.expr) -> bool:
-    """Whether a key may be for no axis, or for several."""
+    """Return whether a key may be for no axis, or for several."""
     return isinstance(key, ast.Starred) or (
         isinstance(key, ast.Constant) and not isinstance(key.value, int)
     )
 
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
-    """The loops of a function that repeat a use, outermost first; None in a scope of its own."""
+    """Return the loops of a function that repeat a use, outermost first; None in a nested scope."""
     found: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:
@@ -145,8 +151,8 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Whether a part directly in a loop is done again by it, as neither an `else` nor what a `for`
-    goes through is."""
+    """Return whether a loop repeats a part directly in it; it doesn't repeat an `else` or the
+    iterable of a `for`."""
     once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
     return not any(part is other for other in once)
 
@@ -167,7 +173,8 @@ def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) ->
 
 
 def _variable(loop: ast.AST) -> str | None:
-    """The variable of a loop over a range of the API that nothing in it assigns to."""
+    """Return the variable of a loop over a range of the API, if nothing in the loop assigns to
+    it."""
     match loop:
         case ast.For(
             target=ast.Name(id=name),

@@ -1,4 +1,4 @@
-"""What tensors of the older API do by instructions: Python's operators, astype and broadcast_to."""
+"""Methods of the older API's tensors that issue instructions: operators, astype, broadcast_to."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
 
 
 def _astype(self: Tensor, dtype: Any) -> Tensor:
-    """A copy in another format, as nl.copy."""
+    """Return a copy in another format, as nl.copy."""
     copy: Tensor = language.copy(self, dtype=dtype)
     return copy
 
 
 def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
-    """The tile with axes of size 1 repeated, as nl.broadcast_to."""
+    """Return the tile with axes of size 1 repeated, as nl.broadcast_to."""
     return language.broadcast_to(self, shape=shape)
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """target <op>= other; a sum of products stays in PSUM, and the first one starts it, whether or
-    not the kernel has asked for zeros (attention of nki-samples does not)."""
+    """Run target <op>= other. A sum of products stays in PSUM, and the first product starts it,
+    whether or not the kernel began with zeros (attention of nki-samples does not)."""
     state = running()
     held = state.pending
     adds = name == "add" and held is not None and held.tile is other and held.sums
@@ -90,7 +90,7 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 
 def _unwritten(tile: Tensor) -> bool:
-    """Whether nothing of a tile has been written. Raises ShapeError if a part has."""
+    """Return whether a tile is entirely uninitialized. Raises ShapeError if a part has."""
     missing = tile.unwritten()
     if missing is None:
         return False
@@ -104,7 +104,7 @@ def _unwritten(tile: Tensor) -> bool:
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
-    """Write a part: the instruction whose result `value` is writes it there itself."""
+    """Write a part of a tensor: the instruction that makes `value` writes it there directly."""
     whole = key is ... and not self.dynamic and self.fault is None
     assign(self if whole else self[key], value)
 
@@ -117,7 +117,8 @@ def _set_block(self: Blocks, key: Any, value: Any) -> None:
 
 
 def install() -> None:
-    """Give tensors these methods; the functions behind them are made of tensors themselves."""
+    """Add these methods to the class of tensors. This module imports functions that import the
+    class."""
     for symbol, name in BOTH_SIDES.items():
         setattr(Tensor, f"__{symbol}__", _defined(name))
         setattr(Tensor, f"__r{symbol}__", _defined(name, swapped=True))

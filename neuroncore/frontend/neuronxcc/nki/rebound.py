@@ -1,10 +1,10 @@
-"""Names of a kernel that the body of a loop binds anew.
+"""Names of a kernel that the body of a loop rebinds.
 
 The device's compiler runs the body of an affine_range or a sequential_range once, for all its
-iterations: what the body makes of a number of Python's (`w = w // 2`) is so for the instructions
-behind it, and each iteration begins with what the loop began with. After the loop `n += 1` has
-added 1 (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
-nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
+iterations: a new value of a number of Python (`w = w // 2`) holds for the instructions after it,
+and each iteration begins with the value before the loop. After the loop `n += 1` has added 1 (SDK
+NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of nl.affine_range and
+nl.static_range, SDK 2.21 to 2.26).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class Bound:
-    """What the names are bound to that a loop would carry from iteration to iteration in Python,
-    when the loop begins."""
+    """The values, when a loop begins, of the names that Python would carry from iteration to
+    iteration."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -42,8 +42,9 @@ class Bound:
         self._before = {name: (value, _kept(value)) for name, value in found.items()}
 
     def again(self, severity: Severity) -> None:
-        """Bind them so again, for the next iteration, and report those that have changed. Tiles
-        that the iteration has made stay, for whoever reads them is told (`scopes.check_read`)."""
+        """Bind the names to these values again, for the next iteration, and report those that have
+        changed. Tiles that the iteration made stay: a later read is reported
+        (`scopes.check_read`)."""
         held, changed = self._frame.f_locals, False
         for name, (value, kept) in [*self._before.items()]:
             now = held.get(name, value)
@@ -72,7 +73,8 @@ class Bound:
 
 
 def bound(frame: FrameType | None) -> Bound | None:
-    """The names that a loop which the frame begins would carry; None if there are none."""
+    """Return the names that a loop which begins in the frame would carry; None if there are
+    none."""
     if frame is None or source.is_ours(frame):
         return None
     found = _carried(frame)
@@ -85,8 +87,8 @@ def _carried(frame: FrameType) -> dict[str, int]:
 
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
-    """The names that the body of a loop reads before it binds or changes them, each with the
-    instruction that does so; `start` is the one that begins an iteration, or its cache."""
+    """Return the names that the body of a loop reads before it binds or changes them, each with the
+    instruction that binds it; `start` is the instruction that begins an iteration, or its cache."""
     listed = [*dis.get_instructions(code)]
     head = [one for one in listed if one.offset <= start][-1]
     if head.opname != "FOR_ITER":
@@ -106,8 +108,8 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
 
 
 def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
-    """The names of variables that an instruction reads, and those that it binds; since Python 3.13
-    one instruction may be two."""
+    """Return the variables that an instruction reads, and those that it binds; since Python 3.13 an
+    instruction may combine two."""
     kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
     if not kinds or "CLEAR" in one.opname:
         return [], []
@@ -122,7 +124,8 @@ def _kept(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values of Python's are equal; tiles are if they are the same."""
+    """Return whether two values of Python are equal; tiles are equal if they are the same
+    object."""
     if one is other:
         return True
     if isinstance(one, PLAIN) and isinstance(other, PLAIN):
@@ -135,7 +138,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_of_the_iteration(value: Any) -> bool:
-    """Whether a value is, or has, a tile that the last iteration has made."""
+    """Return whether a value is, or contains, a tile that the last iteration made."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:

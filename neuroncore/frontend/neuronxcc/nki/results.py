@@ -1,9 +1,9 @@
 """How a call that returns a tile becomes an instruction with a destination.
 
-The device's instructions write where they are told, so `t[i, j] = nisa.exp(x)` is one of them, and
-so is `psum[...] += nisa.nc_matmul(a, b)`. A call whose value the kernel's source stores into a
-subscript next is therefore held back until the assignment says where to; every other call is issued
-at once, into a tile of its own. At most one call is held back, and no instruction overtakes it.
+The device's instructions have a destination, so `t[i, j] = nisa.exp(x)` is one instruction, and so
+is `psum[...] += nisa.nc_matmul(a, b)`. A call whose value the kernel's source stores into a
+subscript next is therefore held back until the assignment gives the destination; every other call
+is issued at once, into a new tile. At most one call is held back, and no instruction overtakes it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from neuroncore.numerics.formats import Format, float32
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
-Run = Callable[[Tensor, bool | None], None]  # of a destination, and whether to add to it
+Run = Callable[[Tensor, bool | None], None]  # with a destination, and whether to add to it
 
-# What nki.errors calls what an instruction refuses, where the instruction table has no name of it.
+# The names in nki.errors of an instruction's refusals that have none in the instruction table.
 VENDORS: dict[tuple[str, str | None, str], str] = {
     (name, argument, code): f"err_activation_{argument}_{what}"
     for name in ("activation", "activation_reduce")
@@ -62,11 +62,11 @@ class Pending:
     """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
 
     core: Core
-    tile: Tensor  # where it goes if nobody says otherwise
+    tile: Tensor  # the default destination
     run: Run
-    boxes: list[Box]  # which elements it writes; an empty box stands for all
-    regions: tuple[MemoryRegion, ...]  # where it may go
-    sums: bool  # a matrix product, which PSUM can add to what it holds
+    boxes: list[Box]  # the elements that it writes; an empty box means all
+    regions: tuple[MemoryRegion, ...]  # the memories of possible destinations
+    sums: bool  # a matrix product, which PSUM can add to its contents
     frame: FrameType
     instruction: int
 
@@ -81,7 +81,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
+        """Return whether the instruction can write the slot directly, with the same single rounding
+        as a copy."""
         given, wanted = self.tile.dtype, slot.dtype
         if wanted is not given and (given is not float32 or wanted.is_integer):
             return False
@@ -91,7 +92,8 @@ class Pending:
 
 
 def flush() -> Running:
-    """Issue what was held back, into its own tile; what there is of the kernel then."""
+    """Issue the call that was held back, into its own tile. Return the state of the running
+    kernel."""
     core = core_of_kernel() or current()
     state: Running = core.dialect or running(core)
     if state.pending is not None:
@@ -108,7 +110,7 @@ def _flush(state: Running) -> None:
 
 
 def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: str = "") -> Tensor:
-    """A tile of its own, of which nothing is written."""
+    """Return a new, uninitialized tile."""
     core = current()
     sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
     storage = core.allocate(region, sizes, dtype, name)
@@ -117,8 +119,8 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
 
 
 def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
-    """A tile on the chip whose memory is only allocated if it is needed, and then as if it had been
-    now, in an iteration of a loop. Raises what allocating it does."""
+    """Return a tile on the chip whose memory is allocated only if it is needed, but as if now, in
+    the current iteration of a loop. Raises the errors of the allocation."""
     site = core.site
     core.memory.layout(region, sizes, dtype)
 
@@ -135,7 +137,7 @@ def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: F
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
-    """An argument as a tile that can be read. Raises SignatureError for anything else."""
+    """Return an argument as a tile that can be read. Raises SignatureError for anything else."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
@@ -155,8 +157,7 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Give a tensor that begins with a number (nl.zeros) that number, if it is read before it is
-    written: memset."""
+    """Write the initial number (nl.zeros) of a tensor that is read before it is written: memset."""
     if tile.storage.gaps is None:
         return
     state = running()
@@ -211,9 +212,9 @@ def produce(
     """Issue instruction `name` and return the tile of shape and format `out` that it writes.
 
     A mask chooses among the elements of `space` (by default the result's). Tiles among the
-    arguments follow it along the axes where their sizes are those of `space`; `part` does so for
-    the result, if it has other axes. `regions` are the memories that the result may be written to
-    instead of `region`; `now` issues it in any case.
+    arguments are cut along the axes where their sizes are those of `space`; `part` cuts the result,
+    if it has other axes. `regions` are the memories that the result may be written to instead of
+    `region`; with `now` the instruction is never held back.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -231,7 +232,7 @@ def produce(
             storage.scope = scope
             made = Tensor(storage, storage.layout.whole, 0)
         over = sizes if space is None else space
-        # two axes always are a pattern
+        # two axes are always a pattern
         elementwise = part is None and space is None and len(over) > 2
         boxes: list[Box] = [()]
         if mask is None and not elementwise:
@@ -286,22 +287,22 @@ def _run_boxes(
 
 
 def _of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
-    """The part of a result that belongs to a box of `over`."""
+    """Return the part of a result that belongs to a box of `over`."""
     found: Tensor = part(dst, box) if part else follow(dst, box, over)
     return found
 
 
 @cache
 def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
-    """Where an instruction may write its first operand."""
+    """Return the memories to which an instruction may write its first operand."""
     operand = INSTRUCTIONS[name].parameters[0].operand
     assert operand is not None
     return operand.regions
 
 
 def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Boxes cut along their shortest free axes, until every tile's part is one that an access
-    pattern can describe: a function of more axes is several instructions."""
+    """Cut boxes along their shortest free axes until an access pattern can describe every tile's
+    part: a function with more axes is several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -320,7 +321,7 @@ def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box
 
 
 def _extent(part: Tensor) -> Box:
-    """Where a part of a fresh tile lies in it."""
+    """Return the box of a part of a new tile."""
     offset = part.offset
     firsts = []
     for stride in access.dense(part.storage.shape):
@@ -350,8 +351,8 @@ def hold(
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """The rectangles of `space` that a mask chooses, or that are given as a list; an empty box
-    stands for everything."""
+    """Return the rectangles of `space` that a mask chooses, or a list of rectangles unchanged; an
+    empty box means all of `space`."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -370,7 +371,7 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 
 
 def follow(value: Any, box: Box, space: Dims) -> Any:
-    """The part of an argument, or of each tile of a list, that belongs to a box of `space`."""
+    """Return the part of an argument, or of each tile of a list, that belongs to a box."""
     if box and isinstance(value, list):
         return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
@@ -387,7 +388,8 @@ def follow(value: Any, box: Box, space: Dims) -> Any:
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """slot = value: the instruction that makes the value writes it there, otherwise a copy does."""
+    """Run slot = value: the instruction that makes the value writes it there, otherwise a copy
+    does."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])
@@ -425,8 +427,8 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """The tile with free axes of size 1 repeated, if that gives it the shape; one of fewer axes has
-    such axes put in behind the partition, as where tiles are combined."""
+    """Return the tile with free axes of size 1 repeated, if it then has the shape. A tile with
+    fewer axes gets axes of size 1 after the partition, as when tiles are combined."""
     spread = value
     for _ in range(len(shape) - len(value.shape)):
         spread = spread.expand_dims(1)
@@ -436,8 +438,9 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot: memset, or from partitions where no engine can start, a DMA of a constant; in
-    HBM, to which published kernels assign numbers too (nki-llama-nyu), a DMA of a filled tile."""
+    """Fill a slot with a number: memset, or a DMA of a constant if no engine can start at its first
+    partition; in HBM a DMA of a filled tile (published kernels assign numbers there, such as
+    nki-llama-nyu)."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})
@@ -476,13 +479,13 @@ def _check_on_chip(slot: Tensor) -> None:
 
 
 def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
-    """A tensor that begins with a number gets it before a part of it is overwritten."""
+    """Write the initial number of a tensor before a part of it is overwritten."""
     if slot.storage.gaps is not None and not (slot.covers_storage and boxes == [()]):
         fill(slot)
 
 
 def _same(slot: Tensor, value: Tensor) -> bool:
-    """Whether two tiles are the same elements."""
+    """Return whether two tiles are the same elements."""
     if slot.geometry is value.geometry:
         return slot.storage is value.storage and slot.offset == value.offset
     where = [

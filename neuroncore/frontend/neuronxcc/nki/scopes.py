@@ -1,9 +1,9 @@
-"""What a running kernel of the older API may read and write where: its parameters, and the tensors
+"""Checks reads and writes of a running kernel of the older API: of its parameters, and of tensors
 of its loops.
 
-The device's compiler sees the body of a loop once. A tensor made in it has no meaning outside, nor
-in the next iteration; and iterations of an affine_range may run at the same time, so that each has
-to write elements of its own, or add to what is there.
+The device's compiler reads the body of a loop once. A tensor made in it does not exist outside the
+loop or in the next iteration. Iterations of an affine_range may run at the same time, so each has
+to write separate elements, or add to the contents.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 
-Place = tuple[int, Geometry]  # an offset, and how what is written lies
+Place = tuple[int, Geometry]  # an offset, and the layout of the written elements
 Sources = dict[str, Any] | None
-Write = tuple[int, Place, Sources]  # by which iteration, where, and from what
-COMPARED = (bool, int, float, str, Enum, Format)  # arguments that are equal if they compare so
+Write = tuple[int, Place, Sources]  # the iteration, the place, and the sources
+COMPARED = (bool, int, float, str, Enum, Format)  # arguments that can be compared by `==`
 
 
 class LoopIndex(int):
     """The variable of a loop: an integer that knows its loop."""
 
     loop: Loop
-    over = False  # whether the iteration is
-    writes: dict[int, Write] | None  # of a parallel loop, by storage: the iteration that wrote to
-    # it last, and where and from what it did so first
+    over = False  # whether the iteration is over
+    writes: dict[int, Write] | None  # of a parallel loop, by storage: the iteration that wrote
+    # to it last, and the place and the sources of that iteration's first write
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that can't be named after it
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
-        """Let go of an entry of a dictionary when the iteration is over."""
+        """Remove an entry of a dictionary when the iteration is over."""
         if self.ending is None:
             self.ending = []
         self.ending.append((tiles, block))
@@ -55,7 +55,7 @@ class LoopIndex(int):
 
 @dataclass(eq=False)
 class Loop:
-    """One loop that is being run, and what loop_reduce has summed up in it so far."""
+    """A running loop, and the partial results of loop_reduce in it."""
 
     values: range
     parallel: bool = False
@@ -97,7 +97,7 @@ class Marks:
 
     def __init__(self, state: Running) -> None:
         self._state, self._program = state, current().program
-        # one without rows is false
+        # a record without rows is false
         self._number = 0 if self._program is None else len(self._program.data.iterations)
 
     def begin(self, value: int) -> None:
@@ -106,7 +106,7 @@ class Marks:
     def end(self) -> None:
         self._mark(~self._number, 0)
         if self._state.pending is not None:
-            self._program = None  # its rows come later, as if they were of the next iteration
+            self._program = None  # its rows come later, as rows of the next iteration would
 
     def _mark(self, loop: int, value: int) -> None:
         if self._program is not None:
@@ -115,24 +115,24 @@ class Marks:
 
 @dataclass(eq=False)
 class Running:
-    """What this API keeps of a running kernel."""
+    """The state of a running kernel of this API."""
 
     pending: Any = None  # the call that is held back
-    fills: dict[int, float] = field(default_factory=dict)  # by storage: what it begins with
-    loops: list[LoopIndex] = field(default_factory=list)  # under way, outermost first
+    fills: dict[int, float] = field(default_factory=dict)  # by storage: the initial number
+    loops: list[LoopIndex] = field(default_factory=list)  # running, outermost first
     parameters: set[int] = field(default_factory=set)  # storages that may not be written
-    met: dict[Any, int] = field(default_factory=dict)  # by place in the source: tensors that were
-    # given addresses there, counted as by a compiler that sees the body of a loop once
-    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: what they got
-    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM of what was repeated
+    met: dict[Any, int] = field(default_factory=dict)  # by place in the source: how many tensors
+    # got addresses there, for a compiler that reads the body of a loop once
+    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: the addresses
+    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM of broadcasts
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
-    accumulates: bool = False  # whether what is written now is added to what is there
+    accumulates: bool = False  # whether writes add to the contents
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
-    bias_is_made: bool = False  # whether the compiler makes a bias of zeros beside placed tensors
+    bias_is_made: bool = False  # whether the compiler makes a bias among placed tensors
 
     @property
     def scope(self) -> LoopIndex | None:
-        """The iteration that is under way in the innermost loop."""
+        """The running iteration of the innermost loop."""
         return self.loops[-1] if self.loops else None
 
     def accumulating(self, really: bool = True) -> _Accumulating:
@@ -140,8 +140,8 @@ class Running:
 
 
 class _Accumulating:
-    """While what is written is added to what is there; half as dear as what `contextmanager`
-    makes, for a product of matrices each."""
+    """A context in which writes add to the contents. It takes half the time of a `contextmanager`,
+    and each matrix product enters one."""
 
     __slots__ = ("_before", "_really", "_state")
 
@@ -165,8 +165,8 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_given(address: Any) -> Any:
-    """What the same allocation got in the first iteration of the loops around it: the compiler sees
-    their bodies once, so that kernels go on counting up addresses in them."""
+    """Return the address that the same allocation got in the first iteration of the loops around
+    it: the compiler reads their bodies once, so kernels may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -178,7 +178,7 @@ def first_given(address: Any) -> Any:
 
 
 def check_read(storage: Storage, name: str) -> None:
-    """Raises ScopeError for a tensor of a loop's iteration that is over."""
+    """Raise ScopeError for a tensor of a loop's iteration that is over."""
     scope = storage.scope
     if scope is None or not scope.over:
         return
@@ -194,8 +194,9 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Raises ImmutableError for a parameter. Reports LOOP_CARRIED for elements that the iteration
-    before of a parallel loop has written too, of an instruction with these arguments."""
+    """Check a write of an instruction with these arguments. Raises ImmutableError for a parameter.
+    Reports LOOP_CARRIED for elements that the previous iteration of a parallel loop has written
+    too."""
     core, storage = core_of_kernel() or current(), dst.storage
     state = core.dialect or running(core)
     if storage.id in state.parameters:
@@ -214,14 +215,14 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
 
 
 def carry(storage: Storage) -> None:
-    """Let iterations of a parallel loop share a tensor by right."""
+    """Allow iterations of a parallel loop to share a tensor."""
     program = current().program
     if program is not None:
         program.data.carried.add(storage.id)
 
 
 def _has_written(index: LoopIndex, before: Write | None) -> bool:
-    """Whether the last write to a tensor was of the same iteration."""
+    """Return whether the last write to a tensor was in the same iteration."""
     return before is not None and before[0] == index
 
 
@@ -240,8 +241,8 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, Write], sources: S
 
 
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
-    """What an instruction computes from: equal ones give equal results. None if that can't be said,
-    as of one that reads its destination, or takes lists."""
+    """Return the sources of an instruction: equal sources give equal results. None if unknown, such
+    as for an instruction that reads its destination, or takes lists."""
     found: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
@@ -257,7 +258,7 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
 
 
 def _same(one: Place, other: Place) -> bool:
-    """Whether two windows of a storage are the same elements."""
+    """Return whether two windows of a storage are the same elements."""
     if one[0] != other[0]:
         return False
     if one[1] is other[1]:
@@ -278,7 +279,7 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
-    """Raises ScopeError for shared HBM in a loop, or in a function that the kernel calls."""
+    """Raise ScopeError for shared HBM in a loop, or in a function that the kernel calls."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper():
@@ -294,7 +295,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
 
 
 def _in_helper() -> bool:
-    """Whether the user's code that runs was called by more of it."""
+    """Return whether the running function of the user was called by another function of the
+    user."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back
@@ -303,7 +305,7 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """The iteration around the outermost of some loops."""
+    """Return the iteration around the outermost of some loops."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

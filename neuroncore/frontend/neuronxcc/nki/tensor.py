@@ -37,22 +37,22 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.numerics.formats import Format
 
-# first, steps along the axes of a tile, shape of the tensor that was indexed, axis of that
+# first index, steps along the axes of a tile, shape of the indexed tensor, its axis
 Span = tuple[int, Dims, Dims, int]
 
 
 class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
-    `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten
-    before it can be used.
+    `spans` are the indices that reach outside the tensor; a mask has to shorten such a tile before
+    it can be used.
     """
 
     __slots__ = ("_allocate", "_spans")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of arithmetic.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
-    _allocate: Callable[[], Storage]  # of an Awaited one
+    _allocate: Callable[[], Storage]  # of an Awaited tile
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -78,10 +78,10 @@ class Tensor(Seen, Unread, Parted):
     # --- indexing --------------------------------------------------------------------------------
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
-        """A part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or of a tile
-        what a mask chooses.
+        """Return a part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or the
+        elements of a tile that a mask chooses.
 
-        With expressions the part has their common shape; slices among them add axes behind.
+        With expressions the part has their common shape; slices among them add axes at the end.
         """
         if len(keys) == 1 and (type(keys[0]) is bool or isinstance(keys[0], Mask)):
             return self._masked(keys[0])
@@ -94,13 +94,13 @@ class Tensor(Seen, Unread, Parted):
         return self._by_ranges(keys)
 
     def _moved(self, axis: int, k: Shifted) -> Tensor:
-        """The tensor from a run-time offset along an axis on, for an index expression."""
+        """Return the tensor from a run-time offset along an axis on, for an index expression."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
 
     def _masked(self, mask: Mask | bool) -> Tensor:
-        if mask is True:  # of numbers that are known, as loop variables are
+        if mask is True:  # a comparison of known numbers, such as loop variables
             return self
         boxes = [] if mask is False else mask.boxes(self.shape)
         if len(boxes) == 1:
@@ -131,7 +131,7 @@ class Tensor(Seen, Unread, Parted):
         strides: list[int] = []
         offset, dynamic = self.offset, self.dynamic
         on_chip = self.storage.on_chip
-        beyond: list[tuple[int, int, int, int]] = []  # axis, its place in the part, first, step
+        beyond: list[tuple[int, int, int, int]] = []  # axis, its position in the part, first, step
         for axis, k in enumerate(keys):
             stride = self.strides[axis]
             start = k.start if isinstance(k, DynamicSlice) else k
@@ -159,8 +159,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
-        """First element, count and step; a count of 0 drops the axis. What a mask may shorten may
-        go beyond the last element."""
+        """Return first element, count and step; a count of 0 drops the axis. A range that a mask
+        may shorten may go past the last element."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -204,7 +204,7 @@ class Tensor(Seen, Unread, Parted):
         offset: int,
         dynamic: tuple[Dynamic, ...],
     ) -> Tensor:
-        """A window with the axes every tensor has: two on the chip, one in HBM."""
+        """Return a window with at least the axes of every tensor: two on the chip, one in HBM."""
         shape, strides = list(shape), list(strides)
         while len(shape) < (2 if self.storage.on_chip else 1):
             shape.append(1)
@@ -284,7 +284,7 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _check_spans(self) -> None:
-        """Let what is out of bounds be refused where an instruction uses it."""
+        """Refuse indices out of bounds, when an instruction uses the tile."""
         self.fault = None
         for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
@@ -302,7 +302,7 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def within(self, box: Box) -> Tensor:
-        """The part of the tile that a mask has chosen; axes of size 1 stay."""
+        """Return the part of the tile in a box that a mask chose; axes of size 1 stay."""
         if all((0, n) == piece for n, piece in zip(self.shape, box, strict=True)):
             return self
         shape, offset = list(self.shape), self.offset
@@ -344,7 +344,7 @@ class Tensor(Seen, Unread, Parted):
     # --- other views -----------------------------------------------------------------------------
 
     def assert_shape(self, shape: Sequence[int]) -> Tensor:
-        """The tensor itself. Raises ShapeError if it has another shape."""
+        """Return the tensor. Raises ShapeError if it has another shape."""
         if self.shape != tuple(shape):
             raise ShapeError(
                 f"{self} should have another shape",
@@ -355,7 +355,8 @@ class Tensor(Seen, Unread, Parted):
         return self
 
     def view(self, dtype: Any) -> Tensor:
-        """The bits as another format; the last axis grows or shrinks by the ratio of the sizes."""
+        """Return the bits as another format; the last axis grows or shrinks by the ratio of the
+        sizes."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
@@ -373,7 +374,7 @@ class Tensor(Seen, Unread, Parted):
         return self.window(shape, strides, self.offset * old // new, form)
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
-        """The same elements in row-major order in another shape; one size may be -1."""
+        """Return the same elements in row-major order in another shape; one size may be -1."""
         sizes = access.inferred(tuple(map(integers.size, shape)), self.size)
         first = int(self.storage.on_chip)
         strides = None
@@ -391,7 +392,7 @@ class Tensor(Seen, Unread, Parted):
         return self.window(sizes, (*self.strides[:first], *strides), self.offset)
 
     def expand_dims(self, axis: int) -> Tensor:
-        """A new axis of size 1 at a position."""
+        """Return the tensor with a new axis of size 1 at a position."""
         (at,) = integers.axes(axis, position=0)
         at += len(self.shape) + 1 if at < 0 else 0
         stride = access.span(self.shape[at:], self.strides[at:])
@@ -402,7 +403,7 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def permuted(self, order: Sequence[int]) -> Tensor:
-        """The tile with its axes in another order."""
+        """Return the tile with its axes in another order."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
         part._spans = tuple(
@@ -412,7 +413,7 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def shaped(self, shape: Dims) -> Tensor:
-        """The tile with axes of size 1 put in or left out so as to have this shape."""
+        """Return the tile in this shape, by inserting or removing axes of size 1."""
         if self.shape == shape:
             return self
         moved = self.storage.on_chip and self.shape[0] != shape[0]
@@ -433,23 +434,24 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def stretched(self, shape: Dims) -> Tensor:
-        """Free axes of size 1 repeated to have this shape, without moving anything."""
+        """Return the tile with free axes of size 1 repeated to this shape, without moving data."""
         strides = tuple(
             0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
         )
         return self.window(shape, strides, self.offset)
 
     def __bool__(self) -> bool:
-        """True: kernels ask so whether an argument is a tensor or None, on the chip with a warning.
-        Raises DynamicControlError where only what the tile holds can be meant."""
+        """Return True: kernels test this way whether an argument is a tensor or None; a tile on the
+        chip gives a warning. Raises DynamicControlError if only the contents of the tile can be
+        meant."""
         if self.storage.on_chip and not is_there(self):
             raise refusals.truth_value(self)
         return True
 
 
 class Awaited(Tensor):
-    """The tile of a result that the kernel is about to assign, mostly to a place that there is. It
-    has a shape and a format, and is given memory and all else when somebody asks for that."""
+    """The tile of a result that the kernel will assign next, mostly to an existing tensor. It has a
+    shape and a format, and gets memory and its other attributes when they are first read."""
 
     __slots__ = ()
 
@@ -469,7 +471,7 @@ def _inside(span: Span, shape: Dims) -> bool:
 
 
 class Untiled:
-    """What is a tensor, but too much for one instruction."""
+    """A tensor that is too large for one instruction."""
 
     def not_a_tile(self, name: str) -> SignatureError:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from neuroncore.base.errors import OperatorError, did_you_mean
 from neuroncore.frontend.nki import language
 from neuroncore.frontend.operators import Operation, Simulated
 
-# numpy's names that are not those of the API
+# numpy's names that differ from those of the API
 NUMPY = {
     "max": "maximum",
     "amax": "maximum",
@@ -33,7 +33,7 @@ NUMPY = {
 
 
 def token(op: Any) -> Any:
-    """An operator or activation function as nki.isa takes it. Raises OperatorError."""
+    """Return an operator or activation function in the form of nki.isa. Raises OperatorError."""
     if op is None or isinstance(op, Operation):
         return op
     name = getattr(op, "__name__", None)

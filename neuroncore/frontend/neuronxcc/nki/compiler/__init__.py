@@ -20,10 +20,10 @@ def _as_it_is(func: Callable[..., Any] | None) -> Any:
 
 
 def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
-    """The kernel itself: there is no middle end.
+    """Return the kernel unchanged: there is no middle end.
 
-    Its activations need no bias, though tensors have addresses of their own: a published probe ran
-    so on trn2 (voyager-compiler, neuronx-cc 2.22).
+    Its activations need no bias, although its tensors have explicit addresses: a published probe
+    ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
     """
     if func is None:
         return skip_middle_end_transformations
@@ -34,22 +34,22 @@ def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> A
 
 
 def enable_stack_allocator(func: Callable[..., Any] | None = None, log_level: int = 50) -> Any:
-    """The kernel itself: tensors have places of their own."""
+    """Return the kernel unchanged: every tensor has a separate place."""
     return _as_it_is(func)
 
 
 def force_auto_alloc(func: Callable[..., Any] | None = None) -> Any:
-    """The kernel itself: addresses that it gives stay."""
+    """Return the kernel unchanged: explicit addresses stay."""
     return _as_it_is(func)
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep what is inside in program order, which is the only order there is here."""
+    """Keep instructions inside in program order, the only order here."""
     return contextlib.nullcontext()
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """How many copies of what is inside the compiler should keep; results don't depend on it."""
+    """Set how many copies of the tensors inside the compiler keeps; results don't depend on it."""
     return contextlib.nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Where the kernel itself places the blocks of a tensor."""
+"""Addresses of a tensor's blocks that the kernel itself chooses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ Address = tuple[int, int]  # partition, byte within it
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the allocators give as `buffer`: a memory, and unless the system chooses, the address
-    of each block as a function of (block, partitions, bytes per partition)."""
+    """The result of an allocator, for `buffer`: a memory and, unless the system chooses, the
+    address of each block as a function of (block, partitions, bytes per partition)."""
 
     region: MemoryRegion
     address: Callable[[Block, int, int], Sequence[int]] | None = None
 
     def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
-        """The address of each block of tiles of `shape`; None if the system finds one."""
+        """Return the function from a block of tiles of `shape` to its address; None if the system
+        chooses addresses."""
         if self.address is None:
             return None
         address = first_given(self.address)
@@ -45,8 +46,8 @@ class Allocation:
 
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
-    """A kernel's own function of (idx, pdim_size, fdim_size), called by these names, as one that
-    has further parameters bound needs it, or if it has others by position."""
+    """Return the kernel's function of (idx, pdim_size, fdim_size), called by these names, which a
+    function with further bound parameters needs; by position if its names differ."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         given = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -60,7 +61,7 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(given: tuple[int, ...], size: int) -> Address:
-    """(bank, start partition, byte in the bank) as an address of PSUM."""
+    """Return (bank, start partition, byte in the bank) as an address of PSUM."""
     if len(given) != 3:
         raise _not_an_address(given, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
@@ -82,8 +83,8 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """base + scale times the place of a block among `counts` physical tiles, used in turn. What
-    has no blocks is at base; published kernels give a count all the same."""
+    """Return base + scale times the index of a block's physical tile; blocks use `counts` tiles in
+    turn. A tensor without blocks is at base; published kernels pass a count for it too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
@@ -95,11 +96,11 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     return base + place * scale
 
 
-# --- what kernels that place tensors themselves have to say ---------------------------------------
+# --- explicit arguments of kernels that place tensors ---------------------------------------------
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Refuse an instruction into a placed tensor that needs one which the kernel hasn't placed."""
+    """Refuse an instruction into a placed tensor that needs a further tensor without an address."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} into a tensor at an explicit address, without a bias",

@@ -27,7 +27,7 @@ def mod_alloc(
     num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:
-    """Blocks in turn in a few banks from base_bank on."""
+    """Return an allocation of blocks to banks in turn, from base_bank on."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (
@@ -40,7 +40,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Where the system finds room, as buffer=nl.psum."""
+    """Let the system choose the place, as buffer=nl.psum."""
     return Allocation(PSUM)
 
 

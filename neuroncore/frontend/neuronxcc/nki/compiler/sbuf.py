@@ -25,7 +25,7 @@ def mod_alloc(
     num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:
-    """Blocks in turn at a few places side by side from base_addr, in bytes."""
+    """Return an allocation of blocks to adjacent places in turn, from base_addr, in bytes."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (
@@ -37,7 +37,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Where the system finds room, as buffer=nl.sbuf."""
+    """Let the system choose the place, as buffer=nl.sbuf."""
     return Allocation(SBUF)
 
 

@@ -1,5 +1,5 @@
-"""What arguments of the older API mean: formats, numbers per partition, tiles where an engine
-reaches them."""
+"""Arguments of the older API: formats, numbers per partition, tiles in a memory that an engine
+reaches."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def format_or(dtype: Any, default: Any) -> Format:
 
 
 def number(value: Any, name: str = "") -> Any:
-    """A number of numpy or ml_dtypes as one of Python; anything else as it is."""
+    """Return a number of numpy or ml_dtypes as one of Python; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def column(value: Any, name: str) -> Any:
-    """A number, or a tile with one element per partition."""
+    """Return a number, or a tile with one element per partition."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return number(value)
     found = tile(value, name)
@@ -44,8 +44,8 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str) -> Any:
-    """A number, or one per partition: this API's pages let it have any format and cast it to
-    float32, in which the instruction takes it; the cast is a copy."""
+    """Return a number, or one per partition. By this API's pages it may have any format and is cast
+    to float32, the format of the instruction; the cast is a copy."""
     found = column(value, name)
     if not isinstance(found, Tensor) or found.dtype is float32 or found.dtype.is_integer:
         return found
@@ -53,7 +53,7 @@ def float32_column(value: Any, name: str) -> Any:
 
 
 def bias(value: Any, name: str) -> Any:
-    """What is added to each partition, in one of three formats. Raises DtypeError for others."""
+    """Return the bias of each partition, in one of three formats. Raises DtypeError for others."""
     found = column(value, name)
     if isinstance(found, Tensor) and found.dtype not in BIASES:
         raise DtypeError(
@@ -68,33 +68,34 @@ def bias(value: Any, name: str) -> Any:
 
 
 def accumulator(value: Any, name: str) -> Any:
-    """A tile with one element per partition that an instruction writes besides its result."""
+    """Return a tile with one element per partition that an instruction writes besides its
+    result."""
     if value is None:
         return None
     return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
 
 
-# --- what an engine reaches -----------------------------------------------------------------------
+# --- memories that an engine reaches --------------------------------------------------------------
 
 
 def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
-    """A copy of a tile in SBUF, made at once."""
+    """Return a copy of a tile in SBUF, made at once."""
     made = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
     flush()
     return made
 
 
 def in_sbuf(value: Any, name: str) -> Tensor:
-    """An operand of an engine that reads SBUF only: what is in PSUM is copied, which the device's
-    compiler does too (nki-samples, flash_attn_bwd)."""
+    """Return an operand of an engine that reads only SBUF: a tile in PSUM is copied, as the
+    device's compiler does (nki-samples, flash_attn_bwd)."""
     flush()
     operand = tile(value, name)
     return copied(operand) if operand.region is PSUM else operand
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Two operands of which only one may be in PSUM, none `on_gpsimd`: a broadcast that is there
-    is moved."""
+    """Return two operands of which at most one is in PSUM, none `on_gpsimd`: a broadcast that is in
+    PSUM is moved."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -108,7 +109,8 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
-    """Issue an instruction whose destination is one of its arguments, and return that."""
+    """Issue an instruction whose destination is one of its arguments, and return the
+    destination."""
     flush()
     if not isinstance(dst, Tensor):
         tile(dst, "dst")
@@ -119,7 +121,7 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
 
 
 def cast(made: Tensor, dtype: Any) -> Tensor:
-    """A result in the format that is asked for: itself, or what a tensor_copy makes of it."""
+    """Return a result in the requested format: unchanged, or converted by tensor_copy."""
     if dtype is None or format_or(dtype, None) is made.dtype:
         return made
     flush()

@@ -1,5 +1,5 @@
-"""One partition in all partitions, in the older API: a product with a row of ones, as its pages
-say ("Trainium/Inferentia2 Architecture", Tensor engine).
+"""Broadcast of a partition to all partitions, in the older API: a product with a row of ones, as
+its pages state ("Trainium/Inferentia2 Architecture", Tensor engine).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PSUM = MemoryRegion.psum
 
 
 def across_partitions(row: Tensor, count: int) -> Tensor:
-    """The float32 row [1, F...] in `count` partitions.
+    """Return the float32 row [1, F...] in `count` partitions.
 
-    A bank's worth stays in PSUM, where instructions read it; what is wider goes to SBUF piece by
-    piece.
+    A row that fits into a bank stays in PSUM, where instructions read it; a wider row goes to SBUF
+    piece by piece.
     """
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
@@ -50,7 +50,7 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """A row of ones, which a kernel makes once."""
+    """Return a row of ones, which a kernel makes once."""
     kept = running().ones
     if count not in kept:
         ones = kept[count] = new((1, count), dtype)

@@ -34,7 +34,7 @@ class bfp16:
 
 
 class dge_mode(IntEnum):
-    """How the descriptors of a DMA are made; the current API numbers them otherwise."""
+    """How the descriptors of a DMA are made; the current API has other numbers."""
 
     none = 0
     swdge = 1
@@ -43,8 +43,8 @@ class dge_mode(IntEnum):
 
 
 def member(kind: type[Enum], value: Any) -> Any:
-    """A member of one of our enumerations, by itself, by its namesake of this API or, as kernels of
-    SDK 2.20 to 2.22 write it, by its number."""
+    """Return a member of an enumeration of the instruction set, from the member, from the member of
+    this API with its name or, as in kernels of SDK 2.20 to 2.22, from its number."""
     if isinstance(value, kind):
         return value
     if isinstance(value, Enum) and value.name in kind.__members__:
@@ -59,7 +59,7 @@ def member(kind: type[Enum], value: Any) -> Any:
 
 
 def descriptors(mode: Any) -> enums.dge_mode:
-    """The same mode in the instruction set's enumeration."""
+    """Return the mode in the instruction set's enumeration."""
     named = dge_mode(mode) if isinstance(mode, int) else mode
     return enums.dge_mode[named.name]
 

@@ -1,5 +1,4 @@
-"""Instructions that work element by element, of which this API says more than a row: in the older
-API."""
+"""Elementwise instructions of the older API that need more than a row of the table."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ def tensor_tensor(
     engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:
-    """data1 <op> data2; free axes of size 1 are repeated, and one element per partition is along
-    all of them."""
+    """data1 <op> data2; free axes of size 1 are repeated, and an operand with one element per
+    partition is repeated along all of them."""
     check_keywords(kwargs)
     flush()
     x, y = tile(data1, "data1"), tile(data2, "data2")
@@ -47,14 +46,15 @@ def tensor_tensor(
 def combined(
     x: Tensor, y: Tensor, op: Any, form: Format, mask: Any, on: Any = engine.unknown
 ) -> Tensor:
-    """x <op> y of tiles as they are, in a format."""
+    """x <op> y of tiles without conversion, in a format."""
     row = getattr(op, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
     return produce("tensor_tensor", (x.shape, form), mask, data1=x, data2=y, op=op, engine=on)
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The pages don't say so, but students' kernels that ran on Trainium add [128, 1] to 3D."""
+    """Return both tiles with the same number of axes. The pages don't state this, but students'
+    kernels that ran on Trainium add [128, 1] to 3D."""
     x, y = (
         t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
         if t.free_size == 1 and (other.free_size > 1 or len(t.shape) < len(other.shape))
@@ -65,7 +65,7 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The free axes of either that are of size 1 repeated as the other has them, if all fit."""
+    """Return both tiles, with free axes of size 1 repeated to the other's size, if all axes fit."""
     if x.shape == y.shape or len(x.shape) != len(y.shape):
         return x, y
     free = tuple(map(max, zip(x.shape[1:], y.shape[1:], strict=True)))

@@ -1,4 +1,4 @@
-"""The fold of a tile along its free axes, in the older API."""
+"""Reduction of a tile along its free axes, in the older API."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def tensor_reduce(
     keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The fold of a tile along free axes; a mask is over data.
+    """The reduction of a tile along free axes; a mask is over data.
 
-    The access pattern has the folded axes last, as they stream past a lane: the pages ask for that
-    order, but kernels fold others too (nki-samples, average_pool2d).
+    The access pattern has the reduced axes last, as they stream past a lane. The pages require that
+    order, but kernels reduce other axes too (nki-samples, average_pool2d).
     """
     check_keywords(kwargs)
     flush()
@@ -71,7 +71,8 @@ def tensor_reduce(
 
 
 def _folded(x: Tensor, axis: Axis) -> Dims:
-    """The axes to fold, in order. Raises ShapeError for what aren't free axes of the tile."""
+    """Return the axes to reduce, in order. Raises ShapeError for axes that aren't free axes of the
+    tile."""
     listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     rank = len(x.shape)
     numbers = [int(a) for a in listed if isinstance(a, int | np.integer)]

@@ -1,5 +1,5 @@
-"""Instructions of which the older API says only how they are called: the result has the shape that
-the clause gives it, and the arguments are converted and passed on."""
+"""Instructions that differ from the instruction set only in their calls: the clause gives the shape
+of the result, and the arguments are converted and passed on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def activation(
     dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """op(data * scale + bias), and what it is folded to along the free axes in reduce_res."""
+    """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")
@@ -83,7 +83,7 @@ def activation_reduce(
     dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """op(data * scale + bias), and its fold along the free axes in reduce_res."""
+    """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")
@@ -190,7 +190,7 @@ def tensor_copy_dynamic_dst(
     engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:
-    """Copy src to a part whose free offset a tile holds: dst is indexed with that tile."""
+    """Copy src to a part of dst at a free offset from a tile: dst is indexed with that tile."""
     check_keywords(kwargs)
     flush()
     src = tile(src, "src")
@@ -200,7 +200,7 @@ def tensor_copy_dynamic_dst(
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy of a part whose free offset a tile holds: src is indexed with that tile."""
+    """A copy of the part of src at a free offset from a tile: src is indexed with that tile."""
     check_keywords(kwargs)
     flush()
     src = tile(src, "src")
@@ -216,7 +216,7 @@ def tensor_copy_dynamic_src(
 def tensor_partition_reduce(
     op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """The fold of a tile across partitions, in one partition."""
+    """The reduction of a tile across partitions, in one partition."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")
@@ -277,7 +277,7 @@ def tensor_scalar_cumulative(
     dst: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """The running fold by op1 of src <op0> imm0."""
+    """The cumulative reduction by op1 of src <op0> imm0."""
     check_keywords(kwargs)
     flush()
     src = tile(src, "src")
@@ -318,7 +318,7 @@ def tensor_scalar_reduce(
     mask: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """data <op0> operand0, and its fold along the free axes in reduce_res."""
+    """data <op0> operand0, and its reduction along the free axes in reduce_res."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")

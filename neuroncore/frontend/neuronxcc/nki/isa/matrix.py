@@ -40,8 +40,8 @@ def nc_matmul(
 ) -> Tensor:
     """psum[m, n] = sum_k stationary[k, m] * moving[k, n]; a mask is over moving.
 
-    The result is float32, or of a transpose what was transposed. What is in PSUM is copied to SBUF
-    first, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
+    The result is float32; a transpose has the format of its operand. Operands in PSUM are copied to
+    SBUF first, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
     """
     check_keywords(kwargs)
     flush()
@@ -76,12 +76,13 @@ def nc_matmul(
 
 
 def _transposed_format(data: Tensor) -> Format:
-    """v2 transposes by multiplying, and its sums are float32; later ones move bits."""
+    """Return the format of a transpose: v2 transposes by a product, whose sums are float32; later
+    machines move bits."""
     return data.dtype if current().machine.has("native_transpose") else float32
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
-    """A part of a tile of two axes, in pieces no wider than `most`."""
+    """Return a part of a tile of two axes, in pieces at most `most` wide."""
     rows, columns = (
         [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
         for first, count in box or tuple((0, size) for size in shape)
@@ -107,10 +108,10 @@ def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine,
-    which does up to 32 x 32 and is chosen for those if nothing is said.
+    which transposes up to 32 x 32 and is the default for such tiles.
 
-    More than that is done in squares where the Vector engine is asked for: the API's pages allow it
-    one, but kernels that were measured on trn1 (autocomp's searches) give it 128 x 64.
+    If the Vector engine is requested for a larger tile, it works in squares: the API's pages allow
+    only one square, but kernels that were measured on trn1 (autocomp's searches) pass 128 x 64.
     """
     check_keywords(kwargs)
     flush()

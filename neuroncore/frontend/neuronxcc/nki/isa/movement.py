@@ -1,4 +1,4 @@
-"""Instructions of the DMA engines, and one that gathers, in the older API."""
+"""Instructions of the DMA engines, and local_gather, in the older API."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dma_copy(
         write("dma_copy", dst, mask, src=source, **modes)
         return
     op = token(dst_rmw_op)
-    if getattr(op, "operator", None) is not newer.add.operator:  # the dialect has its own nl.add
+    if getattr(op, "operator", None) is not newer.add.operator:  # the dialect has a separate nl.add
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
     dst = _picked_row(dst)
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
@@ -68,7 +68,7 @@ def _picked_row(dst: Tensor) -> Tensor:
 
 
 def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
-    """dst = src, by DMA: what AWS's contributed kernels call (nki-samples' ring attention)."""
+    """dst = src, by DMA. AWS's contributed kernels call it (nki-samples' ring attention)."""
     dma_copy(dst=dst, src=src)
 
 
@@ -81,9 +81,9 @@ def dma_transpose(
     dge_mode: Any = dge_mode.unknown,
     **kwargs: Any,
 ) -> Tensor:
-    """The transpose of a tensor of HBM or SBUF, in SBUF; by default all axes the other way.
+    """The transpose of a tensor of HBM or SBUF, in SBUF; by default with the axes reversed.
 
-    A mask is over the axes of `src`, as that of nc_transpose: NeuronMM's load_tensor_block_T.
+    A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
     """
     check_keywords(kwargs)
     flush()
@@ -116,8 +116,8 @@ def local_gather(
     *,
     mask: Any = None,
 ) -> Tensor:
-    """Runs of elements that indices, shared by 16 partitions each, choose: (P, indices / 16, 16,
-    num_elem_per_idx); of indices that don't fill 16 partitions, (P, indices, num_elem_per_idx).
+    """Runs of elements at indices that 16 partitions share: (P, indices / 16, 16,
+    num_elem_per_idx); (P, indices, num_elem_per_idx) if the indices don't fill 16 partitions.
     """
     flush()
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")

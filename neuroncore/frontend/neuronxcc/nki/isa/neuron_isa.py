@@ -1,4 +1,4 @@
-"""neuronxcc.nki.isa.neuron_isa: what is in neuronxcc.nki.isa, where some kernels import it from."""
+"""neuronxcc.nki.isa.neuron_isa: the names of neuronxcc.nki.isa, which some kernels import here."""
 
 from __future__ import annotations
 

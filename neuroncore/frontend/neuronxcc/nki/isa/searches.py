@@ -41,7 +41,7 @@ def columns(count: int) -> Callable[[Tensor, Box], Tensor]:
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Mean and variance from what bn_stats left: (P, 2)."""
+    """Mean and variance from the result of bn_stats: (P, 2)."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")
@@ -88,7 +88,7 @@ def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """Where in data each of 8 values is, of each partition."""
+    """The index in data of each of 8 values, for each partition."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")
@@ -114,8 +114,8 @@ def nc_match_replace8(
     dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """data with the first match of each of 8 values replaced by a number; where they were, in
-    dst_idx."""
+    """data with the first match of each of 8 values replaced by a number; the indices of the
+    matches are in dst_idx."""
     check_keywords(kwargs)
     flush()
     data = tile(data, "data")

@@ -1,4 +1,4 @@
-"""Instructions that choose among elements by masks, ranges and predicates, in the older API."""
+"""Instructions that select elements by masks, ranges and predicates, in the older API."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def tensor_copy_predicated(
 
 
 def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
-    """A predicate of a tile's first axes, or of size 1 along some, for the whole tile: published
-    kernels leave the others out (nki-samples, flash_paged_attn_varlen)."""
+    """Return a predicate for the whole tile from one over its first axes, or of size 1 along some:
+    published kernels leave the other axes out (nki-samples, flash_paged_attn_varlen)."""
     if x.size == prod(shape):
         return x
     behind = x
@@ -62,7 +62,7 @@ def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
     """The values of an index expression, whose first axis is the partition. The number of a program
     or of an iteration is an expression of one element, shape (1, 1): vLLM's paged attention and
-    nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` so."""
+    nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` this way."""
     check_keywords(kwargs)
     flush()
     if isinstance(expr, int):

@@ -38,7 +38,7 @@ hbm = private_hbm
 __all__ = [*_exports.api(globals()), "constants"]
 
 
-def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
+def __getattr__(name: str) -> _Operation:  # for type checkers: the table makes these names
     raise _exports.unknown("neuronxcc.nki.language", name, __all__)
 
 

@@ -1,5 +1,5 @@
-"""Functions of the older API that are several instructions: those of the current API, applied to
-the parts of a tile that a mask chooses."""
+"""Functions of the older API that issue several instructions: functions of the current API on the
+parts of a tile that a mask chooses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_older(x: Tile) -> Tensor:
 
 
 def lanes(value: Any, box: Box, _: Any) -> Any:
-    """The partitions of an argument that belong to a box, and all of its free axes."""
+    """Return the partitions of an argument that belong to a box, with all free axes."""
     if not isinstance(value, Tensor):
         return value
     return value.within((box[0], *((0, n) for n in value.shape[1:])))
@@ -52,12 +52,11 @@ def composed(
     cut: Callable[..., Any] = follow,
     **more: Any,
 ) -> Tensor:
-    """A function of the current API on tiles of the older one, whose result has the shape of the
-    first; a mask is over that, and the others follow it as `cut` says.
+    """Apply a function of the current API to tiles of the older one. The result has the shape of
+    the first tile; a mask is over that shape, and `cut` cuts the other tiles accordingly.
 
-    With `axis` the function works along all free axes of what it gets, which are these: for each
-    place along others it is applied anew. If it `folds` them they are not in the result, or with
-    `keepdims` they have size 1.
+    With `axis` the function gets tiles with only these free axes, one for each position along the
+    other axes. If it `folds` them they are not in the result, or with `keepdims` they have size 1.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
@@ -95,7 +94,7 @@ def _newer(x: Any) -> Any:
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
-    """A box, cut into pieces of one place along some axes."""
+    """Cut a box into pieces of size 1 along some axes."""
     choices = [
         [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
         for a, (first, count) in enumerate(box)
@@ -104,7 +103,8 @@ def _rows(box: Box, others: Sequence[int]) -> list[Box]:
 
 
 def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
-    """The axes to work along, counted from the front. Raises ShapeError for the partition."""
+    """Return the axes to work along, counted from the front. Raises ShapeError for the
+    partition."""
     axes = tuple(sorted(a + x.ndim if a < 0 else a for a in integers.axes(axis)))
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes

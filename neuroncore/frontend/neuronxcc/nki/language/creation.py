@@ -43,7 +43,7 @@ ANYWHERE = {region: Allocation(region) for region in MemoryRegion}
 
 
 class _PartitionSize(int):
-    """A size marked as that of the partition axis."""
+    """A size that is marked as the size of the partition axis."""
 
 
 def par_dim(size: int) -> int:
@@ -54,9 +54,9 @@ def par_dim(size: int) -> int:
 def ndarray(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor whose contents are undefined until something writes them.
+    """A new tensor whose contents are undefined until they are written.
 
-    `buffer` is a memory (by default SBUF) or what neuronxcc.nki.compiler's allocators give. Axes
+    `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. Axes
     before the one marked by `par_dim` number blocks.
     """
     if kwargs:
@@ -64,7 +64,7 @@ def ndarray(
     on_chip = type(dtype) is Format and (buffer is None or buffer in ON_CHIP)
     if not (on_chip and type(shape) is tuple and len(shape) > 1 and _are_plain(shape)):
         return _made(shape, dtype, buffer, name, None)
-    # as `_made` does, at a frame that `Core.allocate` knows the line of
+    # as in `_made`, at a frame whose line `Core.allocate` knows
     loops = flush().loops
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
     storage.scope = loops[-1] if loops else None
@@ -80,8 +80,8 @@ def full(
     name: str = "",
     **kwargs: Any,
 ) -> Any:
-    """A new tensor filled with a number: memset, of what is read before it is written; in HBM a
-    DMA of a filled tile."""
+    """A new tensor filled with a number: memset of the parts that are read before they are written;
+    in HBM a DMA of a filled tile."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -187,7 +187,7 @@ def _are_plain(sizes: tuple[Any, ...]) -> bool:
 
 
 def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
-    """The shape as plain integers, and which axis is the partition axis."""
+    """Return the shape as plain integers, and the number of the partition axis."""
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
@@ -237,7 +237,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
-    """What a DMA does beyond its tensors, by the first of these keywords that is given."""
+    """Return a DMA's mode for accesses out of bounds, from the first of these keywords that is
+    passed."""
     given = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, given[0]) if given else isa.oob_mode.error
 
@@ -257,8 +258,8 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 
 
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM; a number
-    by way of a tile of dst's shape."""
+    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy if the tile is in PSUM; a
+    number is written through a tile of dst's shape."""
     if kwargs:
         check_keywords(kwargs, "mode")
     flush()
@@ -317,7 +318,7 @@ def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs:
 
 
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tensor in HBM that holds an array."""
+    """A tensor in HBM with the contents of an array."""
     check_keywords(kwargs)
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
@@ -326,6 +327,6 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
-    """A tensor in HBM that holds an n x n identity matrix."""
+    """A tensor in HBM with an n x n identity matrix."""
     check_keywords(kwargs)
     return shared_constant(np.identity(n), dtype)

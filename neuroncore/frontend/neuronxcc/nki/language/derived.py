@@ -1,4 +1,4 @@
-"""Functions of each element that are several instructions, in the older API."""
+"""Elementwise functions of the older API that issue several instructions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
         inverse = isa.reciprocal(y, dtype=float32, mask=mask)
         flush()
     form = common(x, y)
-    # nl.floor(rows / width) of nki-samples' resize would otherwise floor what was rounded before
+    # else nl.floor(rows / width) of nki-samples' resize would floor a rounded number
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
 
@@ -71,7 +71,7 @@ def where(
 ) -> Tensor:
     """x where the condition isn't 0, else y; both tiles or numbers.
 
-    Comparisons of index expressions are a condition too, made a tile by affine_select: so in
+    Comparisons of index expressions are conditions too; affine_select makes them tiles. Example:
     iitaku/nki-llama, whose flash attention was measured on the device.
     """
     check_keywords(kwargs)
@@ -97,8 +97,8 @@ def where(
 
 
 def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
-    """x - y * round(x / y), and a step more where that has not the sign of `like`. The quotient is
-    rounded to the nearest integer, for it may be just below the one that it should be."""
+    """x - y * round(x / y), with a step added where it hasn't the sign of `like`. The quotient is
+    rounded to the nearest integer, since it may be just below the exact integer."""
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)

@@ -1,4 +1,4 @@
-"""Functions of each element, in the older API: tiles and numbers in, a tile out.
+"""Elementwise functions of the older API: tiles and numbers in, a tile out.
 
 Their names are also the operators that nki.isa takes.
 """
@@ -74,7 +74,7 @@ def _binary(name: str) -> Operation:
 
 
 def _of_bools(comparison: Operation) -> Operation:
-    """A function whose dtype is bool if none is given, and says so in its signature."""
+    """Return a comparison whose dtype is bool by default, as its signature shows."""
     parameters = comparison.__signature__.parameters.values()
     said = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
     comparison.__signature__ = comparison.__signature__.replace(parameters=said)
@@ -82,7 +82,7 @@ def _of_bools(comparison: Operation) -> Operation:
 
 
 def on_host(name: str, *numbers: Any) -> Any:
-    """The function of numbers that are known while the kernel is traced."""
+    """Return the function for numbers that are known while the kernel is traced."""
     function = getattr(np, name, None)
     if function is None:
         raise SignatureError(f"nl.{name} of {numbers[0]!r:.60}", argument="x", expected="a tile")
@@ -109,7 +109,8 @@ def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any
 
 
 def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Axes of size 1 put behind the partition of the one with fewer axes."""
+    """Return both tiles with the same number of axes: axes of size 1 are inserted after the
+    partition."""
     for _ in range(len(x.shape) - len(y.shape)):
         y = y.expand_dims(1)
     for _ in range(len(y.shape) - len(x.shape)):
@@ -118,12 +119,12 @@ def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_column(x: Tensor, other: Tensor) -> bool:
-    """Whether x can be the number that each partition of the other is combined with."""
+    """Return whether x can be a column: one number for each partition of the other tile."""
     return x.free_size == 1 and x.shape[0] == other.shape[0] and x.dtype is float32
 
 
 def _check_free_axes(x: Tensor, y: Tensor) -> None:
-    """Raise ShapeError if a row can't be combined with rows of the other, in all partitions."""
+    """Raise ShapeError if the sizes of a free axis differ and neither is 1."""
     sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
     if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
         raise ShapeError(
@@ -191,8 +192,8 @@ copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """src repeated along axes of size 1; across partitions by a product with ones, of other formats
-    than float32 by nc_stream_shuffle."""
+    """src repeated along axes of size 1; across partitions by a product with ones, or by
+    nc_stream_shuffle for formats other than float32."""
     check_keywords(kwargs)
     flush()
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
@@ -215,7 +216,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
 
 
 def static_cast(input_data: Any, dtype: Any) -> Any:
-    """Another format: of a tile by tensor_copy, of an array by numpy."""
+    """The data in another format: a tile is converted by tensor_copy, an array by numpy."""
     if not is_tile(input_data):
         return np.asarray(input_data).astype(format_of(dtype, position=1).numpy)
     return isa.tensor_copy(input_data, dtype=dtype)

@@ -1,4 +1,5 @@
-"""Folds along the free axes of a tile, products, transposes and random numbers of the older API."""
+"""Reductions along free axes of a tile, products, transposes and random numbers of the older
+API."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Whether no element along free axes is 0: tensor_reduce."""
+    """1 if no element along free axes is 0, else 0: tensor_reduce."""
     check_keywords(kwargs)
     form = bool_ if dtype is bool else dtype
     return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
@@ -77,7 +78,8 @@ def mean(
     keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The mean along free axes, of what a mask chooses: tensor_reduce in float32, tensor_scalar."""
+    """The mean along free axes, of the elements that a mask chooses: tensor_reduce in float32,
+    tensor_scalar."""
     check_keywords(kwargs)
     flush()
     data = tile(x, "x")
@@ -153,8 +155,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """x @ y, or x.T @ y, in PSUM: nc_matmul. What it needs before: tensor_copy of operands that are
-    in PSUM, nc_transpose of x."""
+    """x @ y, or x.T @ y, in PSUM: nc_matmul, after tensor_copy of operands that are in PSUM
+    and nc_transpose of x."""
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
@@ -236,7 +238,7 @@ def _seed(given: Any) -> int:
 
 
 def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Start the random numbers anew, from a number or a [1, 1] tile."""
+    """Restart the random numbers, from a number or a [1, 1] tile."""
     check_keywords(kwargs)
     flush()
     if not isinstance(seed, Tensor):

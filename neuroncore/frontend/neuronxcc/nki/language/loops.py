@@ -56,7 +56,7 @@ def static_range(*args: int) -> range:
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x folded over the iterations of some loops: a copy in the first of them, then
+    """x reduced over the iterations of some loops: a copy in the first of them, then
     result = result <op> x."""
     check_keywords(kwargs)
     flush()
@@ -86,8 +86,9 @@ def loop_reduce(
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
-    """The tile that a loop_reduce goes on with, if it isn't assigned: one for each place in the
-    source and for each iteration of the loops around it that it doesn't fold."""
+    """Return the tile in which a loop_reduce accumulates, if its result isn't assigned: one for
+    each place in the source and for each iteration of the loops around it that it doesn't
+    reduce."""
     site = current().birthplace()
     own = {id(index.loop) for index in loops}
     outer = tuple(int(i) for i in running().loops if id(i.loop) not in own)
@@ -104,7 +105,7 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class nc:
-    """So many physical NeuronCores, in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
+    """A number of physical NeuronCores, in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
 
     count: int
 
@@ -122,7 +123,7 @@ class nc:
 
 
 class spmd_dim:
-    """A grid axis spread over cores: `(nc, n)` gives each core n neighboring programs, `(n, nc)`
+    """A grid axis spread over cores: `(nc, n)` gives each core n adjacent programs, `(n, nc)`
     every second one."""
 
     def __init__(self, outer: int | nc, inner: int | nc) -> None:
@@ -132,12 +133,12 @@ class spmd_dim:
                 f"spmd_dim({outer!r}, {inner!r})", expected="one nl.nc(n), and one integer"
             )
         self.cores_first = isinstance(outer, nc)
-        self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # of True, 1
+        self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # nl.nc(True) is 1
         programs = next(p for p in pieces if not isinstance(p, nc))
         self.programs = grids.size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
-            # nki-helpers' nki_matmul_spmd.py is launched so for one tile and right on a device: it
-            # is one program, for a second one would read rows that its operand doesn't have.
+            # nki-helpers' nki_matmul_spmd.py is launched this way for one tile, and is right on a
+            # device: it is one program, since a second one would read past its operand's rows.
             self.cores = self.programs = 1
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class spmd_dim:
 
 
 def program_id(axis: int) -> int:
-    """Which program of the launch grid this is, along one axis."""
+    """Return the number of this program in the launch grid, along one axis."""
     core = current()
     (at,), grid = integers.axes(axis, position=0), core.grid or (1,)
     if not 0 <= at < len(grid):
@@ -162,7 +163,7 @@ def program_id(axis: int) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
-    """How many programs the launch grid has along some axes, or all."""
+    """Return the number of programs in the launch grid along some axes, or all."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
@@ -171,5 +172,5 @@ def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
 
 
 def program_ndim() -> int:
-    """Axes of the launch grid; 0 without one."""
+    """Return the number of axes of the launch grid; 0 without a grid."""
     return len(current().grid)

@@ -1,6 +1,6 @@
 """neuronxcc.nki.nccl: collectives over ranks, as AWS's contributed kernels use them.
 
-There is no documentation of it; what each function takes is what those kernels pass
+It is undocumented; each function has the parameters that those kernels pass
 (nki-samples contributed/neuron-team-kernels).
 """
 
@@ -28,7 +28,7 @@ def all_gather(
     *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
     op: Any = None, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = srcs of all ranks of the group, one after the other; `op` means nothing."""
+    """dsts = srcs of all ranks of the group, one after the other; `op` has no effect."""
     _check_dim("all_gather_dim", all_gather_dim, srcs)
     issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
 

@@ -1,4 +1,4 @@
-"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and whose data they bring."""
+"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the sources of their data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def collective_permute_implicit(
     *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
     mask: Any = True,
 ) -> None:  # fmt: skip
-    """dst = src of the rank's predecessor in a channel's ring. Each call is of one channel. With a
+    """dst = src of the rank's predecessor in a channel's ring. Each call is for one channel. With a
     mask that is False nothing happens."""
     if not mask:
         return
@@ -28,9 +28,10 @@ def collective_permute_implicit(
 
 
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
-    """The place in its group of the rank whose data is in hand: `numerator` counts the steps times
-    the channels, and the channel, of as many channels as the `denominator` says (inferred from
-    collective_matmul.py of those kernels, which imports it from _private.private_api)."""
+    """Return the position in its group of the rank whose data has arrived. `numerator` is the step
+    times the number of channels, plus the channel; `denominator` is the number of channels
+    (inferred from collective_matmul.py of those kernels, which imports it from
+    _private.private_api)."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
     whose = issue.function("collective_permute_implicit_current_processing_rank_id")
@@ -39,7 +40,8 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **given: Any) -> None:
-    """Issue a collective on tensors of the older API; what it reads has been computed before."""
+    """Issue a collective on tensors of the older API, after pending instructions that make its
+    inputs."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **given)

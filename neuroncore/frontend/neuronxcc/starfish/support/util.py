@@ -12,7 +12,7 @@ __all__ = ["allclose"]
 def allclose(
     actual: Any, desired: Any, rtol: float = 1e-5, atol: float = 1e-8, verbose: int = 0, **_: Any
 ) -> bool:
-    """Whether |actual - desired| <= atol + rtol * max |desired| everywhere."""
+    """Return whether |actual - desired| <= atol + rtol * max |desired| everywhere."""
     a, b = (np.asarray(x).astype(np.float64) for x in (actual, desired))
     limit = atol + rtol * (np.abs(b).max() if b.size else 0.0)
     return bool(a.shape == b.shape and (np.abs(a - b) <= limit).all())
