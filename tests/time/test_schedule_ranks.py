@@ -185,4 +185,4 @@ def test_of_more_ranks_than_an_instance_has_nothing_is_estimated():
     run = neuroncore.run(summed, per_rank=given, target="trn1")
     (one,) = run.collectives
     assert one.time is None and "EFA" in one.to_dict()["basis"]
-    assert "not known" in [*told(run.timelines, run.collectives)][1]
+    assert "its time is unknown" in [*told(run.timelines, run.collectives)][1]
