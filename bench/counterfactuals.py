@@ -36,7 +36,7 @@ from neuroncore.report.why import why
 from neuroncore.time import lines
 from neuroncore.time.changes import RESOURCES, as_it_is
 from neuroncore.time.schedule import Timeline, schedule_cores
-from neuroncore.time.verdict import Outcome, bound, outcome
+from neuroncore.time.verdict import ChangeOutcome, bound, outcome
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 SAME = 1e-9  # as a part: sums of the same numbers in another order
@@ -107,7 +107,7 @@ def _off(foretold: Timeline, ns: float) -> float:
     return abs(ns / foretold.total_ns - 1)
 
 
-def _change(found: Outcome, again: dict[str, float]) -> float:
+def _change(found: ChangeOutcome, again: dict[str, float]) -> float:
     """How much longer or shorter it is, by a run of its own where there is one."""
     ns = again.get(found.change.what, found.timeline.total_ns)
     return abs(1 - ns / found.before_ns)

@@ -27,7 +27,7 @@ import neuroncore
 from neuroncore import machine
 from neuroncore.capture import joining, neff, run
 from neuroncore.capture.estimate import estimate
-from neuroncore.capture.measured import Core
+from neuroncore.capture.measured import MeasuredCore
 from neuroncore.hosts.api import Run
 
 HERE = Path(__file__).resolve().parent
@@ -86,7 +86,7 @@ def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
         return found
 
 
-def counts(core: Core) -> Counter[str]:
+def counts(core: MeasuredCore) -> Counter[str]:
     return Counter(work.kind for _, work in joining.of_core(core))
 
 

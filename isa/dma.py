@@ -13,7 +13,7 @@ from neuroncore.base.enums import dge_mode, engine, oob_mode
 from neuroncore.base.errors import ShapeError
 from neuroncore.clause import Fusion, Operator, Run, Traits, cost, instruction, numeric
 from neuroncore.core.core import Core
-from neuroncore.core.rows import Rows, asked, down_columns, put
+from neuroncore.core.rows import RowBlock, asked, down_columns, put
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import copies
@@ -123,7 +123,7 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
     into.write(dst.encoded(src, rows.codes()), rows.chosen)
 
 
-def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Rows]:
+def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:
     """The rows of a sum and of its sources."""
     sources = (asked(core, "srcs", src, skip) for src in srcs)
     return [asked(core, "dst", dst, skip), *sources]
@@ -162,7 +162,7 @@ def same_place(a: Tile, b: Tile) -> bool:
     return bool(place(a) == place(b)) and same_index
 
 
-def report_repeated(core: Core, rows: Rows) -> None:
+def report_repeated(core: Core, rows: RowBlock) -> None:
     """A promise that was not kept; one of the sums is lost."""
     repeated = rows.repeated()
     if len(repeated):

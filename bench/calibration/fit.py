@@ -38,7 +38,7 @@ from neuroncore.report.measurements import (
     offset_us,
     span_ns,
 )
-from neuroncore.report.score import Errors, Order, Point, chains, errors, order
+from neuroncore.report.score import Errors, Order, ScoredPoint, chains, errors, order
 from neuroncore.time.schedule import schedule_cores
 
 HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ class Kernel:
     """A measurement beside its estimate in use, and how bad the estimate is with each value of the
     choices that it can depend on."""
 
-    point: Point
+    point: ScoredPoint
     badness: float
     other: Mapping[tuple[Choice, Any], float]
 
@@ -133,7 +133,7 @@ class Estimates:
 
 
 def kernels(
-    points: Mapping[str, Point], found: Iterator[tuple[Row, Record | str]],
+    points: Mapping[str, ScoredPoint], found: Iterator[tuple[Row, Record | str]],
     every: Sequence[Choice], estimates: Estimates,
 ) -> Iterator[Kernel]:  # fmt: skip
     """Every kernel that has a record."""
@@ -151,9 +151,9 @@ def kernels(
 
 
 def left_out(
-    points: Mapping[str, Point], found: Iterator[tuple[Row, Record | str]],
+    points: Mapping[str, ScoredPoint], found: Iterator[tuple[Row, Record | str]],
     of_source: Mapping[str, Setting], estimates: Estimates,
-) -> Iterator[Point]:  # fmt: skip
+) -> Iterator[ScoredPoint]:  # fmt: skip
     """Every kernel as it is estimated with what the other sources choose."""
     for row, record in found:
         if isinstance(record, str) or row["id"] not in points:
@@ -177,8 +177,8 @@ class Fit:
     """Estimates in use, and of every source with what the others choose; the choices, with how
     much better the one in use is than none for each source, and what the others chose."""
 
-    in_use: Sequence[Point]
-    left_out: Sequence[Point]
+    in_use: Sequence[ScoredPoint]
+    left_out: Sequence[ScoredPoint]
     shown: Mapping[Choice, Mapping[str, float]]
     chosen: Mapping[Choice, Counter[Any]]
 
@@ -195,7 +195,7 @@ def text(found: Fit) -> Iterator[str]:
                 yield f"    {verb} {', '.join(sources)}"
 
 
-def _figures(points: Sequence[Point]) -> tuple[Errors, Order]:
+def _figures(points: Sequence[ScoredPoint]) -> tuple[Errors, Order]:
     found = errors(points)
     assert found is not None
     return found, order(chains(points))
@@ -209,7 +209,7 @@ def said(found: Errors, pairs: Order) -> str:
 
 
 def document(found: Fit) -> dict[str, Any]:
-    def quality(points: Sequence[Point]) -> dict[str, Any]:
+    def quality(points: Sequence[ScoredPoint]) -> dict[str, Any]:
         each, pairs = _figures(points)
         return {"errors": asdict(each), "order": {**asdict(pairs), "accuracy": pairs.accuracy}}
 

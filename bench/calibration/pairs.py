@@ -22,7 +22,7 @@ from neuroncore.cli.score import ASSERTED
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements, pairs
 from neuroncore.report.measurements import Harness
-from neuroncore.report.pairs import Sureness, Variant, Work
+from neuroncore.report.pairs import PairWork, Sureness, Variant
 from neuroncore.report.score import DIFFERENT
 
 HERE = Path(__file__).parent
@@ -55,10 +55,10 @@ def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> 
     return [found[row["id"]] for row in wanted if row["id"] in found]
 
 
-def _work(record: Record, generation: str, dge: bool) -> Work:
+def _work(record: Record, generation: str, dge: bool) -> PairWork:
     slowest = measurements.slowest_core(record, generation, dge)
     if slowest is None:
-        return Work(0.0, {})
+        return PairWork(0.0, {})
     return replace(pairs.work(slowest), ns=measurements.span_ns(slowest))
 
 

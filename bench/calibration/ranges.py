@@ -17,7 +17,7 @@ from pathlib import Path
 from neuroncore.cli.score import compared
 from neuroncore.report import measurements, ranges
 from neuroncore.report.ranges import Kind, Range, Residual
-from neuroncore.report.score import Point
+from neuroncore.report.score import ScoredPoint
 
 HERE = Path(__file__).parent
 HEADER = """\
@@ -27,7 +27,7 @@ HEADER = """\
 """
 
 
-def kind(point: Point) -> Kind:
+def kind(point: ScoredPoint) -> Kind:
     return Kind(point.limit, point.order, point.generation, point.doubt)
 
 

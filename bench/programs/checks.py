@@ -23,7 +23,7 @@ from neuroncore.base.options import Options, Order
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.hosts.api import Run
 from neuroncore.plain.memory import Operand
-from neuroncore.replay.verification import Difference, Verification
+from neuroncore.replay.verification import Mismatch, Verification
 from neuroncore.time.schedule import schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
@@ -144,7 +144,7 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]]) -> None:
     if verdict.difference is None and (results := arrays_in(run.results)):
         replayed = arrays_in(verification.replay.results())
         verdict = verification.with_results(verdict, results, replayed)
-    found: Difference | None = verdict.difference
+    found: Mismatch | None = verdict.difference
     if found is not None:
         raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from neuroncore.base.findings import Rule, tables
+from neuroncore.base.findings import CodeRule, tables
 
 PAGE = Path(__file__).parents[1] / "check.md"
 
@@ -104,14 +104,14 @@ def page() -> str:
     return "\n".join(parts) + "\n\n`docs/generate/check.py` writes this page.\n"
 
 
-def _rows(rules: Iterable[Rule]) -> Iterator[str]:
+def _rows(rules: Iterable[CodeRule]) -> Iterator[str]:
     yield "| code | | finding | reason | remedy | source |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for one in sorted(rules, key=lambda rule: rule.code):
         yield _row(one)
 
 
-def _row(one: Rule) -> str:
+def _row(one: CodeRule) -> str:
     held = f"{one.severity}<br>{one.releases}" if one.releases else one.severity
     cells = (f"`{one.code}`", held, one.sentence, one.because, one.hint, one.source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

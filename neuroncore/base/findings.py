@@ -20,7 +20,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 @dataclass(frozen=True)
-class Rule:
+class CodeRule:
     """The meaning of a code: a row of `codes/*.toml`.
 
     `sentence` states in general what a finding's message states for one place; `source` is the
@@ -97,11 +97,11 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 
 @cache
-def tables() -> Mapping[str, Mapping[str, Rule]]:
-    """The rows of each file of the table, by code. Raises DefinitionError if one is not as `Rule`
-    says."""
+def tables() -> Mapping[str, Mapping[str, CodeRule]]:
+    """The rows of each file of the table, by code. Raises DefinitionError for a row that
+    does not fit `CodeRule`."""
     folder = Path(__file__).with_name("codes")
-    found: dict[str, Mapping[str, Rule]] = {}
+    found: dict[str, Mapping[str, CodeRule]] = {}
     for one in sorted(folder.iterdir(), key=lambda file: file.name):
         if one.name.endswith(".toml"):
             rows = tomllib.loads(one.read_text("utf-8"))
@@ -113,9 +113,9 @@ def tables() -> Mapping[str, Mapping[str, Rule]]:
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
+def rules() -> Mapping[str, CodeRule]:
     """All rows of the table, by code. Raises DefinitionError if a code has two."""
-    found: dict[str, Rule] = {}
+    found: dict[str, CodeRule] = {}
     for table in tables().values():
         if twice := found.keys() & table:
             raise DefinitionError(f"{min(twice)} is in the table of codes twice")
@@ -123,9 +123,9 @@ def rules() -> Mapping[str, Rule]:
     return found
 
 
-def _rule(code: str, header: str, row: dict[str, str]) -> Rule:
+def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
     try:
-        made = Rule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
+        made = CodeRule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
     except TypeError as error:
         raise DefinitionError(f"{code} of the table of codes: {error}") from None
     if made.severity not in SEVERITIES:
@@ -138,7 +138,7 @@ def without_advice(findings: Iterable[Finding]) -> list[Finding]:
     return [one for one in findings if one.severity != "advice"]
 
 
-def rule(code: str) -> Rule:
+def rule(code: str) -> CodeRule:
     """The row of a code. Raises DefinitionError if it has none."""
     if code not in rules():
         raise DefinitionError(f"{code} is not in the table of codes")

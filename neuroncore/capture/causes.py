@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.encoding import Instruction
+from neuroncore.capture.encoding import DecodedInstruction
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +63,7 @@ class _Sources:
     """Who increments which semaphore, by when it is done."""
 
     def __init__(
-        self, rows: Array, kinds: Sequence[Instruction], kernel: Array, moves: Array
+        self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array
     ) -> None:
         found: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for row, engine, kind, end in zip(
@@ -89,7 +89,7 @@ class _Sources:
 
 
 def causes(
-    rows: Array, kinds: Sequence[Instruction], kernel: Array, moves: Array, updates: Array
+    rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array, updates: Array
 ) -> Causes:
     """`kernel` are the rows that are looked at."""
     histories = {
@@ -117,7 +117,7 @@ def causes(
 
 
 def _latest(
-    kind: Instruction, begin: float, histories: dict[int, _History], sources: _Sources
+    kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
     """The last of an instruction's conditions to come true."""
     found = None

@@ -26,7 +26,7 @@ WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is of the seco
 
 
 @dataclass(frozen=True)
-class Kind:
+class CaptureKind:
     """How many instructions of one kind there are, and for how many nanoseconds they keep their
     engine in all."""
 
@@ -35,7 +35,7 @@ class Kind:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class CaptureSide:
     """One of two runs: the kernel's time in nanoseconds, the busy part of it of each engine, the
     kinds of instructions by engine and opcode, the times of lines (engines' time at file and line,
     or at the compiler's statement), and the transfers, how many and of how many bytes."""
@@ -45,7 +45,7 @@ class Side:
     how: str
     ns: float
     busy: Mapping[str, float]
-    kinds: Mapping[tuple[str, str], Kind]
+    kinds: Mapping[tuple[str, str], CaptureKind]
     lines: Mapping[tuple[str, str], float]
     transfers: int
     transfer_bytes: int
@@ -68,10 +68,10 @@ class Side:
             place = place_of(core, row)
             if place:
                 lines[core.engine(row), place] += ns
-        kinds = {key: Kind(len(each), sum(each)) for key, each in times.items()}
+        kinds = {key: CaptureKind(len(each), sum(each)) for key, each in times.items()}
         for engine, ns in weights_ns.items():
-            known = kinds.get((engine, PRODUCT), Kind(0, 0.0))
-            kinds[engine, PRODUCT] = Kind(known.count, known.ns + ns)
+            known = kinds.get((engine, PRODUCT), CaptureKind(0, 0.0))
+            kinds[engine, PRODUCT] = CaptureKind(known.count, known.ns + ns)
         return cls(
             kernel=capture.program,
             target=capture.instance,
@@ -85,18 +85,18 @@ class Side:
         )
 
 
-def estimated(kernel: str, timeline: Timeline) -> Side:
+def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
     """The side of an estimate: what is left of the record on the device, with its times."""
     found = counted(timeline)
     kinds = {
-        (QUEUES[queue], opcode): Kind(count, 0.0)
+        (QUEUES[queue], opcode): CaptureKind(count, 0.0)
         for (queue, opcode), count in found.opcodes.items()
         if queue < LOADS and opcode != WEIGHTS
     }
     taken, lines = _times(timeline)
     for key, ns in taken.items():
-        kinds[key] = Kind(kinds[key].count if key in kinds else 0, ns)
-    return Side(
+        kinds[key] = CaptureKind(kinds[key].count if key in kinds else 0, ns)
+    return CaptureSide(
         kernel=kernel,
         target=timeline.machine.name,
         how="estimate",
@@ -133,13 +133,13 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 
 @dataclass(frozen=True)
-class Row:
+class DifferenceRow:
     """What is on both sides of one engine: an opcode, or a line; counts are None of lines."""
 
     engine: str
     what: str
-    old: Kind | None
-    new: Kind | None
+    old: CaptureKind | None
+    new: CaptureKind | None
 
     @property
     def change_ns(self) -> float:
@@ -155,14 +155,14 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False)
-class Difference:
+class CaptureDifference:
     """Two runs of which at least one is measured. `opcodes` and `lines` are those that differ, the
     ones whose time differs most first."""
 
-    old: Side
-    new: Side
-    opcodes: Sequence[Row]
-    lines: Sequence[Row]
+    old: CaptureSide
+    new: CaptureSide
+    opcodes: Sequence[DifferenceRow]
+    lines: Sequence[DifferenceRow]
 
     def to_dict(self) -> dict[str, Any]:
         """Times in seconds, shares as parts of one."""
@@ -185,28 +185,30 @@ class Difference:
         return "\n".join(_text(self))
 
 
-def compared(old: Side, new: Side) -> Difference:
-    return Difference(old, new, _rows(old.kinds, new.kinds), _lines(old, new))
+def compared(old: CaptureSide, new: CaptureSide) -> CaptureDifference:
+    return CaptureDifference(old, new, _rows(old.kinds, new.kinds), _lines(old, new))
 
 
-def _rows(old: Mapping[tuple[str, str], Kind], new: Mapping[tuple[str, str], Kind]) -> list[Row]:
-    made = [Row(*key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
+def _rows(
+    old: Mapping[tuple[str, str], CaptureKind], new: Mapping[tuple[str, str], CaptureKind]
+) -> list[DifferenceRow]:
+    made = [DifferenceRow(*key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
     return sorted((row for row in made if row.old != row.new), key=lambda r: -abs(r.change_ns))
 
 
-def _lines(old: Side, new: Side) -> list[Row]:
+def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
     """Those of both sides, where they are told in the same words: lines of one source, or the
     statements of one compiler."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
-    each = ({key: Kind(0, ns) for key, ns in side.lines.items()} for side in (old, new))
+    each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))
     return _rows(*each)
 
 
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def _text(found: Difference) -> Iterator[str]:
+def _text(found: CaptureDifference) -> Iterator[str]:
     old, new = found.old, found.new
     yield f"{old.kernel} ({old.how} on {old.target}) -> {new.kernel} ({new.how} on {new.target})"
     change = f"{new.ns / old.ns - 1:+.1%}" if old.ns else ""
@@ -222,7 +224,7 @@ def _text(found: Difference) -> Iterator[str]:
         yield from _table(title, rows, LEAST * max(old.ns, new.ns))
 
 
-def _table(title: str, rows: Sequence[Row], least: float) -> Iterator[str]:
+def _table(title: str, rows: Sequence[DifferenceRow], least: float) -> Iterator[str]:
     shown = [row for row in rows if abs(row.change_ns) > least][:SHOWN]
     if shown:
         yield ""
@@ -232,7 +234,7 @@ def _table(title: str, rows: Sequence[Row], least: float) -> Iterator[str]:
         yield f"  {row.engine:<8} {row.what:<33}{cells}"
 
 
-def _cell(kind: Kind | None) -> str:
+def _cell(kind: CaptureKind | None) -> str:
     if kind is None:
         return "-"
     count = f"{kind.count:,} in " if kind.count else ""

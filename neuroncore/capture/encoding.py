@@ -40,7 +40,7 @@ class Condition(NamedTuple):
         return f"{left}{self.value}" if self.kind.endswith("=") else left
 
 
-class Operand(NamedTuple):
+class DecodedOperand(NamedTuple):
     """A tensor in SBUF or PSUM: where it begins in a partition, how it steps, in elements, over how
     many, and how many partitions it has. The format is "" where the instruction does not say."""
 
@@ -122,7 +122,7 @@ class Scalar(NamedTuple):
         return f"{int(self.value):#x}" if self.is_address else f"{self.value:g}"
 
 
-class Instruction(NamedTuple):
+class DecodedInstruction(NamedTuple):
     """An instruction of a device. `role` says what it is for, as `isa/encoding.toml` has it; it is
     "" for an opcode that no table has, whose name is its number and whose operands are not
     known."""
@@ -131,7 +131,7 @@ class Instruction(NamedTuple):
     role: str
     waits: tuple[Condition, ...]
     updates: tuple[Condition, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[DecodedOperand, ...]
     blocks: tuple[Block, ...]
     settings: Mapping[str, Any]
 
@@ -139,7 +139,7 @@ class Instruction(NamedTuple):
     def known(self) -> bool:
         return bool(self.role)
 
-    def operand(self, name: str) -> Operand:
+    def operand(self, name: str) -> DecodedOperand:
         return next(each for each in self.operands if each.name == name)
 
     def block(self, name: str) -> Block:
@@ -158,7 +158,7 @@ class Instruction(NamedTuple):
 
 
 @lru_cache(KEPT)
-def decoded(word: bytes) -> Instruction:
+def decoded(word: bytes) -> DecodedInstruction:
     """Take 64 bytes apart."""
     tables = _tables()
     name, role, layout = tables.opcodes.get(word[0], (f"{word[0]:#04x}", "", None))
@@ -174,7 +174,7 @@ def decoded(word: bytes) -> Instruction:
         if layout.second:
             waits.append(_condition(word, SECOND, SECOND + 4, tables.waits))
             updates.append(_condition(word, SECOND + 2, SECOND + 8, tables.updates))
-    return Instruction(
+    return DecodedInstruction(
         opcode=name,
         role=role,
         waits=tuple(one for one in waits if one is not None),
@@ -199,7 +199,7 @@ def role(opcode: str) -> str:
 
 
 class _Layout(NamedTuple):
-    operands: Sequence[Callable[[bytes, _Tables], Operand]]
+    operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
     settings: Mapping[str, Callable[[bytes, _Tables], Any]]
     second: bool  # whether it has a second condition
@@ -261,15 +261,15 @@ def _layout(name: str, table: Mapping[str, Any]) -> _Layout:
     return _Layout(operands, blocks, settings, name == "semaphore")
 
 
-def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Operand]:
+def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], DecodedOperand]:
     at, rank = said.get("reads", said.get("writes")), said["rank"]
     pattern, reads, form = struct.Struct(f"<I{rank}h{rank}H"), "reads" in said, said.get("format")
     shift, mask = {"low": (0, 15), "high": (4, 15), None: (0, 255)}[said.get("nibble")]
 
-    def read(word: bytes, tables: _Tables) -> Operand:
+    def read(word: bytes, tables: _Tables) -> DecodedOperand:
         address, *rest = pattern.unpack_from(word, at)
         code = None if form is None else word[form] >> shift & mask
-        return Operand(
+        return DecodedOperand(
             name=name,
             reads=reads,
             address=address,

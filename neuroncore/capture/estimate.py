@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.encoding import Instruction, Operand
-from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, Core
+from neuroncore.capture.encoding import DecodedInstruction, DecodedOperand
+from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, MeasuredCore
 from neuroncore.capture.moves import HBM, MOVE, RINGS, SBUF
-from neuroncore.capture.neff import STATE_BUFFER, Graph, Move, Neff, StaticBlock
+from neuroncore.capture.neff import STATE_BUFFER, DmaMove, Graph, Neff, StaticBlock
 from neuroncore.capture.trace import ENGINES, GPSIMD, TENSOR
 from neuroncore.machine import Machine
 
@@ -187,7 +187,7 @@ class _Replay:
     def _hand_over(self) -> float:
         return self.machine.fixed.semaphore_ns
 
-    def _cost(self, engine: int, kind: Instruction) -> tuple[float, float]:
+    def _cost(self, engine: int, kind: DecodedInstruction) -> tuple[float, float]:
         """How long an instruction keeps its engine, and how much later its result is there."""
         if kind.role == "table":
             return self.machine.fixed.activation_table_ns, 0.0
@@ -204,7 +204,7 @@ class _Replay:
         cycles += unit.column_cycles * _takes_columns(kind) + longest / rate
         return max(cycles, unit.min_interval_cycles) / unit.clock_ghz, unit.latency_ns
 
-    def _product(self, number: int, begin: float, kind: Instruction) -> Done:
+    def _product(self, number: int, begin: float, kind: DecodedInstruction) -> Done:
         unit, read = self.machine.engines["tensor"], kind.operand("src")
         if read.free > MOST_COLUMNS:
             raise UsageError(f"a product streams {read.free:,} columns")
@@ -235,7 +235,7 @@ class _Replay:
         self.moves.append((done, move, first, end))
         return done
 
-    def _move(self, engine: int, kind: Instruction) -> _Move | None:
+    def _move(self, engine: int, kind: DecodedInstruction) -> _Move | None:
         settings = kind.settings
         key = str(settings.get("queue")), int(settings.get("block", -1))
         block = self.static.get(engine, {}).get(key)
@@ -267,11 +267,11 @@ def _static(block: StaticBlock, graph: Graph) -> _Move:
     return _Move(block.semaphore, RINGS, read, written, elements, source, target, True)
 
 
-def _sizes(move: Move) -> tuple[int, int]:
+def _sizes(move: DmaMove) -> tuple[int, int]:
     return move.read_bytes, move.nbytes
 
 
-def _rate(kind: Instruction, streams: Sequence[Operand]) -> str:
+def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
     """The Vector engine's rate for what an instruction reads and writes."""
     if sum(one.reads for one in streams) > 1:
         return "two_streams"
@@ -288,7 +288,7 @@ def _rate(kind: Instruction, streams: Sequence[Operand]) -> str:
     return "copy_widening" if read == {2} else "copy_32bit"
 
 
-def _takes_columns(kind: Instruction) -> bool:
+def _takes_columns(kind: DecodedInstruction) -> bool:
     """Whether a number of each partition comes from memory."""
     values: Mapping[str, object] = kind.settings
     return "bias" in values or any(getattr(each, "is_address", False) for each in values.values())
@@ -319,10 +319,12 @@ def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
     return Capture(program.name, machine.name, "", source, cores, range_ns=(0.0, 0.0))
 
 
-def _core(replay: _Replay, number: int) -> Core:
+def _core(replay: _Replay, number: int) -> MeasuredCore:
     graph = replay.graph
     done = sorted(replay.done, key=lambda one: (one.begin, one.engine, one.number))
-    kinds: dict[int, tuple[int, Instruction]] = {}  # by identity: equal words are decoded once
+    kinds: dict[
+        int, tuple[int, DecodedInstruction]
+    ] = {}  # by identity: equal words are decoded once
     rows = np.zeros(len(done), INSTRUCTION)
     names, places = [], {}
     for at, one in enumerate(done):
@@ -332,7 +334,7 @@ def _core(replay: _Replay, number: int) -> Core:
         rows[at] = one.begin, one.end, one.engine, which, True, statement
         names.append(code.names[one.number])
         places[one.engine, one.number] = at
-    return Core(
+    return MeasuredCore(
         name=graph.name,
         number=number,
         total_ns=float(rows["end_ns"].max()) if len(rows) else 0.0,

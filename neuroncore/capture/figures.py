@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.capture.encoding import Instruction, Operand
-from neuroncore.capture.measured import Capture, Core
+from neuroncore.capture.encoding import DecodedInstruction, DecodedOperand
+from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.moves import HBM, SBUF, UNKNOWN
 from neuroncore.capture.trace import ENGINES
 from neuroncore.machine import Machine
@@ -58,7 +58,7 @@ def union_ns(begin: Array, end: Array) -> float:
     return float(reached[-1] - begin[0] - gaps.sum())
 
 
-def _shown(capture: Capture) -> Iterator[tuple[Core, Array]]:
+def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
     """The instructions that the profiler shows: what began after it began to count."""
     for core in capture.cores:
         rows = core.instructions
@@ -85,7 +85,7 @@ def _engines(capture: Capture, total: float) -> dict[str, Any]:
     return found | {"total_active_time": active / 1e9, "total_active_time_percent": active / total}
 
 
-def _works(core: Core, rows: Array) -> Array:
+def _works(core: MeasuredCore, rows: Array) -> Array:
     idle = np.array([bool(kind.waits) for kind in core.kinds], np.bool_)
     works: Array = rows["own"] | ~idle[rows["kind"]]
     return works
@@ -119,14 +119,14 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
     return found
 
 
-def _kind_of_queue(core: Core, number: int) -> str:
+def _kind_of_queue(core: MeasuredCore, number: int) -> str:
     name = core.queues[number] if number >= 0 else ""
     if "Dynamic" not in name:
         return "static"
     return "hardware_dynamic" if name.endswith("HW") else "software_dynamic"
 
 
-def _opcodes(core: Core) -> Counter[str]:
+def _opcodes(core: MeasuredCore) -> Counter[str]:
     """How often the kernel ran each opcode."""
     kinds = core.instructions["kind"][core.kernel]
     numbers, counts = np.unique(kinds, return_counts=True)
@@ -136,7 +136,7 @@ def _opcodes(core: Core) -> Counter[str]:
     return found
 
 
-def _counted(capture: Capture) -> Iterator[tuple[Core, Instruction, int]]:
+def _counted(capture: Capture) -> Iterator[tuple[MeasuredCore, DecodedInstruction, int]]:
     """The kernel's distinct instructions, and how often each ran."""
     for core in capture.cores:
         numbers, counts = np.unique(core.instructions["kind"][core.kernel], return_counts=True)
@@ -175,7 +175,7 @@ def _bytes(capture: Capture) -> dict[str, int]:
     return {name: found[name] for name in BYTES if known or name.startswith("psum")}
 
 
-def _bytes_of(operand: Operand, kind: Instruction) -> int:
+def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
     """In a partition. The profiler takes a product to write the format that it reads."""
     if kind.role == "product" and not operand.reads:
         read = kind.operand("src")
@@ -183,7 +183,7 @@ def _bytes_of(operand: Operand, kind: Instruction) -> int:
     return operand.free_bytes
 
 
-def _clock(core: Core) -> dict[str, float]:
+def _clock(core: MeasuredCore) -> dict[str, float]:
     """How long the Tensor engine was kept from its full clock, in the kernel's window."""
     begin, end = core.window
     clock = core.clock

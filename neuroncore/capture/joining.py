@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.capture.encoding import Instruction
-from neuroncore.capture.measured import Core
+from neuroncore.capture.encoding import DecodedInstruction
+from neuroncore.capture.measured import MeasuredCore
 from neuroncore.capture.moves import HBM, SBUF
 from neuroncore.capture.neff import STATE_BUFFER, Graph, Statement, StaticBlock
 from neuroncore.capture.trace import ENGINES
@@ -40,7 +40,7 @@ Signature = tuple[str, tuple[int, ...]]  # kind and sizes
 Lines = Counter[tuple[Signature, str]]  # how many of ours there are of a signature at a line
 
 
-class Work(NamedTuple):
+class JoinedWork(NamedTuple):
     """What one instruction does: a kind ("" for one that only waits), the size of it (rows, columns
     and length of a product, partitions and elements that an engine reads and writes, bytes of a
     transfer), and on which engine; transfers are on "DMA". `statement` is the compiler's, -1 for
@@ -60,7 +60,7 @@ class Work(NamedTuple):
 # --- ours -----------------------------------------------------------------------------------------
 
 
-def ours(timeline: Timeline) -> list[Work]:
+def ours(timeline: Timeline) -> list[JoinedWork]:
     """The instructions that are left of a program, in its order: one for each the device has."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     issued = np.flatnonzero(timeline.compiled.fate == ISSUED).tolist()
@@ -74,7 +74,7 @@ def ours(timeline: Timeline) -> list[Work]:
         kind, sizes, count = made[call, queue]
         unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
         place = places[int(columns.line[row])]
-        found += [Work(kind, sizes, unit, -1, place)] * count
+        found += [JoinedWork(kind, sizes, unit, -1, place)] * count
     return [work for work in found if work.kind]
 
 
@@ -111,7 +111,7 @@ def _direction(call: Call) -> str:
 # --- the device's ---------------------------------------------------------------------------------
 
 
-def of_core(core: Core) -> list[tuple[int, Work]]:
+def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
     """The kernel's instructions in the order of time, by their rows."""
     moves = {int(move["trigger"]): move for move in core.moves}
     found = []
@@ -120,14 +120,14 @@ def of_core(core: Core) -> list[tuple[int, Work]]:
         statement = int(core.instructions["statement"][row])
         if move is not None:
             kind = DIRECTIONS.get((int(move["source"]), int(move["target"])), MOVE)
-            work = Work(kind, (int(move["bytes"]),), "DMA", statement, "")
+            work = JoinedWork(kind, (int(move["bytes"]),), "DMA", statement, "")
         else:
             work = _work(core.kind(row), core.engine(row), statement)
         found.append((row, work))
     return found
 
 
-def of_graph(graph: Graph) -> list[tuple[tuple[int, int], Work]]:
+def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
     """The instructions of a compiled program, by engine and number, in the order in which each
     engine has them."""
     found = []
@@ -141,7 +141,7 @@ def of_graph(graph: Graph) -> list[tuple[tuple[int, int], Work]]:
             statement = code.statements[number]
             work = _work(kind, ENGINES[engine], statement)
             if kind.role == "transfer" and ends is not None:
-                work = Work(*ends, "DMA", statement, "")
+                work = JoinedWork(*ends, "DMA", statement, "")
             found.append(((engine, number), work))
     return found
 
@@ -156,7 +156,7 @@ def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | N
     return DIRECTIONS.get((source, target), MOVE), (sum(move.nbytes for move in block.moves),)
 
 
-def _direct(kind: Instruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
+def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
     """Of a transfer whose instruction has both ends: variables, or entries of a table of them."""
     if not kind.blocks:
         return None
@@ -167,26 +167,26 @@ def _direct(kind: Instruction, graph: Graph) -> tuple[str, tuple[int, ...]] | No
     return DIRECTIONS.get((source, target), MOVE), (kind.blocks[-1].nbytes,)
 
 
-def _work(kind: Instruction, engine: str, statement: int) -> Work:
+def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
     """What an instruction of an engine does, by its operands."""
     if kind.role == "product":
         turns = kind.settings["transpose"] == "ENABLED"
         sizes = kind.settings["rows"], kind.settings["columns"], kind.operand("src").free
-        return Work(TRANSPOSE if turns else PRODUCT, sizes, engine, statement, "")
+        return JoinedWork(TRANSPOSE if turns else PRODUCT, sizes, engine, statement, "")
     if kind.role == "compute" and kind.operands:
         rows = max(operand.rows for operand in kind.operands)
         read, written = (
             max((each.free for each in kind.operands if each.reads == reads), default=0)
             for reads in (True, False)
         )
-        return Work(COMPUTE, (rows, read, written), engine, statement, "")
-    return Work(WEIGHTS if kind.role == "weights" else "", (), engine, statement, "")
+        return JoinedWork(COMPUTE, (rows, read, written), engine, statement, "")
+    return JoinedWork(WEIGHTS if kind.role == "weights" else "", (), engine, statement, "")
 
 
 # --- both -----------------------------------------------------------------------------------------
 
 
-def joined(theirs: Sequence[Work], own: Sequence[Work]) -> list[Work]:
+def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[JoinedWork]:
     """The device's instructions with the lines that they are of."""
     places = [""] * len(theirs)
     left = Counter((work.signature, work.place) for work in own)
@@ -207,7 +207,7 @@ def joined(theirs: Sequence[Work], own: Sequence[Work]) -> list[Work]:
     return [work._replace(place=place) for work, place in zip(theirs, places, strict=True)]
 
 
-def _by_statement(theirs: Sequence[Work], places: list[str], left: Lines) -> None:
+def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
     """Place the statements that have as many instructions of a signature as a line of ours has; or
     fewer, each of which is several of ours. What is placed is taken out of what is left."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
@@ -242,7 +242,9 @@ def _merged(whole: Signature, part: Signature) -> int:
     return count if all(size == one * n for size, one, n in each) else 0
 
 
-def _in_order(theirs: Sequence[Work], places: list[str], own: Sequence[Work], left: Lines) -> None:
+def _in_order(
+    theirs: Sequence[JoinedWork], places: list[str], own: Sequence[JoinedWork], left: Lines
+) -> None:
     """Place the others: at the line of the first of ours that has the same signature and that none
     before has taken."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
@@ -254,7 +256,7 @@ def _in_order(theirs: Sequence[Work], places: list[str], own: Sequence[Work], le
             places[number] = waiting[work.signature].popleft()
 
 
-def at_source(core: Core, timeline: Timeline) -> Core:
+def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
     """A measured core whose statements are lines of the kernel, by the estimate of that."""
     found = of_core(core)
     works = joined([work for _, work in found], ours(timeline))

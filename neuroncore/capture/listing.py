@@ -7,7 +7,7 @@ from typing import Any
 
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import size
-from neuroncore.capture.encoding import Instruction
+from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.neff import STATE_BUFFER, Graph, Neff, Statement
 from neuroncore.capture.trace import ENGINES
 
@@ -17,7 +17,7 @@ LISTED = 40  # instructions of an engine that are printed unless all are asked f
 
 
 @dataclass(frozen=True)
-class Range:
+class ListedRange:
     """Bytes of each partition of a memory, from one address up to another, that the results of one
     statement use; how many instructions write them."""
 
@@ -97,7 +97,7 @@ def _map(graph: Graph) -> Iterator[str]:
             yield f"    {each.first:>#9x} to {each.last:#x}: {place}, written {each.writes:,} times"
 
 
-def memory_map(graph: Graph) -> list[Range]:
+def memory_map(graph: Graph) -> list[ListedRange]:
     """What each statement writes in SBUF and PSUM, by address; transfers too."""
     found: dict[tuple[str, int], list[int]] = {}
     for code in graph.code.values():
@@ -109,7 +109,7 @@ def memory_map(graph: Graph) -> list[Range]:
                     _add(found, (memory, statement), first, first + operand.span_bytes)
     for first, last, statement in _moved_in(graph):
         _add(found, ("SBUF", statement), first, last)
-    made = [Range(m, each[0], each[1], s, each[2]) for (m, s), each in found.items()]
+    made = [ListedRange(m, each[0], each[1], s, each[2]) for (m, s), each in found.items()]
     return sorted(made, key=lambda each: (each.memory, each.first, each.last))
 
 
@@ -183,7 +183,7 @@ def _rows(graph: Graph, engine: int) -> list[Mapping[str, Any]]:
     return [_row(graph, kind, name, number) for kind, name, number in each]
 
 
-def _row(graph: Graph, kind: Instruction, name: str, statement: int) -> Mapping[str, Any]:
+def _row(graph: Graph, kind: DecodedInstruction, name: str, statement: int) -> Mapping[str, Any]:
     return {
         "name": name,
         "place": place_of(graph.statements.get(statement)),

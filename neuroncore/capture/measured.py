@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
 from neuroncore.capture.causes import Causes, causes
-from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.encoding import DecodedInstruction, decoded
 from neuroncore.capture.moves import MOVE, RINGS, Triggers, of_direct, of_static, unnamed
 from neuroncore.capture.neff import Code, Neff, Statement, shown
 from neuroncore.capture.neff import Graph as Program
@@ -31,11 +31,13 @@ ELEMENT = np.dtype(
 UPDATE = np.dtype([("ns", "f8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
 CLOCK = np.dtype([("ns", "f8"), ("eighths", "u1")])
 
-OUTSIDE = Instruction("RUNTIME", "order", (), (), (), (), {})  # of the runtime, not in the program
+OUTSIDE = DecodedInstruction(
+    "RUNTIME", "order", (), (), (), (), {}
+)  # of the runtime, not in the program
 
 
 @dataclass(frozen=True, eq=False)
-class Core:
+class MeasuredCore:
     """What one core did, in nanoseconds since the profiler began to count.
 
     `instructions` is a structured array of INSTRUCTION in the order of their begins: `kind` is an
@@ -49,7 +51,7 @@ class Core:
     number: int
     total_ns: float
     instructions: Array
-    kinds: Sequence[Instruction]
+    kinds: Sequence[DecodedInstruction]
     names: Sequence[str]
     moves: Array
     queues: Sequence[str]
@@ -98,7 +100,7 @@ class Core:
             busy[own[:-1]] = np.minimum(busy[own[:-1]], np.diff(rows["begin_ns"][own]))
         return busy
 
-    def kind(self, row: int) -> Instruction:
+    def kind(self, row: int) -> DecodedInstruction:
         return self.kinds[int(self.instructions["kind"][row])]
 
     def engine(self, row: int) -> str:
@@ -115,7 +117,7 @@ class Capture:
     instance: str
     runtime: str
     source: str
-    cores: Sequence[Core]
+    cores: Sequence[MeasuredCore]
     range_ns: tuple[float, float] | None = None
 
     @property
@@ -123,7 +125,7 @@ class Capture:
         return self.range_ns is None
 
     @property
-    def busiest(self) -> Core:
+    def busiest(self) -> MeasuredCore:
         """The core that ran the kernel: of a logical core with two, often only one does."""
         return max(self.cores, key=lambda core: (len(core.kernel), core.total_ns))
 
@@ -140,7 +142,7 @@ def of_trace(trace: Trace, source: str, neff: Neff | None = None) -> Capture:
     return Capture(trace.program, trace.instance, trace.runtime, source, cores)
 
 
-def _core(graph: Graph, origin_ps: int, program: Program | None) -> Core:
+def _core(graph: Graph, origin_ps: int, program: Program | None) -> MeasuredCore:
     rows, kinds, names = _instructions(graph, origin_ps, program)
     updates = _in_ns(graph.updates, UPDATE, origin_ps)
     raw = sorted({(key, shown(name)) for key, name in graph.queues.items()})
@@ -150,7 +152,7 @@ def _core(graph: Graph, origin_ps: int, program: Program | None) -> Core:
     triggers = Triggers(rows, kinds, updates, elements, queues)
     moves = [*of_direct(triggers)]
     moves += of_static(triggers, graph, program) if program is not None else unnamed(triggers)
-    return Core(
+    return MeasuredCore(
         name=graph.name,
         number=graph.core,
         total_ns=graph.total_ps / 1e3,
@@ -197,7 +199,7 @@ def _elements(
 
 def _instructions(
     graph: Graph, origin_ps: int, program: Program | None
-) -> tuple[Array, list[Instruction], list[str]]:
+) -> tuple[Array, list[DecodedInstruction], list[str]]:
     """The rows, the distinct instructions, and the compiler's name of each row."""
     rows = _in_ns(graph.instructions, INSTRUCTION, origin_ps)
     rows["statement"] = -1

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.encoding import Instruction, decoded
-from neuroncore.capture.neff import STATE_BUFFER, Move, StaticBlock
+from neuroncore.capture.encoding import DecodedInstruction, decoded
+from neuroncore.capture.neff import STATE_BUFFER, DmaMove, StaticBlock
 from neuroncore.capture.neff import Graph as Program
 from neuroncore.capture.trace import ENGINES, Graph
 
@@ -44,7 +44,7 @@ class Triggers:
     """What transfers are found from: the instructions of a core, and what its DMA engines did."""
 
     rows: Array
-    kinds: Sequence[Instruction]
+    kinds: Sequence[DecodedInstruction]
     updates: Array
     elements: Array
     queues: Sequence[str]
@@ -55,7 +55,7 @@ class Triggers:
         found: list[int] = np.flatnonzero(self.rows["own"] & starts[self.rows["kind"]]).tolist()
         return found
 
-    def kind(self, row: int) -> Instruction:
+    def kind(self, row: int) -> DecodedInstruction:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
@@ -123,7 +123,7 @@ def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
     return written, read, memory(first.source), memory(first.target)
 
 
-def _sizes_of(move: Move) -> tuple[int, int]:
+def _sizes_of(move: DmaMove) -> tuple[int, int]:
     return move.nbytes, move.read_bytes
 
 

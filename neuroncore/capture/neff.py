@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.encoding import DecodedInstruction, decoded
 from neuroncore.capture.files import ARCHIVE, GZIP
 from neuroncore.capture.protobuf import Malformed, Message, packed
 from neuroncore.capture.trace import SEMAPHORES, SIZE, content
@@ -73,12 +73,12 @@ class Code:
     transposes: Sequence[bool]
 
     @cached_property
-    def instructions(self) -> list[Instruction]:
+    def instructions(self) -> list[DecodedInstruction]:
         return [decoded(word.tobytes()) for word in self.words]
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class DmaMove:
     """One part of a static DMA block: from one variable to another, each with its offset, its
     sizes and its steps, in bytes, innermost first."""
 
@@ -112,7 +112,7 @@ class StaticBlock:
     name: str
     queue: str
     semaphore: int
-    moves: Sequence[Move]
+    moves: Sequence[DmaMove]
 
 
 @dataclass(frozen=True)
@@ -333,11 +333,11 @@ def _block(raw: Json) -> StaticBlock:
     )
 
 
-def _move(raw: Json) -> Move:
+def _move(raw: Json) -> DmaMove:
     def numbers(key: str) -> list[int]:
         return [int(number) for number in raw[key]]
 
-    return Move(
+    return DmaMove(
         source=str(raw["from"]),
         source_offset=int(raw["from_off"]),
         source_sizes=numbers("from_sizes"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from neuroncore.capture.encoding import Block, Condition, Instruction, Operand, role
+from neuroncore.capture.encoding import Block, Condition, DecodedInstruction, DecodedOperand, role
 
 NAMED = re.compile(r"S\[(?P<number>\d+)\](?: \((?P<name>[^)]*)\))?|(?P<alone>\d+)")
 WAIT = re.compile(r"([SE])\[(\d+)\](?: \([^)]*\))?(==|>=|-)(\d*)(?=\s|$)")
@@ -19,7 +19,7 @@ ENDS = "src", "dst"  # of a transfer: read and written
 TRANSPOSE = "TRANSPOSE"  # the type of an instruction that transposes
 
 
-def instruction(opcode: str, text: str, kind: str) -> Instruction:
+def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
     """An instruction by its opcode, its operands and its type. What is not printed is not known:
     partitions of operands are those of `channels`. Raises ValueError for other text."""
     given = dict(SETTING.findall(text))
@@ -35,7 +35,7 @@ def instruction(opcode: str, text: str, kind: str) -> Instruction:
         settings.pop("semaphore", None)
     if "dst" in given and not TENSOR.search(text):
         settings["dst"] = int(given["dst"].partition(",")[0], 0)
-    return Instruction(
+    return DecodedInstruction(
         opcode=opcode,
         role=role(opcode),
         waits=tuple(Condition(s + how, int(n), int(v or 1)) for s, n, how, v in WAIT.findall(text)),
@@ -48,9 +48,9 @@ def instruction(opcode: str, text: str, kind: str) -> Instruction:
     )
 
 
-def _operands(text: str, rows: int) -> Iterator[Operand]:
+def _operands(text: str, rows: int) -> Iterator[DecodedOperand]:
     for name, form, address, steps, sizes in TENSOR.findall(text):
-        yield Operand(
+        yield DecodedOperand(
             name=name,
             reads=name.startswith(ENDS[0]),
             address=int(address, 16),

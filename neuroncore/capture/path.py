@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.measured import Core
+from neuroncore.capture.measured import MeasuredCore
 
 WAITS = "latency"  # from the end of an event to the begin of what waited for it
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One event of the path: an instruction, or a transfer from its start to the last byte. `ns` is
     the time until the next event begins, `works_ns` what of that it works."""
 
@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Part:
+class PathPart:
     """A statement's part of the path, in nanoseconds: with what, and how many of its instructions
     ran in all and on the path."""
 
@@ -39,7 +39,7 @@ class Part:
     with_what: Mapping[str, float]
 
 
-def steps(core: Core) -> list[Step]:
+def steps(core: MeasuredCore) -> list[PathStep]:
     """The events of the path in order; the first begins when the kernel does."""
     path, first = core.causes.path, core.window[0]
     begins = [_begin(core, event) for event in path]
@@ -52,23 +52,23 @@ def steps(core: Core) -> list[Step]:
     ]
 
 
-def _begin(core: Core, event: int) -> float:
+def _begin(core: MeasuredCore, event: int) -> float:
     move = event - len(core.instructions)
     found = core.moves[move] if move >= 0 else core.instructions[event]
     return float(found["begin_ns"])
 
 
-def _end(core: Core, event: int) -> float:
+def _end(core: MeasuredCore, event: int) -> float:
     move = event - len(core.instructions)
     found = core.moves[move] if move >= 0 else core.instructions[event]
     return float(found["end_ns"])
 
 
-def _step(core: Core, event: int, begin: float, until: float) -> Step:
+def _step(core: MeasuredCore, event: int, begin: float, until: float) -> PathStep:
     works = min(_end(core, event), until) - begin
     move = event - len(core.instructions)
     row = int(core.moves["trigger"][move]) if move >= 0 else event
-    return Step(
+    return PathStep(
         row=row,
         what=_queue(core, move) if move >= 0 else core.engine(row),
         opcode=core.kind(row).opcode,
@@ -78,15 +78,15 @@ def _step(core: Core, event: int, begin: float, until: float) -> Step:
     )
 
 
-def _queue(core: Core, move: int) -> str:
+def _queue(core: MeasuredCore, move: int) -> str:
     queue = int(core.moves["queue"][move])
     return core.queues[queue] if queue >= 0 else "DMA"
 
 
-def parts(core: Core, found: Sequence[Step]) -> list[Part]:
+def parts(core: MeasuredCore, found: Sequence[PathStep]) -> list[PathPart]:
     """By statement, those that keep the path longest first; where statements are not known, by
     engine and opcode."""
-    groups: dict[object, list[Step]] = {}
+    groups: dict[object, list[PathStep]] = {}
     for step in found:
         known = step.statement in core.statements
         groups.setdefault(step.statement if known else (step.what, step.opcode), []).append(step)
@@ -95,14 +95,14 @@ def parts(core: Core, found: Sequence[Step]) -> list[Part]:
     return sorted(made, key=lambda part: -part.ns)
 
 
-def _part(core: Core, each: Sequence[Step], count: int) -> Part:
+def _part(core: MeasuredCore, each: Sequence[PathStep], count: int) -> PathPart:
     with_what: dict[str, float] = defaultdict(float)
     for step in each:
         with_what[step.what] += step.works_ns
         with_what[WAITS] += step.ns - step.works_ns
     statement = core.statements.get(each[0].statement)
     opcodes = sorted({step.opcode for step in each})
-    return Part(
+    return PathPart(
         statement=each[0].statement,
         place=place_of(core, each[0].row) or each[0].what,
         text=statement.text if statement is not None else "/".join(opcodes),
@@ -114,7 +114,7 @@ def _part(core: Core, each: Sequence[Step], count: int) -> Part:
     )
 
 
-def place_of(core: Core, row: int) -> str:
+def place_of(core: MeasuredCore, row: int) -> str:
     """File and line of an instruction where the program says so, else the compiler's number of its
     statement; "" if neither is known."""
     number = int(core.instructions["statement"][row])
@@ -124,7 +124,7 @@ def place_of(core: Core, row: int) -> str:
     return f"{statement.file}:{statement.line}" if statement.line else f"statement {number}"
 
 
-def idle(core: Core) -> Iterator[tuple[str, str, float]]:
+def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
     """How long engines waited for what, in nanoseconds, the longest first: each engine, what made
     its condition true (an engine or a queue), and the sum."""
     found: dict[tuple[str, str], float] = defaultdict(float)

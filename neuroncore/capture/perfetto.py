@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.capture.measured import Capture, Core
+from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import place_of
 from neuroncore.capture.trace import ENGINES
 
@@ -37,7 +37,7 @@ def events(capture: Capture) -> Iterator[Event]:
         yield from _core(capture, core, pid)
 
 
-def _core(capture: Capture, core: Core, pid: int) -> Iterator[Event]:
+def _core(capture: Capture, core: MeasuredCore, pid: int) -> Iterator[Event]:
     rows, moved = _rows_of_moves(core)
     names = [*ENGINES, *rows]
     title = f"{capture.program}: {core.name} on {capture.instance} (measured)"
@@ -58,7 +58,7 @@ def _core(capture: Capture, core: Core, pid: int) -> Iterator[Event]:
     yield from _counters(core, pid)
 
 
-def _transfers(core: Core, pid: int, rows: Sequence[int]) -> Iterator[Event]:
+def _transfers(core: MeasuredCore, pid: int, rows: Sequence[int]) -> Iterator[Event]:
     for move, row in zip(core.moves, rows, strict=True):
         trigger = int(move["trigger"])
         about: Event = {"bytes": int(move["bytes"]), "semaphore": int(move["semaphore"])}
@@ -72,7 +72,7 @@ def _slice(name: str, pid: int, tid: int, row: Any, about: Event) -> Event:
     return {"name": name, "ph": "X", "pid": pid, "tid": tid, **times, "args": about}
 
 
-def _instructions(core: Core, pid: int) -> Iterator[Event]:
+def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
     said = [kind.said(core.semaphores) for kind in core.kinds]
     for row, found in enumerate(core.instructions):
         number = int(found["kind"])
@@ -83,7 +83,7 @@ def _instructions(core: Core, pid: int) -> Iterator[Event]:
         yield _slice(core.kinds[number].opcode, pid, int(found["engine"]), found, about)
 
 
-def _rows_of_moves(core: Core) -> tuple[list[str], list[int]]:
+def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
     """Names of rows for transfers, as many for each queue as are under way at a time, and the row
     of each transfer."""
     names: list[str] = []
@@ -105,11 +105,11 @@ def _rows_of_moves(core: Core) -> tuple[list[str], list[int]]:
     return names, rows
 
 
-def _named(core: Core, queue: int) -> str:
+def _named(core: MeasuredCore, queue: int) -> str:
     return core.queues[queue] if queue >= 0 else "DMA"
 
 
-def _counters(core: Core, pid: int) -> Iterator[Event]:
+def _counters(core: MeasuredCore, pid: int) -> Iterator[Event]:
     for number in np.unique(core.updates["semaphore"]).tolist():
         own = core.updates[core.updates["semaphore"] == number]
         label = core.semaphores.get(number, "")

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.capture.encoding import Instruction
-from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, Core
+from neuroncore.capture.encoding import DecodedInstruction
+from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, MeasuredCore
 from neuroncore.capture.moves import MOVE, Triggers, of_direct, unnamed
 from neuroncore.capture.neff import Statement
 from neuroncore.capture.operands import NAMED, instruction
@@ -67,7 +67,7 @@ def _capture(told: Json, source: str) -> Capture:
     )
 
 
-def _core(told: Json, name: str, number: int, total_ns: float) -> Core:
+def _core(told: Json, name: str, number: int, total_ns: float) -> MeasuredCore:
     listed = _of(told, "instruction", name)
     listed.sort(key=lambda row: row["timestamp"])
     rows, kinds = _instructions(listed)
@@ -78,7 +78,7 @@ def _core(told: Json, name: str, number: int, total_ns: float) -> Core:
     triggers = Triggers(rows, kinds, updates, elements, queues)
     moves = np.array([*of_direct(triggers), *unnamed(triggers)], MOVE)
     ham = ((row["timestamp"], row["k"] * FULL // row["n"]) for row in _of(told, "ham", name))
-    return Core(
+    return MeasuredCore(
         name=name,
         number=number,
         total_ns=total_ns,
@@ -105,7 +105,7 @@ def _array(dtype: np.dtype[Any], rows: Iterator[tuple[Any, ...]]) -> Array:
     return made[np.argsort(made[dtype.names[0]], kind="stable")] if dtype.names else made
 
 
-def _instructions(listed: Sequence[Json]) -> tuple[Array, list[Instruction]]:
+def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstruction]]:
     numbers: dict[tuple[str, str, str], int] = {}
     rows = np.zeros(len(listed), INSTRUCTION)
     for at, row in enumerate(listed):

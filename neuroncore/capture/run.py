@@ -14,12 +14,12 @@ import numpy.typing as npt
 from neuroncore import machine as machines
 from neuroncore.base.errors import UsageError
 from neuroncore.capture import figures, neff, perfetto, printed, trace
-from neuroncore.capture.difference import Difference, Side, compared
+from neuroncore.capture.difference import CaptureDifference, CaptureSide, compared
 from neuroncore.capture.estimate import estimate
 from neuroncore.capture.joining import at_source
-from neuroncore.capture.measured import Capture, Core, of_trace
+from neuroncore.capture.measured import Capture, MeasuredCore, of_trace
 from neuroncore.capture.path import place_of
-from neuroncore.capture.why import Why, why
+from neuroncore.capture.why import CaptureWhy, why
 from neuroncore.machine import Machine
 from neuroncore.machine import instance as instances
 from neuroncore.report.arrays import INSTRUCTION
@@ -65,17 +65,17 @@ class Measured:
         each = [_rows(number, core) for number, core in enumerate(self.capture.cores)]
         return np.concatenate(each) if each else np.zeros(0, INSTRUCTION)
 
-    def why(self, top: int = 5) -> Why:
+    def why(self, top: int = 5) -> CaptureWhy:
         """What was busy, which statements the end waited for, and what engines waited for."""
         return why(self.capture, top)
 
-    def diff(self, other: Measured | Side) -> Difference:
+    def diff(self, other: Measured | CaptureSide) -> CaptureDifference:
         """This run beside another, or beside an estimate (`difference.estimated`)."""
         return compared(self.side, other.side if isinstance(other, Measured) else other)
 
     @property
-    def side(self) -> Side:
-        return Side.of_capture(self.capture)
+    def side(self) -> CaptureSide:
+        return CaptureSide.of_capture(self.capture)
 
     def at_source(self, timeline: Timeline) -> Measured:
         """The same run by lines of the kernel that it is of, whose estimate the timeline is."""
@@ -132,7 +132,7 @@ def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
     return True
 
 
-def _rows(number: int, core: Core) -> Array:
+def _rows(number: int, core: MeasuredCore) -> Array:
     """Of a core."""
     kernel, moves = core.kernel, core.moves
     rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.joining import WEIGHTS, Work, joined, of_graph, ours
+from neuroncore.capture.joining import WEIGHTS, JoinedWork, joined, of_graph, ours
 from neuroncore.capture.neff import Neff
 from neuroncore.time.timeline import Timeline
 
@@ -19,7 +19,7 @@ NOWHERE = "(no line)"
 
 
 @dataclass(frozen=True)
-class Row:
+class SideRow:
     """Instructions of one kind at one line: how many the compiled program has on each engine, and
     how many ours. `verdict` is of the compiled program: what it has too few of is missing."""
 
@@ -49,14 +49,14 @@ class Row:
         }
 
 
-def beside(program: Neff, timeline: Timeline) -> list[Row]:
+def beside(program: Neff, timeline: Timeline) -> list[SideRow]:
     """Of the core with most instructions, which runs the kernel."""
     each = [[work for _, work in of_graph(graph)] for graph in program.graphs]
     own = ours(timeline)
     return rows(joined(max(each, key=len), own), own)
 
 
-def rows(theirs: Sequence[Work], own: Sequence[Work]) -> list[Row]:
+def rows(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[SideRow]:
     """In the order of lines."""
     counts: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = defaultdict(
         lambda: (Counter(), Counter())
@@ -65,7 +65,7 @@ def rows(theirs: Sequence[Work], own: Sequence[Work]) -> list[Row]:
         for work in works:
             if work.kind not in ("", WEIGHTS):
                 counts[work.place or NOWHERE, work.kind][side][work.engine] += 1
-    made = [Row(*key, theirs=both[1], ours=both[0]) for key, both in counts.items()]
+    made = [SideRow(*key, theirs=both[1], ours=both[0]) for key, both in counts.items()]
     return sorted(made, key=lambda row: _line(row.place))
 
 
@@ -74,7 +74,7 @@ def _line(place: str) -> tuple[bool, str, int]:
     return place == NOWHERE, file, int(line) if line.isdecimal() else 0
 
 
-def text(found: Sequence[Row]) -> Iterator[str]:
+def text(found: Sequence[SideRow]) -> Iterator[str]:
     yield f"{'line':<26}{'':<12}{'compiled program':<26}{'ours':<26}"
     for row in found:
         sides = "".join(f"{_said(side):<26}" for side in (row.theirs, row.ours))

@@ -63,7 +63,7 @@ CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class EventStream:
     """The program of one engine as it was loaded, with what the runtime has put around it.
 
     `code` is (instructions, 64) bytes, `own` says which instructions are the compiler's, `place`
@@ -90,7 +90,7 @@ class Graph:
     name: str
     core: int
     total_ps: int  # what the profiler calls total_time
-    streams: Mapping[int, Stream]  # by engine
+    streams: Mapping[int, EventStream]  # by engine
     queues: Mapping[tuple[int, int], str]  # by DMA engine and number
     memory: Mapping[str, int]  # bytes of HBM by what uses them
     instructions: Array
@@ -275,7 +275,7 @@ def _clocks(given: Message) -> _Clocks:
 # --- programs -------------------------------------------------------------------------------------
 
 
-def _streams(given: Message, body: memoryview) -> dict[int, Stream]:
+def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
     edits = {each.integer(1): each.messages(2) for each in given.messages(5)}
     found = {}
     for each in given.messages(4):
@@ -292,7 +292,7 @@ def _streams(given: Message, body: memoryview) -> dict[int, Stream]:
             raise Malformed(f"the program of {ENGINES[engine]} ends within an instruction")
         code = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
         own, place = _edited(len(code), edits.get(engine, []))
-        found[engine] = Stream(code, own, place, each.integer(2) >> 6 & 0xFFFFFF)
+        found[engine] = EventStream(code, own, place, each.integer(2) >> 6 & 0xFFFFFF)
     return found
 
 
@@ -327,7 +327,7 @@ def _signed(ps: Array) -> Array:
     return ps.astype(np.int64)
 
 
-def _instructions(found: Array, streams: Mapping[int, Stream], clocks: _Clocks) -> Array:
+def _instructions(found: Array, streams: Mapping[int, EventStream], clocks: _Clocks) -> Array:
     rows = []
     for engine, stream in streams.items():
         unit = BEGINS + STRIDE * engine

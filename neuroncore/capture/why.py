@@ -8,8 +8,8 @@ from typing import Any
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.capture.figures import union_ns
-from neuroncore.capture.measured import Capture, Core
-from neuroncore.capture.path import Part, idle, parts, steps
+from neuroncore.capture.measured import Capture, MeasuredCore
+from neuroncore.capture.path import PathPart, idle, parts, steps
 from neuroncore.capture.trace import ENGINES
 
 SCHEMA = "neuroncore.measured_why/1"
@@ -18,7 +18,7 @@ NOTHING = "nothing that the trace has"
 
 
 @dataclass(frozen=True, repr=False)
-class Why:
+class CaptureWhy:
     """The measured time of the kernel and of all that the profiler counts, in nanoseconds; how busy
     each engine was in the kernel's window; the statements on the path that ends last; and how long
     engines waited for what. `top` is how many rows of each are printed."""
@@ -28,7 +28,7 @@ class Why:
     kernel_ns: float
     total_ns: float
     busy: Mapping[str, float]
-    path: Sequence[Part]
+    path: Sequence[PathPart]
     waits: Sequence[tuple[str, str, float]]
     top: int
     range_ns: tuple[float, float] | None = None  # of an estimate
@@ -55,11 +55,11 @@ class Why:
         return "\n".join(_text(self))
 
 
-def why(capture: Capture, top: int = 5) -> Why:
+def why(capture: Capture, top: int = 5) -> CaptureWhy:
     """Of the core that ran the kernel."""
     core = capture.busiest
     path = parts(core, steps(core))
-    return Why(
+    return CaptureWhy(
         program=capture.program,
         instance=capture.instance,
         kernel_ns=core.window_ns,
@@ -72,7 +72,7 @@ def why(capture: Capture, top: int = 5) -> Why:
     )
 
 
-def busy(core: Core) -> dict[str, float]:
+def busy(core: MeasuredCore) -> dict[str, float]:
     """The part of the kernel's window in which each engine has an instruction, and in which DMA
     engines move something."""
     begin, end = core.window
@@ -97,7 +97,7 @@ def measured_time(kernel_ns: float, total_ns: float) -> str:
     )
 
 
-def _time(told: Why) -> str:
+def _time(told: CaptureWhy) -> str:
     if told.range_ns is None:
         return measured_time(told.kernel_ns, told.total_ns)
     low, high = map(duration, told.range_ns)
@@ -111,7 +111,7 @@ def _largest(times: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(times.items(), key=lambda one: -one[1])
 
 
-def _row(part: Part, whole: float) -> dict[str, Any]:
+def _row(part: PathPart, whole: float) -> dict[str, Any]:
     return {
         "place": part.place,
         "text": part.text,
@@ -123,7 +123,7 @@ def _row(part: Part, whole: float) -> dict[str, Any]:
     }
 
 
-def _text(told: Why) -> Iterator[str]:
+def _text(told: CaptureWhy) -> Iterator[str]:
     yield f"{told.program} on {told.instance}   {_time(told)}"
     if not told.path:
         yield "no instruction of a kernel was traced"

@@ -100,7 +100,7 @@ def check(
     words: Sequence[str] | None = None,
     orders: int = 0,
     verify: bool = False,
-    limits: execution.Limits | None = None,
+    limits: execution.ExecutionLimits | None = None,
 ) -> Checked:
     """Check a file and all that it calls, and run it if it can be run. If the file is a saved run,
     check its record.
@@ -119,12 +119,12 @@ def check(
     if saved.is_record(Path(file)):
         if static:
             raise UsageError(f"{file} is a saved run: --static reads sources")
-        return _of_a_run(Path(file), target, more, limits or execution.Limits())
+        return _of_a_run(Path(file), target, more, limits or execution.ExecutionLimits())
     seen = read(Path(file), kernel, api)
     if static or not (words or seen.runs):
         return Checked(_ordered(seen.findings), seen.files, seen.api)
     more = [*(words or ()), *more]
-    ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
+    ran = execution.run(Path(file), kernel, target, more, limits or execution.ExecutionLimits())
     found = _ordered([*seen.findings, *ran.findings])
     return Checked(
         *(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
@@ -134,7 +134,7 @@ def check(
 
 
 def _of_a_run(
-    file: Path, target: str | None, words: Sequence[str], limits: execution.Limits
+    file: Path, target: str | None, words: Sequence[str], limits: execution.ExecutionLimits
 ) -> Checked:
     """Return the check of a saved run's record."""
     ran = execution.run(file, None, target, words, limits)

@@ -23,7 +23,7 @@ WRONG_USAGE, OURS = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class ExecutionLimits:
     """The limits of a process: seconds on the clock, and bytes of address space."""
 
     seconds: float = 300.0
@@ -45,7 +45,11 @@ class Ran:
 
 
 def run(
-    file: Path, kernel: str | None, target: str | None, words: Sequence[str], limits: Limits
+    file: Path,
+    kernel: str | None,
+    target: str | None,
+    words: Sequence[str],
+    limits: ExecutionLimits,
 ) -> Ran:
     """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
 

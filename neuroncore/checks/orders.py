@@ -22,7 +22,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 from neuroncore.checks.permutations import Permutations
-from neuroncore.checks.races import Launch, Race, launch_of, races
+from neuroncore.checks.races import LaunchAccesses, Race, launch_of, races
 from neuroncore.checks.uses import Uses
 from neuroncore.machine.world import World
 from neuroncore.record.program import Program
@@ -243,7 +243,7 @@ def _arrays(results: Any) -> list[Array]:
 # --- what differs ---------------------------------------------------------------------------------
 
 
-def _steps(order: Array, launch: Launch, race: Race) -> tuple[int, int]:
+def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
     """Return the steps of the two accesses of a race."""
     found = [
         int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
@@ -252,7 +252,7 @@ def _steps(order: Array, launch: Launch, race: Race) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _later(found: Sequence[Race], order: Array, launch: Launch) -> Array:
+def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
     """Return, for each race, whether the second access came after the first."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
@@ -275,7 +275,7 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 
 
 def _told(
-    differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: Launch
+    differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
     """Return the finding, at the first two instructions whose order matters."""
     reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]

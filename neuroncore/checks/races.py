@@ -12,7 +12,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 from neuroncore.checks.happens_before import HappensBefore, Thread, meetings, threads
-from neuroncore.checks.shared_hbm import Access, Shared, Spot, shared
+from neuroncore.checks.shared_hbm import Access, Shared, SharedSpot, shared
 from neuroncore.checks.uses import Array, Uses
 from neuroncore.machine.world import World
 
@@ -30,7 +30,7 @@ class Race(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Launch:
+class LaunchAccesses:
     """The threads of a launch, their shared bytes, and their order."""
 
     world: World
@@ -48,21 +48,21 @@ class Launch:
         return self.world.named(thread.core) if alone else f"program {thread.number}"
 
     @cached_property
-    def writers(self) -> dict[Spot, list[Access]]:
+    def writers(self) -> dict[SharedSpot, list[Access]]:
         """The writes to each spot, by all threads."""
-        found: dict[Spot, list[Access]] = {}
+        found: dict[SharedSpot, list[Access]] = {}
         for spot, accesses in zip(self.shared.spots, self.shared.accesses, strict=True):
             found.setdefault(spot, []).extend(one for one in accesses if one.writes)
         return found
 
 
-def launch_of(uses: Sequence[Uses], world: World) -> Launch:
+def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
     """Return the threads of the cores of all ranks."""
     programs = [one.program for one in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
     order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
-    return Launch(
+    return LaunchAccesses(
         world, among, uses, order, Shared() if alone else shared(uses, among, order, world)
     )
 
@@ -81,7 +81,7 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
     return list(told.values())
 
 
-def races(launch: Launch) -> Iterator[Race]:
+def races(launch: LaunchAccesses) -> Iterator[Race]:
     """Return pairs of unordered accesses of two threads to the same bytes, at least one a write."""
     if len(launch.threads) < 2:
         return
@@ -102,7 +102,7 @@ def _threads(accesses: list[list[Access]]) -> Array:
     return np.array(bits, np.int64)
 
 
-def _between(one: int, other: int, launch: Launch) -> Iterator[Race]:
+def _between(one: int, other: int, launch: LaunchAccesses) -> Iterator[Race]:
     """Return the races of two boxes, if they share bytes."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[one]:
@@ -119,7 +119,7 @@ def _between(one: int, other: int, launch: Launch) -> Iterator[Race]:
                 yield Race(b, a, other, one)
 
 
-def _told(race: Race, launch: Launch) -> Finding:
+def _told(race: Race, launch: LaunchAccesses) -> Finding:
     first, second = race.first, race.second
     place, line = launch.line(second), launch.line(first)
     message = (
@@ -134,7 +134,7 @@ def _told(race: Race, launch: Launch) -> Finding:
     return Finding("RACE", f"{said}values are the same", place, severity="note")
 
 
-def _do_the_same(race: Race, launch: Launch) -> bool:
+def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
     """Return whether both threads write the bytes from one line, and a thread that reads them does
     so after its own write. Then the values may be the same in either order."""
     first, second = race.first, race.second

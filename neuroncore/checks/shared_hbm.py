@@ -30,7 +30,7 @@ class Access(NamedTuple):
     row: int
 
 
-class Spot(NamedTuple):
+class SharedSpot(NamedTuple):
     """The location of a box: its storage, its pattern in bytes, and the start of the pattern."""
 
     storage: int
@@ -49,7 +49,7 @@ class Shared:
     start: list[Array] = field(default_factory=list)
     form: list[Array] = field(default_factory=list)
     forms: dict[Form, int] = field(default_factory=dict)
-    spots: list[Spot] = field(default_factory=list)
+    spots: list[SharedSpot] = field(default_factory=list)
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
@@ -140,18 +140,18 @@ def _first_windows(uses: Uses) -> Array:
     return found
 
 
-def _spots(uses: Uses, kept: Array) -> list[Spot]:
+def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
     windows, geometries = uses.program.windows(), uses.program.geometries
     found = []
     for window in _first_windows(uses)[kept].tolist():
         lies = geometries[windows.geometry[window]]
         form = Form(lies.shape, lies.bytes_apart, lies.dtype.itemsize)
         start = int(windows.offset[window]) * lies.dtype.itemsize
-        found.append(Spot(int(windows.storage[window]), form, start))
+        found.append(SharedSpot(int(windows.storage[window]), form, start))
     return found
 
 
-def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
+def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
     """Return (size, step) of the axes between runs of adjacent bytes, and the length of a run."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
@@ -160,12 +160,12 @@ def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
     return axes, length
 
 
-def _count(spot: Spot) -> int:
+def _count(spot: SharedSpot) -> int:
     """Return the number of runs."""
     return prod(size for size, _ in _axes(spot)[0])
 
 
-def _runs(spot: Spot) -> tuple[Array, int]:
+def _runs(spot: SharedSpot) -> tuple[Array, int]:
     """Return the starts of runs of adjacent bytes, in order, and their length."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)

@@ -36,7 +36,7 @@ LEGAL = "legal"
 
 
 @dataclass(frozen=True)
-class Row:
+class Counterexample:
     """A call of an instruction on some machines."""
 
     instruction: Instruction
@@ -63,9 +63,9 @@ def having(instruction: Instruction) -> tuple[str, ...]:
     return tuple(n for n in names if feature is None or machines.load(n).has(feature))
 
 
-def rows(instruction: Instruction) -> list[Row]:
+def rows(instruction: Instruction) -> list[Counterexample]:
     """The rows of an instruction, in the order of its table."""
-    found: list[Row] = []
+    found: list[Counterexample] = []
     known = machines.names()
     for header, table in _tables(instruction.family).items():
         words, _, base = header.partition(":")
@@ -73,7 +73,9 @@ def rows(instruction: Instruction) -> list[Row]:
         if instruction.name in names:
             where = tuple(name for name in names if name in known) or having(instruction)
             for key, value in table.items():
-                found += _rows(Row(instruction, where, base, *value.partition(" ")[::2]), key)
+                found += _rows(
+                    Counterexample(instruction, where, base, *value.partition(" ")[::2]), key
+                )
     return found
 
 
@@ -82,7 +84,7 @@ def _tables(family: str) -> dict[str, dict[str, str]]:
     return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
-def _rows(base: Row, key: str) -> Iterator[Row]:
+def _rows(base: Counterexample, key: str) -> Iterator[Counterexample]:
     names, _, changes = key.rpartition(":")
     where = tuple(names.split()) or base.machines
     for each in expanded(changes.strip()):
@@ -97,7 +99,7 @@ def expanded(text: str) -> Iterator[str]:
         yield BRACES.sub(lambda _, each=each: next(each), text)  # type: ignore[misc]
 
 
-def broken_rule(row: Row) -> Rule | None:
+def broken_rule(row: Counterexample) -> Rule | None:
     """The rule that refuses a row's call, or one of several whose error the row quotes."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
@@ -123,9 +125,9 @@ def _is_refused(call: Call, parameter: Parameter) -> bool:
     return any(legality.of_argument(call, parameter, call.machine))
 
 
-def breaking(instruction: Instruction) -> dict[Rule, Row]:
+def breaking(instruction: Instruction) -> dict[Rule, Counterexample]:
     """For each rule of a clause that some row breaks, the first such row."""
-    found: dict[Rule, Row] = {}
+    found: dict[Rule, Counterexample] = {}
     for row in rows(instruction):
         if row.code == LEGAL or not row.machines:
             continue

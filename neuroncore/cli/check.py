@@ -13,7 +13,7 @@ from neuroncore.base.errors import EmulatorError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, together
-from neuroncore.checks.execution import Limits
+from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.checks.sarif import log
 from neuroncore.cli.world import add_world, check_world
 from neuroncore.lint.releases import RELEASES
@@ -67,7 +67,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare a run with the plain implementation (docs/verify.md)",
     )
-    limits = Limits()
+    limits = ExecutionLimits()
     parser.add_argument(
         "--seconds",
         type=float,
@@ -113,7 +113,7 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
         words=_words(arguments, kernel),
         orders=arguments.orders,
         verify=arguments.verify,
-        limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
+        limits=ExecutionLimits(arguments.seconds, int(arguments.memory * 2**30)),
     )
 
 

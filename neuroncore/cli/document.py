@@ -17,7 +17,7 @@ from neuroncore.base.installed import version
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import failures
 from neuroncore.frontend.settings import target_machine
-from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
+from neuroncore.frontend.warning import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.hosts.api import Run
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
@@ -49,7 +49,7 @@ class Document:
         self.launches: list[dict[str, Any]] = []  # for --json
         self.failure: dict[str, Any] | None = None
         self.differs = False
-        self.told: set[Line] = set()
+        self.told: set[WarnedLine] = set()
         self.last: Run | None = None
         self.source: Sequence[Finding] = ()
         self.refused = False  # by --strict

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from neuroncore.base import errors
 from neuroncore.base.errors import KernelError, UsageError, did_you_mean
-from neuroncore.base.findings import Rule, rules
+from neuroncore.base.findings import CodeRule, rules
 from neuroncore.base.structs import dataclass
 
 LEGAL = "legal here"
@@ -24,7 +24,7 @@ SYMPTOMS = "On the device: "  # begins the line of a page with other names
 
 
 @dataclass(frozen=True)
-class Page:
+class ExplainPage:
     """The page of a name. `code` is the error code, or LEGAL if nothing is refused; `severity` is
     empty for errors that are raised."""
 
@@ -57,7 +57,7 @@ class Page:
 
 
 @cache
-def pages() -> dict[str, Page]:
+def pages() -> dict[str, ExplainPage]:
     """Return all pages by name."""
     folder = Path(__file__).with_name("explanations")
     texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
@@ -65,21 +65,21 @@ def pages() -> dict[str, Page]:
     return of_rules | {page.name: page for text in texts for page in _pages(text)}
 
 
-def _page_of(rule: Rule) -> Page:
+def _page_of(rule: CodeRule) -> ExplainPage:
     said = {"because": rule.because, "hint": rule.hint, "source": rule.source}
     fields = "\n".join(f"  {name:9} {text}" for name, text in said.items())
     text = f"{rule.severity}: {rule.sentence}\n{fields}"
-    return Page(rule.code, rule.code, text, rule.header.strip(), rule.example, rule.severity)
+    return ExplainPage(rule.code, rule.code, text, rule.header.strip(), rule.example, rule.severity)
 
 
-def _pages(text: str) -> Iterator[Page]:
+def _pages(text: str) -> Iterator[ExplainPage]:
     top, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     header = _block(top, "python")
     for section in sections:
         title, _, body = section.partition("\n")
         name, _, code = title.partition(" ")
         words = body.partition("```")[0].strip()
-        yield Page(name, code.strip("()") or name, words, header, _block(body, "diff"))
+        yield ExplainPage(name, code.strip("()") or name, words, header, _block(body, "diff"))
 
 
 def _block(text: str, language: str) -> str:
@@ -120,7 +120,7 @@ def _list() -> Iterator[str]:
         yield name if page.code == name else f"{name}  ({page.code})"
 
 
-def _printed(page: Page) -> Iterator[str]:
+def _printed(page: ExplainPage) -> Iterator[str]:
     yield page.name if page.code == page.name else f"{page.name}  ({page.code})"
     yield ""
     yield page.text
@@ -136,14 +136,14 @@ def _printed(page: Page) -> Iterator[str]:
     yield from (f"    {line}".rstrip() for line in _indented(page))
 
 
-def _caption(page: Page) -> str:
+def _caption(page: ExplainPage) -> str:
     if not page.bad:
         return "Runs:"
     verbs = ("Told", "not") if page.severity else ("Refused", "runs")
     return f"{verbs[0]} with the lines marked -, {verbs[1]} with those marked +:"
 
 
-def _indented(page: Page) -> Iterator[str]:
+def _indented(page: ExplainPage) -> Iterator[str]:
     yield from (f" {line}" for line in page.header.splitlines())
     yield ""
     yield from page.diff.splitlines()

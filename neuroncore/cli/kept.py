@@ -15,7 +15,7 @@ from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
 
-class Kept:
+class KeptRun:
     """A document that keeps the launches of one side."""
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Kept:
         self.runs.append(run)
 
 
-def kept_run(arguments: argparse.Namespace, file: str) -> Kept:
+def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
     """Return the launch of one side, or the exit code if it failed (and was reported)."""
-    kept, own = Kept(), argparse.Namespace(**{**vars(arguments), "file": file})
+    kept, own = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(own, Session(own, kept, keeps=True), options(own))
     if kept.failure is None and len(kept.runs) != 1:
         raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")

@@ -134,7 +134,7 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class PublishedLine:
     """A claim, the value for the Tensor engine alone, and the value of the formula."""
 
     claim: Claim
@@ -146,7 +146,7 @@ class Line:
         return self.derived is None or self.claim.is_met_by(self.derived)
 
 
-def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Line]:
+def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[PublishedLine]:
     printed = {claim.name: float(claim.printed) for claim in every if claim.name}
     for claim in every:
         core = cores[claim.machine]
@@ -156,7 +156,7 @@ def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Line]
         if claim.formula:
             names = {**printed, **quantities(core), **of_instance(claim.instance)}
             derived = evaluated(claim.formula, names)
-        yield Line(claim, alone, derived)
+        yield PublishedLine(claim, alone, derived)
 
 
 def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
@@ -201,7 +201,7 @@ def _contradictions(found: Mapping[str, list[Claim]]) -> Iterator[str]:
         yield f"  {quantity}: " + "; ".join(printed)
 
 
-def _row(line: Line) -> str:
+def _row(line: PublishedLine) -> str:
     claim = line.claim
     verdict = "OFF" if not line.holds else claim.formula or "-"
     words = [f"  {claim.what:24}", _number(line.alone), _number(line.derived)]

@@ -27,7 +27,7 @@ from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.lint.static import read
 from neuroncore.record import saved
 from neuroncore.report.progress import progress
-from neuroncore.view.window import Window
+from neuroncore.view.window import PageWindow
 
 difflib: Any = Lazy("difflib")
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -251,14 +251,14 @@ def _values(text: str) -> range | Literal["some"] | None:
     return range(int(first), int(last))
 
 
-def _window(text: str) -> Window:
+def _window(text: str) -> PageWindow:
     """Return an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return Window(int(found[1]), int(found[2]))
+            return PageWindow(int(found[1]), int(found[2]))
         if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
             first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
-            return Window(first, last, ns=True)
+            return PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not A:B, in instructions or times with B after A"
     )

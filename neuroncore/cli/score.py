@@ -20,10 +20,19 @@ from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
-from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
+from neuroncore.report.score import (
+    Chain,
+    Errors,
+    Order,
+    ScoredPoint,
+    chains,
+    errors,
+    grouped,
+    order,
+)
 
 ASSERTED = "nki-library"  # its latencies are constants in its tests, with an inferred unit
-GROUPS: dict[str, Callable[[Point], str]] = {
+GROUPS: dict[str, Callable[[ScoredPoint], str]] = {
     "generation": lambda p: p.generation,
     "source": lambda p: p.source,
     "kernel": lambda p: p.family,
@@ -37,8 +46,8 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a
 class Score:
     """The result of a comparison."""
 
-    points: Sequence[Point]
-    asserted: Sequence[Point]
+    points: Sequence[ScoredPoint]
+    asserted: Sequence[ScoredPoint]
     missing: Sequence[tuple[str, str, str]]  # id, kernel, why
 
 
@@ -118,7 +127,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Score:
     """Return every row with its estimate, in the order of the table."""
-    points: dict[str, Point] = {}
+    points: dict[str, ScoredPoint] = {}
     missing: list[tuple[str, str, str]] = []
     estimate = cache(measurements.estimate)
     for row, record in measurements.recorded(rows, folder):
@@ -135,9 +144,9 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
     )
 
 
-def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
+def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
     stated = range_of(estimate.kind)
-    return Point(
+    return ScoredPoint(
         id=row["id"],
         kernel=row["kernel"],
         generation=row["generation"],
@@ -192,7 +201,7 @@ def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
         yield from (f"    {id_} {kernel}: {why}" for id_, kernel, why in scored.missing)
 
 
-def _named(point: Point) -> str:
+def _named(point: ScoredPoint) -> str:
     marks = " (spilled)" if point.spilled else ""
     return f"{point.id} {point.generation} {point.kernel}{marks}"
 
@@ -210,7 +219,7 @@ def _order_text(found: Order) -> str:
 
 
 def _document(scored: Score, by: Sequence[str]) -> dict[str, Any]:
-    def rows(points: Sequence[Point]) -> list[dict[str, Any]]:
+    def rows(points: Sequence[ScoredPoint]) -> list[dict[str, Any]]:
         return [{**asdict(p), "ratio": p.ratio} for p in points]
 
     told: list[Chain] = chains(scored.points)

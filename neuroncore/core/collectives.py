@@ -26,7 +26,7 @@ EXACT = 1 << 24  # float32 has all integers up to here
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class RankPart:
     """The contribution of one core: its tensors, and by name the values that must be the same on
     all `ranks` that take part."""
 
@@ -46,7 +46,7 @@ class Part:
         return codes.reshape(codes.shape[-2:])
 
 
-Parts = list[Part]  # of the ranks of a group, in its order
+Parts = list[RankPart]  # of the ranks of a group, in its order
 
 
 def part(
@@ -56,28 +56,28 @@ def part(
     metadata: Tile | None = None,
     ranks: Sequence[int] | None = None,
     **alike: Any,
-) -> Part:
+) -> RankPart:
     """The contribution of a core, with its replica group or other `ranks`. Raises the errors of
     `own_group`."""
     found = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
         forms = ", ".join(map(_form, srcs))
-    return Part(core, srcs, dsts, found, {**alike, "srcs": forms}, metadata, core.birthplace())
+    return RankPart(core, srcs, dsts, found, {**alike, "srcs": forms}, metadata, core.birthplace())
 
 
 def _form(tile: Tile) -> str:
     return f"{' x '.join(map(str, tile.shape))} {tile.dtype} in {tile.region.value}"
 
 
-def together(name: str, mine: Part, carry_out: Callable[[Parts], None]) -> None:
+def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
     """Wait until all cores are there that have to be; the last one carries it out with one part of
     each rank. Raises KernelError where what must be the same differs."""
     core = mine.core
     on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
     members = participants(core.world, core.number, mine.ranks, on_chip)
 
-    def all_there(brought: dict[int, Part]) -> None:
+    def all_there(brought: dict[int, RankPart]) -> None:
         everyone = [brought[number] for number in members]
         _check_alike(name, everyone)
         parts = everyone if on_chip else everyone[:: core.world.cores]
@@ -157,7 +157,7 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
     return found
 
 
-def _check_exact(part: Part, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
+def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
     """Report integers that were added in float32 and are no longer exact (the graph's compiler
     refuses such additions, NCC_EVRF061; of NKI's nothing is published)."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
@@ -210,7 +210,7 @@ def joined(parts: Parts, op: Operator) -> list[list[Array]]:
     return [_halves(part, op) for part in parts]
 
 
-def _halves(part: Part, op: Operator) -> list[Array]:
+def _halves(part: RankPart, op: Operator) -> list[Array]:
     half, made = len(part.srcs) // 2, []
     if part.core.rounding is not None:
         part.core.rounding.resume(part.core.program_id)

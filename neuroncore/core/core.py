@@ -36,7 +36,7 @@ from neuroncore.core.leftovers import Leftovers
 from neuroncore.core.packs import Packs
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
-from neuroncore.memory.storage import Born, Hbm, Memory, Storage
+from neuroncore.memory.storage import Born, HbmMemory, Memory, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
@@ -54,7 +54,7 @@ CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 HOW_TO_READ_ZEROS = '0 with --uninitialized zeros, Options(uninitialized="zeros")'
 
 
-class Beside(Protocol):
+class ShadowOfCore(Protocol):
     """An observer that also computes each instruction of a core."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -98,9 +98,9 @@ class Peers(Protocol):
         ...
 
 
-def launch_memory(options: Options, rank: int = 0) -> Hbm:
+def launch_memory(options: Options, rank: int = 0) -> HbmMemory:
     """The HBM of a rank's cores."""
-    return Hbm(rounding(options), wide=options.storage == "float32", rank=rank)
+    return HbmMemory(rounding(options), wide=options.storage == "float32", rank=rank)
 
 
 @dataclass(eq=False, repr=False)
@@ -111,7 +111,7 @@ class Core:
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
-    shared: Hbm | None = None  # with the other cores of the rank
+    shared: HbmMemory | None = None  # with the other cores of the rank
     peers: Peers | None = None  # the cores it runs with, if there are others
     number: int = 0  # among the cores of the launch
     world: World = ALONE  # of the launch
@@ -134,7 +134,7 @@ class Core:
             for unit in (engine.scalar, engine.vector)
         }
         self.packs = Packs()
-        self.beside: Beside | None = None
+        self.beside: ShadowOfCore | None = None
         self.watch: Watching | None = None
         # where the user's code is, while a frontend knows and it can't go on
         self.site: Born = None

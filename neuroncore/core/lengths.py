@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.clause.instruction import require
-from neuroncore.core.collectives import Part, Parts, sources
+from neuroncore.core.collectives import Parts, RankPart, sources
 from neuroncore.memory.tile import Array
 
 
@@ -41,7 +41,7 @@ class Lengths(NamedTuple):
                 _tell_counts(parts[target], [spans[source, target][1] for source in each])
 
 
-def _tell_counts(part: Part, counts: Sequence[int]) -> None:
+def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
     """Write the row of what has come."""
     metadata = part.metadata
     assert metadata is not None

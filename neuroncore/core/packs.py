@@ -4,12 +4,12 @@ Kernels multiply one tile by many others. The form that a product takes (a packe
 values, the rows that a permutation picks) is cached from the second use on, and from the first use
 if every use has to make it anyway.
 
-The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A `Form`
-names everything else that decides what is made: the role of the operand, how many rows are
-multiplied as a group, and the function that packs. An entry also has the version of its storage,
-which every write raises. The key leaves out the options and the machine, because a cache belongs to
-one core, and the other operand, because a Form says all that depends on it. Tiles at explicit
-addresses are not cached: other tensors may write the same bytes.
+The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A
+`PackForm` names everything else that decides what is made: the role of the operand, how many rows
+are multiplied as a group, and the function that packs. An entry also has the version of its
+storage, which every write raises. The key leaves out the options and the machine, because a cache
+belongs to one core, and the other operand, because a form says all that depends on it. Tiles at
+explicit addresses are not cached: other tensors may write the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 1 << 12  # tiles that are known
 EARLY = 1 << 22  # bytes of what is kept of tiles that were used once: as much as caches hold
 
 
-class Form(NamedTuple):
+class PackForm(NamedTuple):
     """The form in which a product takes a tile: it depends on more than the tile."""
 
     role: str
@@ -59,7 +59,7 @@ class Packs:
     def get(
         self,
         tile: Tile,
-        form: Form,
+        form: PackForm,
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:

@@ -17,13 +17,13 @@ from neuroncore.base.options import Options
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
-from neuroncore.core.packs import Form
+from neuroncore.core.packs import PackForm
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import copies
 from neuroncore.numerics.formats import float32
 from neuroncore.numerics.loops import matmul
 
-PICKS = Form("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
+PICKS = PackForm("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
 
 
 def multiplied(
@@ -71,7 +71,7 @@ class _Operand:
         self.values = product.reader(tile, role, options)
         decoded = self.values is not product.codes_of
         pack = product.packer(role, chained, decoded)
-        self.form = None if pack is None else Form(role, group, pack)
+        self.form = None if pack is None else PackForm(role, group, pack)
         self.early = chained and role == product.STATIONARY  # each chain takes it packed
 
     def read(self, tile: Tile) -> Array:

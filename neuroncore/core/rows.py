@@ -20,7 +20,7 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 
 @dataclass(slots=True, eq=False)
-class Rows:
+class RowBlock:
     """The rows that an operand reads or writes. For a gather or scatter `numbers` are the rows that
     its index picks, along axis 0 of the tensor under the tile, and `inside` flags those that
     exist."""
@@ -65,7 +65,7 @@ class Rows:
         some = None if chosen is None else shaped(chosen, self.tile.shape)[self.inside]
         _scatter(_every_row(self.tile), rows, codes, some)
 
-    def in_turn(self, unique: bool) -> Iterator[Rows]:
+    def in_turn(self, unique: bool) -> Iterator[RowBlock]:
         """The rows that are written together: all, or of those that aren't unique those that no
         partition before asks for, then those that one asks for, and so on."""
         if unique or self.numbers is None or self.inside is None:
@@ -148,19 +148,21 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     return index.codes().T.reshape(-1)[:rows]
 
 
-def asked(core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each) -> Rows:
+def asked(
+    core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each
+) -> RowBlock:
     """The rows of an operand, by what `numbers` makes of its index if it has one.
 
     Raises OutOfBoundsError for rows that don't exist, unless those are skipped.
     """
     if not tile.dynamic:
-        return Rows(core, name, tile)
+        return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic
     assert isinstance(dynamic.index, Tile)
     rows = numbers(name, tile, dynamic.index, core.machine).astype(np.int64)
     inside = (rows >= 0) & (rows <= dynamic.limit)
     if skip or inside.all():
-        return Rows(core, name, tile, rows, inside)
+        return RowBlock(core, name, tile, rows, inside)
     worst = int(np.argmin(inside))
     raise OutOfBoundsError(
         f"partition {worst} of {name} asks for row {rows[worst]}",

@@ -9,7 +9,7 @@ from neuroncore.machine import FactReader
 
 
 @dataclass(frozen=True)
-class Limits:
+class OperatorLimits:
     """Sizes in bytes; tensors have at most `axes` of `axis_elements`, or `long_axes` of more."""
 
     cores: int
@@ -47,9 +47,9 @@ def _reader() -> FactReader:
 
 
 @cache
-def limits() -> Limits:
+def limits() -> OperatorLimits:
     """Raises DefinitionError if the file is wrong."""
-    return _reader().section(Limits, "limits", _reader().raw["limits"])
+    return _reader().section(OperatorLimits, "limits", _reader().raw["limits"])
 
 
 @cache

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Library:
+class ArrayLibrary:
     """A library with its own type of arrays; it is used only after the user has imported it."""
 
     name: str
@@ -61,12 +61,12 @@ def _to_jax(array: Array) -> Any:
 
 
 LIBRARIES = (
-    Library("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
-    Library("jax", "Array", np.asarray, _to_jax, ".astype(jnp.{})"),
+    ArrayLibrary("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
+    ArrayLibrary("jax", "Array", np.asarray, _to_jax, ".astype(jnp.{})"),
 )
 
 
-def library(value: Any) -> Library | None:
+def library(value: Any) -> ArrayLibrary | None:
     """Return the library whose array a value is; None for arrays of numpy and for other values."""
     return next((library for library in LIBRARIES if library.made(value)), None)
 

@@ -12,7 +12,7 @@ from neuroncore.base.errors import DtypeError, SignatureError, UsageError
 from neuroncore.core import results
 from neuroncore.core.core import Core, on
 from neuroncore.frontend import ending
-from neuroncore.frontend.arrays import Library, as_numpy, library
+from neuroncore.frontend.arrays import ArrayLibrary, as_numpy, library
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
@@ -31,7 +31,7 @@ class Inputs:
         self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.library: Library | None = None  # the library of the results' arrays
+        self.library: ArrayLibrary | None = None  # the library of the results' arrays
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # by its id: object, storage
         # arrays to update, their storages, and the contents before: a change shows in an array that

@@ -29,7 +29,7 @@ class Seen(Tile):
     def _repr_html_(self) -> str | None:
         try:
             now = self.resolved()
-            return heat_maps.Tile(str(self), now.numpy(), now.missing())._repr_html_()
+            return heat_maps.TileContents(str(self), now.numpy(), now.missing())._repr_html_()
         except NeuronError:
             return None
 

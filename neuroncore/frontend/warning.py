@@ -10,7 +10,7 @@ from neuroncore.base import source
 from neuroncore.base.findings import Finding
 
 
-class Line(NamedTuple):
+class WarnedLine(NamedTuple):
     """The key of a finding that is reported once."""
 
     code: str
@@ -18,7 +18,7 @@ class Line(NamedTuple):
     number: int
 
 
-_told: set[Line] = set()
+_told: set[WarnedLine] = set()
 
 
 class NeuronWarning(UserWarning):
@@ -30,14 +30,14 @@ class NeuronWarning(UserWarning):
     """
 
 
-def by_line(findings: Iterable[Finding]) -> dict[Line, list[Finding]]:
+def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
     """Group findings by code and line of a kernel, in their original order. A finding without a
     line is grouped by its message."""
-    found: dict[Line, list[Finding]] = {}
+    found: dict[WarnedLine, list[Finding]] = {}
     for finding in findings:
         place = finding.place
         spot = (place.file, place.line) if place else (finding.message, 0)
-        found.setdefault(Line(finding.code, *spot), []).append(finding)
+        found.setdefault(WarnedLine(finding.code, *spot), []).append(finding)
     return found
 
 

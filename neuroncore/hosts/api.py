@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
     from neuroncore.report.difference import Difference, Side
-    from neuroncore.report.heat_maps import Tile
+    from neuroncore.report.heat_maps import TileContents
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
-    from neuroncore.view.window import Window
+    from neuroncore.view.window import PageWindow
 else:
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
@@ -75,7 +75,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedLaunch:
     """The data of a launch, from memory or a file; `findings` are those during the launch."""
 
     kernel: str
@@ -101,7 +101,7 @@ class Run:
 
     def __init__(
         self,
-        finished: Finished,
+        finished: FinishedLaunch,
         used: Arguments,
         given: Arguments | None,
         whole: Run | None = None,
@@ -218,13 +218,13 @@ class Run:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return replaying.Replay(self.record, given or None, **options)
 
-    def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> Tile:
+    def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> TileContents:
         """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
         an array, which a notebook shows as a heat map."""
         held = self._stepping.tile(step, name, core, after=after)
         when = "after" if after else "before"
         title = f"{name} of instruction {step} of core {core}, {when} it"
-        return heat_maps.Tile(title, held.elements, held.unwritten)
+        return heat_maps.TileContents(title, held.elements, held.unwritten)
 
     @cached_property
     def _stepping(self) -> Replay:
@@ -304,11 +304,11 @@ class Run:
         self,
         values: range | Literal["some"] | None = "some",
         answers: bool = True,
-        window: Window | range | None = None,
+        window: PageWindow | range | None = None,
     ) -> Shown:
         """Return the launch for a page; see `view`."""
         if isinstance(window, range):
-            window = windows.Window(window.start, window.stop)
+            window = windows.PageWindow(window.start, window.stop)
         return viewing.Shown(
             self.kernel,
             self.timelines,
@@ -325,7 +325,7 @@ class Run:
         self,
         values: range | Literal["some"] | None = "some",
         answers: bool = True,
-        window: Window | range | None = None,
+        window: PageWindow | range | None = None,
     ) -> Page:
         """Return a page of the run for a browser. A notebook displays it, and
         `view().save("k.html")` writes it as one file that needs no network.
@@ -457,7 +457,7 @@ def of_ranks(
         each = zip(launches, used, given, strict=True)
         settings = [outcomes.setting(rank, *one) for rank, one in enumerate(each)]
         record = Record(programs, {"kernel": first.kernel}, outcomes.together(settings))
-    finished = Finished(
+    finished = FinishedLaunch(
         kernel=first.kernel,
         machine=first.machine,
         programs=[share for launch in launches for share in launch.programs],
@@ -487,7 +487,7 @@ def load(path: str | Path) -> Run:
     arrays = [*setting.arrays.values()]
     left = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
     given, used = (by_rank(setting, those) for those in (arrays, left))
-    finished = Finished(
+    finished = FinishedLaunch(
         kernel=str(record.about.get("kernel", "kernel")),
         machine=setting.machine,
         programs=outcome.shares,

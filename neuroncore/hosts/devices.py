@@ -50,7 +50,9 @@ def stand_in(torch: Any) -> None:
             return _called(torch, function, args, named)
 
     OnCPU().__enter__()
-    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # used in annotations
+    torch.classes.neuron = placeholders.PlaceholderModule(
+        "torch.classes.neuron"
+    )  # used in annotations
 
 
 def is_marked(value: Any) -> bool:

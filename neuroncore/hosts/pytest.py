@@ -85,7 +85,7 @@ def _asked(config: pytest.Config, options: Any) -> bool:
     )
 
 
-class Watch:
+class LaunchWatch:
     """Observes the launches of a test."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Watch:
         return warning.by_line(warning.likely_wrong(findings))
 
 
-WATCH = pytest.StashKey[Watch]()
+WATCH = pytest.StashKey[LaunchWatch]()
 
 
 class Kernels:
@@ -137,7 +137,7 @@ class Kernels:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Fail the test if there is a finding that it does not allow."""
-        watch = item.stash[WATCH] = Watch()
+        watch = item.stash[WATCH] = LaunchWatch()
         with self._settings(setting.current_settings().target, watch):
             result = yield
         marks = item.iter_markers("neuroncore")

@@ -16,7 +16,7 @@ from neuroncore.lint.releases import (
     HOME,
     RELEASES,
     ROLES,
-    Form,
+    ApiForm,
     elsewhere,
     form_in,
     forms,
@@ -118,7 +118,7 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
             yield "ORDER_OF_ARGUMENTS", value, said
 
 
-def _given(scope: Scope, call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
+def _given(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
     """Return the arguments of a call, each with its parameter."""
     yield from zip(form.names, call.args, strict=False)
     for word, _, value in _keywords(scope, call):

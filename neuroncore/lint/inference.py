@@ -15,7 +15,7 @@ from functools import cached_property, reduce
 from typing import Literal
 
 from neuroncore.base.structs import dataclass
-from neuroncore.lint.kernels import Device, Program
+from neuroncore.lint.kernels import Device, SourceFiles
 from neuroncore.lint.names import Names
 from neuroncore.lint.nodes import Definition, name_of
 from neuroncore.lint.releases import RELEASES, ROLES, form_in
@@ -73,7 +73,7 @@ def agreed(values: Iterable[Value]) -> Value:
 class Scopes:
     """The functions of a program, each read once, for a release of the API."""
 
-    def __init__(self, program: Program, release: str) -> None:
+    def __init__(self, program: SourceFiles, release: str) -> None:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
 

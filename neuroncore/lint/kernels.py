@@ -25,7 +25,7 @@ class Device:
         return self.node.name
 
 
-class Program:
+class SourceFiles:
     """The kernels of a file, and the functions that they call in it and in other files."""
 
     def __init__(self, modules: Modules, kernel: str | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from neuroncore.lint.kernels import Device, Program
+from neuroncore.lint.kernels import Device, SourceFiles
 from neuroncore.lint.modules import of_the_api
 from neuroncore.lint.nodes import name_of, nested
 from neuroncore.lint.syntax import BINDING, bindings
@@ -19,7 +19,7 @@ ALIASES = 40  # the longest chain of aliases of a name
 class Names:
     """A function of the device, or a function defined in the `outer` one."""
 
-    def __init__(self, program: Program, device: Device, outer: Names | None) -> None:
+    def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
         self.module, self.node = device.module, device.node
         self.nodes = nested(self.node)

@@ -25,7 +25,7 @@ ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"
 
 
 @dataclass(frozen=True)
-class Form:
+class ApiForm:
     """The parameters of a name in releases from `first` to `last`; None if it isn't a function."""
 
     first: str
@@ -46,24 +46,24 @@ class Form:
 
 
 @cache
-def forms() -> Mapping[str, Sequence[Form]]:
+def forms() -> Mapping[str, Sequence[ApiForm]]:
     """Return the forms of all names, of all releases."""
     table = json.loads((HOME / "signatures.json").read_text("utf-8"))
     return {name: [_form(*row) for row in rows] for name, rows in table.items()}
 
 
-def _form(first: str, last: str, parameters: str | None) -> Form:
-    return Form(first, last, None if parameters is None else tuple(parameters.split()))
+def _form(first: str, last: str, parameters: str | None) -> ApiForm:
+    return ApiForm(first, last, None if parameters is None else tuple(parameters.split()))
 
 
 @cache
-def form_in(name: str, release: str) -> Form | None:
+def form_in(name: str, release: str) -> ApiForm | None:
     """Return the form of a name in a release; None if the release lacks it or the name is
     unknown."""
     return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)
 
 
-def elsewhere(rows: Sequence[Form], release: str) -> str:
+def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     """Return the releases of some forms, "0.1" or "0.3 to 0.6", if a release is known to lack them:
     the release is later than them, or both it and COMPLETE are earlier. Else empty."""
     if not rows:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.lint.inference import Scope
-from neuroncore.lint.kernels import Program
+from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import Module
 from neuroncore.lint.releases import ROLES
 from neuroncore.lint.walk import Told
@@ -72,7 +72,7 @@ def _class(scope: Scope) -> Iterator[Told]:
         yield "NOT_NKI_OBJECT", node, f"class {node.name} of a kernel inherits from {bases}"
 
 
-def _is_object(program: Program, meant: object) -> bool:
+def _is_object(program: SourceFiles, meant: object) -> bool:
     """Return whether a base is NKIObject, or a class that inherits from it."""
     if isinstance(meant, tuple) and isinstance(meant[1], ast.ClassDef):
         module, node = meant
@@ -113,7 +113,7 @@ def _results(scope: Scope) -> Iterator[Told]:
                 yield "RESULT_MEMORY", at, said
 
 
-def launches(program: Program) -> Iterator[Told]:
+def launches(program: SourceFiles) -> Iterator[Told]:
     """Report faults in the arguments of kernels that the file calls, and of the calls that make
     them."""
     first = program.modules.first

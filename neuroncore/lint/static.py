@@ -14,7 +14,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.lint import api_calls as calls
 from neuroncore.lint import dynamic, older, purity, signatures, subset
 from neuroncore.lint.inference import Scopes
-from neuroncore.lint.kernels import Program
+from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import Module, Modules, asks_if_run
 from neuroncore.lint.nodes import name_of
 from neuroncore.lint.releases import RELEASES, is_in
@@ -59,7 +59,7 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
 
 
 def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
-    program = Program(modules, kernel)
+    program = SourceFiles(modules, kernel)
     scopes = Scopes(program, api or RELEASES[-1])
     seen = _spots(scopes)
     uses = [one for one in seen if calls.of_the_api(one)]

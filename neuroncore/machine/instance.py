@@ -74,7 +74,7 @@ class CollectiveTable:
     algorithms: Mapping[str, AlgorithmNumbers]
 
 
-class Place(NamedTuple):
+class CorePlace(NamedTuple):
     """Where a rank is: the server, the chip and the logical core in it."""
 
     server: int
@@ -128,7 +128,7 @@ class Instance:
         """How many logical cores of `lnc` physical ones there are. Raises UsageError if none."""
         return self.chips * self.chip.logical_cores(lnc)
 
-    def place(self, rank: int, lnc: int) -> Place:
+    def place(self, rank: int, lnc: int) -> CorePlace:
         """Where a rank is: consecutive ranks fill a chip, consecutive chips a server.
 
         That numbering is our assumption, with which nccom-test and nki-library agree. Raises
@@ -138,7 +138,7 @@ class Instance:
         if not 0 <= rank < ranks:
             raise UsageError(f"{self.name} has no rank {rank}: they are 0 to {ranks - 1}")
         chip, core = divmod(rank, self.chip.logical_cores(lnc))
-        return Place(chip // self.chips_per_server, chip, core)
+        return CorePlace(chip // self.chips_per_server, chip, core)
 
     def distance(self, rank: int, other: int, lnc: int) -> int:
         """Links, or switches, between the chips of two ranks."""

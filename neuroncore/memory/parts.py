@@ -10,7 +10,7 @@ from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
 
 
-class Form:
+class IndexForm:
     """How an affine index goes on from its start: by `steps` along axes of sizes `shape`, and so
     from `low` below the start to `high` above it."""
 
@@ -23,15 +23,15 @@ class Form:
         self.high = sum(r for r in reach if r > 0)
 
 
-_forms: dict[tuple[Dims, Dims], Form] = {}
+_forms: dict[tuple[Dims, Dims], IndexForm] = {}
 
 
-def form(shape: Dims, steps: Dims) -> Form:
+def form(shape: Dims, steps: Dims) -> IndexForm:
     """The Form of these sizes and steps."""
     found = _forms.get((shape, steps))
     if found is None:
         geometry.make_room(_forms)
-        found = _forms.setdefault((shape, steps), Form(shape, steps))
+        found = _forms.setdefault((shape, steps), IndexForm(shape, steps))
     return found
 
 
@@ -39,7 +39,7 @@ class Affine:
     """An index of one axis of a tensor, over the axes of a tile."""
 
     __slots__ = ("form", "start")
-    form: Form
+    form: IndexForm
     start: int
 
 

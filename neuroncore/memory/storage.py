@@ -54,7 +54,7 @@ class Storage:
     gaps: Gaps | None
     image: Image | None  # what an address refers to
     scope: Any  # the loop iteration it was made in, in a dialect that has those
-    launch: Hbm | None  # whose it is: a tensor ends with the launch that made it
+    launch: HbmMemory | None  # whose it is: a tensor ends with the launch that made it
     double: Any  # the elements in float64, if they differ (`precision`)
     foreign: Flags | None  # PSUM: what others than the Tensor engine wrote
     greatest: (
@@ -127,7 +127,7 @@ def _described(shape: Dims, name: str) -> str:
     return f"{named} ({' x '.join(map(str, shape))})"
 
 
-class Hbm:
+class HbmMemory:
     """The main memory that the cores of one launch have in common.
 
     A kernel is one program for all its cores, so what it allocates in shared HBM is one tensor: the
@@ -161,7 +161,7 @@ class Memory:
     behave as on the chip.
     """
 
-    def __init__(self, machine: Machine, hbm: Hbm, core: int = 0) -> None:
+    def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:
         self.machine, self.hbm = machine, hbm
         self._ids = itertools.count(hbm.first_id + (core + 1) * OWN)
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
@@ -247,7 +247,7 @@ class Memory:
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
-        `Hbm.held(dtype)`."""
+        `HbmMemory.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)

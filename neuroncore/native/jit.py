@@ -42,7 +42,7 @@ _under_way: list[float] = []  # when compilations began, each inside the one bef
 _past: list[float] = []  # how long others have taken
 
 
-class Compiled(Generic[P, R]):
+class CompiledLoop(Generic[P, R]):
     """A function that numba compiles when it is first called, and imports numba for only then.
 
     Compiled functions may call it as what it is compiled to.
@@ -104,14 +104,14 @@ def _viewed(given: Any) -> Any:
     return given.data if isinstance(given, np.ndarray) else given
 
 
-class Part(Compiled[P, R]):
+class LoopPart(CompiledLoop[P, R]):
     """A part of compiled functions, plain where it is called by plain ones."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.plain(*args, **kwargs)
 
 
-class Kept(Compiled[P, R]):
+class KeptCode(CompiledLoop[P, R]):
     """A function whose machine code is kept next to the source or, if that can't be written, in the
     user's cache, or nowhere."""
 
@@ -168,9 +168,9 @@ def say_that_it_compiles() -> None:
         print("neuroncore: compiling loops (once per install)", file=sys.stderr)
 
 
-def compiled(function: Callable[P, R]) -> Compiled[P, R]:
+def compiled(function: Callable[P, R]) -> CompiledLoop[P, R]:
     """Compile at the first call; keep the machine code."""
-    return Kept(function)
+    return KeptCode(function)
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
@@ -208,15 +208,15 @@ def _asserting(function: F, types: Sequence[Any]) -> F:
     return asserting  # type: ignore[return-value]
 
 
-def inlined(function: Callable[P, R]) -> Compiled[P, R]:
+def inlined(function: Callable[P, R]) -> CompiledLoop[P, R]:
     """A helper of compiled functions, never called by itself."""
-    return Part(function, inline="always")
+    return LoopPart(function, inline="always")
 
 
-def borrowing(function: Callable[P, R]) -> Compiled[P, R]:
+def borrowing(function: Callable[P, R]) -> CompiledLoop[P, R]:
     """A part of a compiled loop that takes tuples of arrays. It counts no references, which would
     cost more than what it does with them; so it can't make an array, or numba refuses it."""
-    return Part(function, forceinline=True, _nrt=False, **UNWRAPPED)
+    return LoopPart(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroncore.base.enums import reduce_cmd
 from neuroncore.plain.arithmetic import BITS, INTEGER, activation_of, apply
-from neuroncore.plain.formats import Array, F, Format, encode
+from neuroncore.plain.formats import Array, Coding, F, encode
 from neuroncore.plain.memory import Operand
 
 IDLE = reduce_cmd.idle
@@ -111,7 +111,7 @@ def are_whole(*operands: Operand) -> bool:
     return all(one.form.name in ("int32", "uint32") for one in operands)
 
 
-def constant(form: Format, value: Any) -> Array:
+def constant(form: Coding, value: Any) -> Array:
     """A number of the kernel's as a code: integers in their range, floats to nearest even."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)

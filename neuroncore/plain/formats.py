@@ -13,7 +13,7 @@ F = np.float32
 PACKED = 4  # elements of a packed code
 
 
-class Format(NamedTuple):
+class Coding(NamedTuple):
     """`numpy` is the type of the values, `codes` that of the bits, of `size` bytes. Floats have
     `mantissa` explicit bits, an exponent `bias` and a largest finite number `max`."""
 
@@ -32,10 +32,10 @@ class Format(NamedTuple):
         return self.kind in ("integer", "bool")
 
 
-def _float(name: str, size: int, mantissa: int, bias: int) -> Format:
+def _float(name: str, size: int, mantissa: int, bias: int) -> Coding:
     kind = F if name == "tfloat32" else np.dtype(getattr(ml_dtypes, name, name))
     most = (2 - 2.0**-10) * 2.0**127 if kind is F else float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
-    return Format(name, "float", kind, np.dtype(f"u{size}"), size, mantissa, bias, most)
+    return Coding(name, "float", kind, np.dtype(f"u{size}"), size, mantissa, bias, most)
 
 
 _INTEGERS = [(f"{sign}int{8 * n}", n) for sign in ("", "u") for n in (1, 2, 4)]
@@ -45,21 +45,21 @@ _ROWS = [
     *(_float("float16", 2, 10, 15), _float("float8_e5m2", 1, 2, 15)),
     *(_float("float8_e4m3", 1, 3, 7), _float("float8_e3m4", 1, 4, 3)),
     *(_float("float8_e4m3fn", 1, 3, 7), _float("float4_e2m1fn", 1, 1, 1)),
-    *(Format(name, "integer", np.dtype(name), np.dtype(name), n) for name, n in _INTEGERS),
-    Format("bool", "bool", np.uint8, np.dtype(np.uint8), 1),
-    Format("float8_e8m0fnu", "scale", ml_dtypes.float8_e8m0fnu, np.dtype(np.uint8), 1),
-    *(Format(f"{e}_x4", "packed", None, np.dtype(f"u{n}"), n, element=e) for e, n in _ELEMENTS),
+    *(Coding(name, "integer", np.dtype(name), np.dtype(name), n) for name, n in _INTEGERS),
+    Coding("bool", "bool", np.uint8, np.dtype(np.uint8), 1),
+    Coding("float8_e8m0fnu", "scale", ml_dtypes.float8_e8m0fnu, np.dtype(np.uint8), 1),
+    *(Coding(f"{e}_x4", "packed", None, np.dtype(f"u{n}"), n, element=e) for e, n in _ELEMENTS),
 ]
 FORMATS = {row.name: row for row in _ROWS}
 FLOAT32, TFLOAT32, E4M3FN = (FORMATS[n] for n in ("float32", "tfloat32", "float8_e4m3fn"))
 
 
-def decode(form: Format, codes: Array) -> Array:
+def decode(form: Coding, codes: Array) -> Array:
     """The float32 values of codes; integers beyond 2^24 are rounded to nearest even."""
     return codes.view(form.numpy).astype(F)
 
 
-def encode(form: Format, values: Array, saturate: bool = False) -> Array:
+def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
     """The codes of float32 values, to nearest even. Floats overflow to infinity (float8_e4m3fn to
     NaN, or with `saturate` to its largest number); integers saturate, and NaN becomes 0."""
     if form.kind == "bool":
@@ -82,7 +82,7 @@ def encode(form: Format, values: Array, saturate: bool = False) -> Array:
     return np.where(np.isnan(values), (sign | nan(form)).astype(form.codes), bits)
 
 
-def nan(form: Format) -> int:
+def nan(form: Coding) -> int:
     """The code of the positive quiet NaN; the largest number of float4_e2m1fn, which has none."""
     if form is TFLOAT32 or form.kind == "scale":
         return 0x7FC00000 if form is TFLOAT32 else 0xFF
@@ -90,7 +90,7 @@ def nan(form: Format) -> int:
     return code & ~(1 << (8 * form.size - 1))
 
 
-def poison(form: Format) -> int:
+def poison(form: Coding) -> int:
     """The code of uninitialized memory: NaN, for integers 4, for booleans 1."""
     if form.kind == "packed":
         element = FORMATS[form.element]
@@ -100,25 +100,25 @@ def poison(form: Format) -> int:
     return nan(form)
 
 
-def _width(form: Format) -> int:
+def _width(form: Coding) -> int:
     """Bits of an element of a packed format."""
     return 8 * form.size // PACKED
 
 
-def unpack(form: Format, codes: Array) -> tuple[Format, Array]:
+def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
     """The element's format, and the codes of the four elements of each code on a new last axis."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
 
 
-def pack(form: Format, codes: Array) -> Array:
+def pack(form: Coding, codes: Array) -> Array:
     """The codes of four elements each along the last axis as packed codes."""
     shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
     return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
 
 
-def stochastic(form: Format, values: Array, words: Array, saturate: bool) -> Array:
+def stochastic(form: Coding, values: Array, words: Array, saturate: bool) -> Array:
     """The codes of float32 values: a magnitude goes up to the format's next number if the random
     word is less than floor(2^32 times the part of the step that is cut off)."""
     size = np.abs(values).astype(np.float64)

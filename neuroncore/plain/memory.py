@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.plain.formats import Array, Format, decode, poison
+from neuroncore.plain.formats import Array, Coding, decode, poison
 
 BYTE = np.uint8
 ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of n bytes
@@ -72,10 +72,10 @@ class Operand:
 
     tensor: Tensor
     positions: Array
-    form: Format
-    held: Format
+    form: Coding
+    held: Coding
     first: int  # partition
-    round: Callable[[Format, Array], Array]
+    round: Callable[[Coding, Array], Array]
     zeros: bool  # whether what nothing has written reads as 0
     there: Array | None = None
 

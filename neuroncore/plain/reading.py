@@ -13,7 +13,7 @@ import numpy as np
 from neuroncore.base.enums import ON_CHIP, engine, reduce_cmd
 from neuroncore.plain import collectives, elementwise, move, random, reduction, tensor
 from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
-from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Format, encode, stochastic
+from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Coding, encode, stochastic
 from neuroncore.plain.memory import Operand, Tensor, positions
 from neuroncore.record.inputs import leaves
 from neuroncore.record.registers import Registers
@@ -34,7 +34,7 @@ def approximate(i: Any) -> str | None:
     return function if function in ULPS else None
 
 
-class Core:
+class PlainCore:
     """One core, by its number in the launch, at a place in its rank. A chip has `chip` ranks;
     `program` is that of the launch grid. `leftover` flags elements of the current instruction's
     operands that depend on uninitialized memory."""
@@ -55,7 +55,7 @@ class Core:
         self.issued[self.program, unit] += 1
         self.unit, self.written = unit, 0
 
-    def round(self, form: Format, values: Array) -> Array:
+    def round(self, form: Coding, values: Array) -> Array:
         """The codes of float32 values. With stochastic rounding, each instruction of an engine of a
         program has its own random words, one for each element that it writes."""
         options, saturate = self.options, self.options.fn_overflow == "saturate"
@@ -117,7 +117,7 @@ class Reading:
         self.contents = ChainMap(dict(contents), *(one.data.constants for one in programs))
         self.rows = [Rows(program) for program in programs]
         self.registers = [Registers(program.data) for program in programs]
-        self.cores = [Core(setting, number, chip) for number in range(len(programs))]
+        self.cores = [PlainCore(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
         self.met: dict[int, Any] = {}  # instructions of cores that are carried out already
         self.tensors: dict[int, Tensor] = {}

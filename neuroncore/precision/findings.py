@@ -27,7 +27,7 @@ OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
 
 
 @dataclass(eq=False)
-class Line:
+class LineError:
     """The error that the instructions of one source line have introduced."""
 
     place: source.Place
@@ -47,7 +47,7 @@ class Line:
 class Beyond:
     """The first result of an instruction that is further from float64 than it may be."""
 
-    line: Line
+    line: LineError
     instruction: str
     rel_l2: float
     bound: float
@@ -68,7 +68,7 @@ class Precision:
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound
-        self.lines: list[Line] = []
+        self.lines: list[LineError] = []
         self.beyond: Beyond | None = None
         self.results: list[Result] = []
         self.warnings: list[Finding] = []
@@ -90,7 +90,7 @@ class Precision:
         place = source.place(frame.f_code, instruction)
         number = self._numbers.setdefault((place.file, place.line), len(self.lines))
         if number == len(self.lines):
-            self.lines.append(Line(place))
+            self.lines.append(LineError(place))
         return self._sites.keep(frame.f_code, instruction, number)
 
     def introduced(

@@ -41,7 +41,7 @@ class Patterns(NamedTuple):
         return [(start, *self.forms[form]) for start, form in pairs]
 
 
-class Steps(NamedTuple):
+class AxisSteps(NamedTuple):
     """The steps of the first axis of each pattern, `pitch` bytes apart: the steps that it touches,
     the bytes within each, as a box, and whether it stays in them (`whole`)."""
 
@@ -70,7 +70,7 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
     return _without_near_misses(which, patterns, steps.whole, near, start)
 
 
-def _steps(patterns: Patterns) -> Steps:
+def _steps(patterns: Patterns) -> AxisSteps:
     """The steps of the first axis that each touches and the bytes within each, half open."""
     rows = []
     for shape, steps, item in patterns.forms:
@@ -79,10 +79,10 @@ def _steps(patterns: Patterns) -> Steps:
     size, pitch, low, high = np.array(rows, np.int64).reshape(-1, 4)[patterns.form].T
     row, byte = np.divmod(patterns.start, np.maximum(pitch, 1))
     box = np.column_stack([row, row + size, byte + low, byte + high])
-    return Steps(pitch, box, (pitch > 0) & (box[:, 2] >= 0) & (box[:, 3] <= pitch))
+    return AxisSteps(pitch, box, (pitch > 0) & (box[:, 2] >= 0) & (box[:, 3] <= pitch))
 
 
-def _cut_into_steps(area: Array, box: Array, which: Array, steps: Steps) -> None:
+def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
     """Where all accesses of an area go by steps of one length, like those of a tensor's rows in
     HBM, boxes become the steps that they touch times the bytes within each: what interleaves is
     apart then, however many there are."""

@@ -35,7 +35,7 @@ from neuroncore.replay.inputs import entered
 
 
 @dataclass(frozen=True)
-class Difference:
+class Mismatch:
     """The first result whose bits differ from the plain reading."""
 
     instruction: str
@@ -71,7 +71,7 @@ class Verdict:
     instructions: int
     compared: int
     taken_over: int
-    difference: Difference | None
+    difference: Mismatch | None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, and the difference as text."""
@@ -142,7 +142,7 @@ class Verification:
             wrong = unequal_arrays(got, wanted)
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
-                found = Difference(
+                found = Mismatch(
                     instruction="the run",
                     row=self.instructions,
                     core=0,
@@ -167,7 +167,7 @@ class Verification:
             self._before[number, execution.row] = _Before(execution.written(), _leftover(execution))
         return number
 
-    def _step(self) -> Difference | None:
+    def _step(self) -> Mismatch | None:
         self.replay.forward()
         core = self.replay.last
         number = self.reading.next[core]
@@ -179,7 +179,7 @@ class Verification:
 
     def _compared(
         self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
-    ) -> Difference | None:
+    ) -> Mismatch | None:
         """Where what an instruction wrote differs; else go on from the emulator's bits."""
         function, given = approximate(i), vars(i)
         if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
@@ -201,7 +201,7 @@ class Verification:
     def _difference(
         self, core: int, number: int, row: Row, given: Mapping[str, Any], name: str,
         emulator: Array, wrong: Array,
-    ) -> Difference:  # fmt: skip
+    ) -> Mismatch:  # fmt: skip
         return _first(
             given[name], emulator, wrong,
             instruction=row.call.name,
@@ -212,7 +212,7 @@ class Verification:
             operands={n: described(v) for n, v in given.items() if isinstance(v, Operand)},
         )  # fmt: skip
 
-    def _of_results(self) -> Iterator[Difference]:
+    def _of_results(self) -> Iterator[Mismatch]:
         """Where a tensor that the kernel returns differs though no instruction did: something else
         has written to it."""
         for core, program in enumerate(self.replay.record.programs):
@@ -226,10 +226,10 @@ class Verification:
                     yield _first(operand, emulator, wrong, **where)
 
 
-def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Difference:
+def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
     """The Difference at the first of the elements that are wrong."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return Difference(
+    return Mismatch(
         **where,
         element=at,
         emulator=text_of(tile, emulator[at]),

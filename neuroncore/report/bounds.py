@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Told:
+class BoundText:
     """How to report a resource: the part of a line that belongs to it, and the sentence."""
 
     share: Callable[[Parts], float]
@@ -39,7 +39,7 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line]) -> str:
     return f"bound by {said}"
 
 
-def _of_engine(name: str) -> Told:
+def _of_engine(name: str) -> BoundText:
     queue = QUEUES.index(name)
 
     def said(timeline: Timeline, where: str) -> str:
@@ -50,7 +50,7 @@ def _of_engine(name: str) -> Told:
             f"the critical path at {where}; give it less work, or move some to another engine"
         )
 
-    return Told(lambda parts: parts.work.get(name, 0.0), said)
+    return BoundText(lambda parts: parts.work.get(name, 0.0), said)
 
 
 def _bandwidth(timeline: Timeline, where: str) -> str:
@@ -132,13 +132,13 @@ def _work(parts: Parts) -> float:
 
 
 TOLD = {
-    "DMA bandwidth": Told(lambda parts: parts.moves, _bandwidth),
-    "DMA rows": Told(lambda parts: parts.moves, _rows),
-    "DMA issue": Told(lambda parts: parts.issue, _issue),
-    "DMA latency": Told(lambda parts: parts.transfer_latency, _transfer_latency),
-    "latency": Told(lambda parts: parts.latency, _latency),
-    "overhead": Told(_work, _overhead),
-    "warm-up": Told(lambda parts: parts.work.get("Tensor", 0.0), _warm_up),
-    "activation tables": Told(lambda parts: parts.work.get("Scalar", 0.0), _tables),
-    "space": Told(lambda parts: parts.latency + parts.transfer_latency, _space),
+    "DMA bandwidth": BoundText(lambda parts: parts.moves, _bandwidth),
+    "DMA rows": BoundText(lambda parts: parts.moves, _rows),
+    "DMA issue": BoundText(lambda parts: parts.issue, _issue),
+    "DMA latency": BoundText(lambda parts: parts.transfer_latency, _transfer_latency),
+    "latency": BoundText(lambda parts: parts.latency, _latency),
+    "overhead": BoundText(_work, _overhead),
+    "warm-up": BoundText(lambda parts: parts.work.get("Tensor", 0.0), _warm_up),
+    "activation tables": BoundText(lambda parts: parts.work.get("Scalar", 0.0), _tables),
+    "space": BoundText(lambda parts: parts.latency + parts.transfer_latency, _space),
 }

@@ -24,7 +24,7 @@ UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tile:
+class TileContents:
     """The contents of an operand: its elements, and flags of uninitialized ones, or None if all
     were written. `title` names the operand."""
 

@@ -30,7 +30,7 @@ FAR = 2.0  # times the noise: pairs this far apart determine the highest certain
 
 
 @dataclass(frozen=True)
-class Work:
+class PairWork:
     """The estimate of one variant in nanoseconds, and the working time of each engine and DMA."""
 
     ns: float
@@ -43,7 +43,7 @@ class Variant:
 
     chain: str
     source: str
-    estimated: Work
+    estimated: PairWork
     measured: float
 
 
@@ -70,19 +70,19 @@ class Sureness:
         return min(self.most, 1 / (1 + exp(-self.slope * min(times, 10.0) ** 2)))
 
 
-def work(timeline: Timeline) -> Work:
+def work(timeline: Timeline) -> PairWork:
     """Return the work of one core."""
     total = timeline.total_ns
-    return Work(total, {name: part * total for name, part in timeline.busy_share.items()})
+    return PairWork(total, {name: part * total for name, part in timeline.busy_share.items()})
 
 
-def difference(one: Work, other: Work) -> float:
+def difference(one: PairWork, other: PairWork) -> float:
     """Return the difference of the logarithms of two estimates."""
     low, high = sorted((one.ns, other.ns))
     return log(high / low) if low > 0 else inf
 
 
-def unlike(one: Work, other: Work) -> float:
+def unlike(one: PairWork, other: PairWork) -> float:
     """Return the part of the work of two variants that only one of them does, measured by the
     time of engines and DMA."""
     both = [
@@ -92,7 +92,7 @@ def unlike(one: Work, other: Work) -> float:
     return sum(abs(a - b) for a, b in both) / most if most else 0.0
 
 
-def faster(old: Work, new: Work) -> float:
+def faster(old: PairWork, new: PairWork) -> float:
     """Return the probability that the new variant is faster than the old one."""
     right = stated().of(difference(old, new), unlike(old, new))
     return right if new.ns <= old.ns else 1 - right

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from neuroncore.precision.findings import Line, Precision
+from neuroncore.precision.findings import LineError, Precision
 
 SHOWN = 20  # lines in the text
 WIDTH = 100  # characters of a source line
 LEAST = 1e-3  # smallest ulps that count as an error
 
 
-def lines_of(found: Precision) -> list[Line]:
+def lines_of(found: Precision) -> list[LineError]:
     """Return the lines that introduce errors, sorted by their share, then by position."""
     touched = [line for line in found.lines if line.max_ulps >= LEAST or line.share]
     return sorted(touched, key=lambda line: -line.share)
@@ -67,7 +67,7 @@ def document(found: Precision) -> dict[str, Any]:
     }
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: LineError) -> dict[str, Any]:
     return {
         "place": str(line.place),
         "text": line.place.text.strip(),

@@ -18,7 +18,7 @@ SHORTEST = 3  # the smallest chain with a meaningful rank correlation
 
 
 @dataclass(frozen=True)
-class Point:
+class ScoredPoint:
     """One measurement and its estimate, both in microseconds."""
 
     id: str
@@ -93,7 +93,7 @@ class Order:
         return self.right / self.pairs if self.pairs else None
 
 
-def errors(points: Sequence[Point]) -> Errors | None:
+def errors(points: Sequence[ScoredPoint]) -> Errors | None:
     """Return the errors, or None without points."""
     if not points:
         return None
@@ -108,22 +108,22 @@ def errors(points: Sequence[Point]) -> Errors | None:
 
 
 def grouped(
-    points: Iterable[Point], key: Callable[[Point], str]
-) -> Iterator[tuple[str, list[Point]]]:
+    points: Iterable[ScoredPoint], key: Callable[[ScoredPoint], str]
+) -> Iterator[tuple[str, list[ScoredPoint]]]:
     """Group points by a property, in its order."""
-    groups: dict[str, list[Point]] = {}
+    groups: dict[str, list[ScoredPoint]] = {}
     for point in points:
         groups.setdefault(key(point), []).append(point)
     yield from sorted(groups.items())
 
 
-def chains(points: Iterable[Point]) -> list[Chain]:
+def chains(points: Iterable[ScoredPoint]) -> list[Chain]:
     """Return the order of each chain with at least two variants."""
     found = (chain(name, own) for name, own in grouped(points, lambda p: p.chain) if name)
     return [c for c in found if c.count > 1]
 
 
-def chain(name: str, points: Sequence[Point]) -> Chain:
+def chain(name: str, points: Sequence[ScoredPoint]) -> Chain:
     measured = [p.measured_us for p in points]
     estimated = [p.estimated_us for p in points]
     ranked = spearman(measured, estimated) if len(points) >= SHORTEST else None
@@ -142,12 +142,12 @@ def order(found: Sequence[Chain]) -> Order:
     )
 
 
-def _differ(a: Point, b: Point) -> bool:
+def _differ(a: ScoredPoint, b: ScoredPoint) -> bool:
     low, high = sorted((a.measured_us, b.measured_us))
     return high > low * (1 + DIFFERENT)
 
 
-def _in_order(a: Point, b: Point) -> bool:
+def _in_order(a: ScoredPoint, b: ScoredPoint) -> bool:
     """Return whether a pair is in the right order; equal estimates are not."""
     return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
 

@@ -23,8 +23,8 @@ from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
     ALONE,
     Bound,
+    ChangeOutcome,
     Effect,
-    Outcome,
     bound_of,
     outcome,
     pair,
@@ -240,13 +240,13 @@ def _overlap(base: Change) -> Change:
     return replace(base, what="perfect overlap", how="without waits", variations=free)
 
 
-def _first(outcomes: Iterable[Outcome], top: int) -> list[WhatIf]:
+def _first(outcomes: Iterable[ChangeOutcome], top: int) -> list[WhatIf]:
     """Return outcomes sorted by savings, the first `top` with their new bottlenecks."""
     made = sorted(outcomes, key=lambda one: -one.gain)
     return [_what_if(one, number < top) for number, one in enumerate(made)]
 
 
-def _what_if(one: Outcome, asked: bool) -> WhatIf:
+def _what_if(one: ChangeOutcome, asked: bool) -> WhatIf:
     then = bound_of(one.change, one.timeline).what if asked else None
     return _effect(one.effect, then)
 

@@ -16,7 +16,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.record.program import Program
 from neuroncore.time import alternatives
 from neuroncore.time.changes import Change
-from neuroncore.time.path import Parts, Steps, parts, steps
+from neuroncore.time.path import CriticalSteps, Parts, parts, steps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 
@@ -53,7 +53,9 @@ def on_the_path(timeline: Timeline) -> list[Line]:
     return sorted(made, key=lambda one: -one.ns)
 
 
-def _line(timeline: Timeline, found: Steps, own: list[int], here: Array, counts: Array) -> Line:
+def _line(
+    timeline: Timeline, found: CriticalSteps, own: list[int], here: Array, counts: Array
+) -> Line:
     program = timeline.program
     calls = np.unique(timeline.columns.call[found.instruction[here]]).tolist()
     return Line(

@@ -13,7 +13,7 @@ from neuroncore.time.schedule import Timeline
 Array = npt.NDArray[Any]
 
 
-class Steps(NamedTuple):
+class CriticalSteps(NamedTuple):
     """The critical path of a timeline, instruction by instruction, in order: each as an index, and
     in nanoseconds until the next one begins what passes while it keeps its engine (`working`), or
     for a transfer its queue (`issuing`); while DMA engines move its bytes or others' before it;
@@ -32,13 +32,13 @@ class Steps(NamedTuple):
         return total
 
 
-def steps(timeline: Timeline) -> Steps:
+def steps(timeline: Timeline) -> CriticalSteps:
     path = np.array(timeline.critical_path, np.int64)
     begin, moves = timeline.begin[path], timeline.moves[path]
     until = np.append(begin[1:], timeline.end[path[-1:]])
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
-    return Steps(
+    return CriticalSteps(
         instruction=path,
         working=np.where(moves, 0.0, done),
         issuing=np.where(moves, busy, 0.0),
@@ -71,7 +71,7 @@ class Parts(NamedTuple):
 NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core", "collectives"
 
 
-def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Parts:
+def parts(timeline: Timeline, found: CriticalSteps, chosen: Array | None = None) -> Parts:
     """The sums over all steps, or over those that `chosen` flags."""
     kept = np.ones(len(found.instruction), np.bool_) if chosen is None else chosen
     own = found.instruction[kept]

@@ -124,7 +124,9 @@ def _wait_for_space(
         return peak
     free = (np.array(own) & ~np.array(placed))[areas.kind]
     tile = np.where(free, np.cumsum(free) - 1, -1)
-    uses = allocation.Uses(accesses.start, accesses.operands, tile.take(areas.of_box), form.queue)
+    uses = allocation.BufferUses(
+        accesses.start, accesses.operands, tile.take(areas.of_box), form.queue
+    )
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),

@@ -19,7 +19,7 @@ from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import compiled
 from neuroncore.time.loops.timeline import timeline
-from neuroncore.time.loops.work import FIXED, Core, Queues, Times, Work
+from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work
 from neuroncore.time.meetings import lay_out, partners
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
@@ -58,7 +58,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
     fixed = (float(getattr(machine.fixed, name)) for name in FIXED)
-    timeline(work, queues, Core(TENSOR, VECTOR, GPSIMD, *fixed), times)
+    timeline(work, queues, CoreCosts(TENSOR, VECTOR, GPSIMD, *fixed), times)
     programs = tuple(each.compiled.program for each in works)
     found = []
     for core, each in enumerate(works):

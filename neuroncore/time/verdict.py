@@ -19,7 +19,7 @@ ALONE = 0.1  # what more of one resource has to save for it to bound a run by it
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChangeOutcome:
     """The effect of a change on a core's time, which was `before_ns`."""
 
     change: Change
@@ -90,7 +90,7 @@ def _best(effects: Iterable[Effect]) -> Bound:
     return Bound(best.change.what, best.change.how, best.gain)
 
 
-def _likely(base: Change, timeline: Timeline) -> Iterator[Outcome]:
+def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
     """The outcomes of changes of a resource, without those that can't be the best."""
     total = timeline.total_ns
     if not total:
@@ -108,15 +108,15 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[Outcome]:
         yield made
 
 
-def outcome(change: Change, timeline: Timeline) -> Outcome:
+def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
     """The outcome of a change, compared with the timeline of a core without it."""
     changed = change.scheduled(timeline.core)
-    return Outcome(change, changed, timeline.total_ns)
+    return ChangeOutcome(change, changed, timeline.total_ns)
 
 
-def pair(timeline: Timeline, outcomes: Iterable[Outcome]) -> Outcome:
+def pair(timeline: Timeline, outcomes: Iterable[ChangeOutcome]) -> ChangeOutcome:
     """The two changes of resources that save most together, of which `outcomes` are the first."""
     every = ((one, other) for one in outcomes for other in _likely(one.change, one.timeline))
     one, other = min(every, key=lambda both: both[1].timeline.total_ns)
     both = replace(other.change, what=f"{one.change.what} and {other.change.what}", how="together")
-    return Outcome(both, other.timeline, timeline.total_ns)
+    return ChangeOutcome(both, other.timeline, timeline.total_ns)

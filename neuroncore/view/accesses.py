@@ -13,12 +13,12 @@ from neuroncore.record.program import Program
 from neuroncore.time.schedule import Timeline
 from neuroncore.view.columns import Packed, differences, packed
 from neuroncore.view.placement import addresses
-from neuroncore.view.times import Times
+from neuroncore.view.times import PageTimes
 
 Array = npt.NDArray[Any]
 
 
-class Accesses:
+class AccessTable:
     """The boxes and tensors of the operands of the instructions `shown`, numbered in order of
     appearance."""
 
@@ -71,7 +71,7 @@ def _back(numbers: Array) -> Array:
     return back
 
 
-def places(timeline: Timeline, accesses: Accesses, times: Times) -> Array:
+def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
     """Return a possible on-chip address, in bytes of a partition, of each unplaced tensor."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)

@@ -31,12 +31,12 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.view import sources
-from neuroncore.view.accesses import Accesses, places
+from neuroncore.view.accesses import AccessTable, places
 from neuroncore.view.answers import answers, verdict
 from neuroncore.view.columns import differences
 from neuroncore.view.elements import Steps, array, values
-from neuroncore.view.times import Times
-from neuroncore.view.window import Window, shown
+from neuroncore.view.times import PageTimes
+from neuroncore.view.window import PageWindow, shown
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
@@ -61,7 +61,7 @@ class Shown:
     wanted: range | None = None
     precision: Precision | None = None
     answers: bool = True
-    window: Window | None = None
+    window: PageWindow | None = None
     world: World = ALONE
 
     @property
@@ -150,7 +150,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
     """Return the document of a timeline and its record, for the instructions in `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
-    times, accesses = Times(timeline, tick), Accesses(timeline, part)
+    times, accesses = PageTimes(timeline, tick), AccessTable(timeline, part)
     return {
         "machine": machine.name,
         "order": POLICIES[timeline.order].said,

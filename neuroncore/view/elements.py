@@ -51,7 +51,7 @@ def values(
     The instructions that are `wanted` have all elements. If none are named, these are the first of
     each line and as many others as fit.
     """
-    start, held = program.columns().start[shown.start : shown.stop + 1], Tiles()
+    start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
     found = np.zeros(start[-1] - start[0], np.int64)
     few = int(np.searchsorted(start - start[0], MOST, side="right")) - 1
@@ -63,7 +63,7 @@ def values(
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
     """Return the full contents of one instruction; `of_operand` are plain numbers."""
-    held = Tiles()
+    held = TileTable()
     found = held.of(program, steps, core, instruction, full=True)
     return {"of_operand": found, **held.document(steps.setting.options)}
 
@@ -82,7 +82,7 @@ def _size(call: Call) -> int:
     return sum(view.nbytes for view in call.views(*call.reads, *call.writes))
 
 
-class Tiles:
+class TileTable:
     """Tiles by their contents: a tile that is read has the contents of the last write."""
 
     def __init__(self) -> None:

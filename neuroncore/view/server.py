@@ -21,7 +21,7 @@ from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.view import elements as values
 from neuroncore.view.document import Shown
 from neuroncore.view.page import FRAME_HEIGHT, page
-from neuroncore.view.window import Window
+from neuroncore.view.window import PageWindow
 
 ADDRESS = "127.0.0.1"
 HEADERS = {
@@ -99,7 +99,7 @@ class Server:
         launches = self.launches
         if "window" in asked:
             first, last = map(int, asked["window"].split(":"))
-            launches = [replace(one, window=Window(first, last)) for one in launches]
+            launches = [replace(one, window=PageWindow(first, last)) for one in launches]
         return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
 
     def _values(self, asked: dict[str, str]) -> Answer:

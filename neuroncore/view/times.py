@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 CRITICAL, IN_TURN, TRANSFER, ELSEWHERE = 1, 2, 4, 8  # flags of an instruction
 
 
-class Times:
+class PageTimes:
     """The times of the instructions of a timeline, in ticks."""
 
     def __init__(self, timeline: Timeline, tick_ns: float) -> None:

@@ -12,7 +12,7 @@ MOST = 1_000_000  # instructions on a page
 
 
 @dataclass(frozen=True)
-class Window:
+class PageWindow:
     """An interval of instructions, or if it counts `ns`, of times: all instructions from the first
     to the last that are executing in it, in program order."""
 
@@ -39,7 +39,7 @@ class Window:
         return f"{self.first:g}{unit}:{self.last:g}{unit}"
 
 
-def shown(timeline: Timeline, window: Window | None) -> range:
+def shown(timeline: Timeline, window: PageWindow | None) -> range:
     """Return the instructions on a page: those of the window, or else the first `MOST`."""
     if window is None:
         return range(min(len(timeline.begin), MOST))

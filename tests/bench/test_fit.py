@@ -20,7 +20,7 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness
-from neuroncore.report.score import Point
+from neuroncore.report.score import ScoredPoint
 from neuroncore.time import policy
 
 WINDOW = Choice("policy", "compiled", "window", without=1, in_use=8, also=(4,))
@@ -30,7 +30,7 @@ EVERY = choices.choices(KNOWN)
 
 def kernel(source, in_use, **other):
     """`other` is how bad it is with window1 and window4."""
-    point = Point("M", "k", "trn2", source, "f", "DMA", "DMA", "compiled", "", "c", False,
+    point = ScoredPoint("M", "k", "trn2", source, "f", "DMA", "DMA", "compiled", "", "c", False,
                   1.0, 1.0, 0.5, 2.0)  # fmt: skip
     values = {(WINDOW, int(name[6:])): bad for name, bad in other.items()}
     return fit.Kernel(point, in_use, values)

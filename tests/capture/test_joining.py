@@ -8,7 +8,7 @@ import pytest
 
 import neuroncore
 from neuroncore.capture import joining, listing, neff, run, sides
-from neuroncore.capture.joining import COMPUTE, LOAD, PRODUCT, STORE, WEIGHTS, Work
+from neuroncore.capture.joining import COMPUTE, LOAD, PRODUCT, STORE, WEIGHTS, JoinedWork
 from neuroncore.frontend.nki import language as nl
 
 TRACE, PROGRAM = captures.copied()
@@ -34,7 +34,7 @@ def line(text):
 
 
 def works(kind, sizes, count, statement=-1, engine="Vector", place=""):
-    return [Work(kind, sizes, engine, statement, place)] * count
+    return [JoinedWork(kind, sizes, engine, statement, place)] * count
 
 
 def placed(theirs, own):

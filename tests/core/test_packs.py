@@ -5,14 +5,14 @@ import pytest
 from device import Device
 
 from neuroncore.core import packs
-from neuroncore.core.packs import Form, Packs
+from neuroncore.core.packs import PackForm, Packs
 
 
 def labelled(values):
     return "packed", values
 
 
-PACKED, COPIED = Form("role", 1, labelled), Form("role", 1, np.array)
+PACKED, COPIED = PackForm("role", 1, labelled), PackForm("role", 1, np.array)
 
 
 def used(kept, tile, form=PACKED):
@@ -30,7 +30,8 @@ def test_the_second_use_keeps_it():
 
 
 @pytest.mark.parametrize(
-    "other", [Form("role", 1, tuple), Form("role", 2, labelled), Form("other", 1, labelled)]
+    "other",
+    [PackForm("role", 1, tuple), PackForm("role", 2, labelled), PackForm("other", 1, labelled)],
 )
 def test_another_form_of_the_same_tile_is_another_entry(other):
     device, kept = Device(), Packs()

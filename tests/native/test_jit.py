@@ -86,8 +86,8 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
         raise AssertionError("numba was asked for")
 
     monkeypatch.setattr(jit, "COLD", 1 << 60)
-    monkeypatch.setattr(jit.Kept, "is_at_hand", False)
-    for kind in (jit.Compiled, jit.Kept):
+    monkeypatch.setattr(jit.KeptCode, "is_at_hand", False)
+    for kind in (jit.CompiledLoop, jit.KeptCode):
         monkeypatch.setattr(kind, "dispatcher", property(refused))
     assert schedule(program, machine.load("trn2"), order).total_ns > 0
 
@@ -103,7 +103,7 @@ def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
             pass
 
         loop.__module__ = module
-        jit.Compiled(loop)()
+        jit.CompiledLoop(loop)()
 
     compile_one_of("tests.loops")
     assert capsys.readouterr().err == ""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from neuroncore.report import pairs
 from neuroncore.report.pairs import (
+    PairWork,
     Sureness,
     Variant,
-    Work,
     difference,
     faster,
     fitted,
@@ -22,20 +22,26 @@ from neuroncore.report.pairs import (
 
 
 def chain(name, *both, source="s"):
-    return [Variant(name, source, Work(ns, {"Vector": 1}), measured) for ns, measured in both]
+    return [Variant(name, source, PairWork(ns, {"Vector": 1}), measured) for ns, measured in both]
 
 
 def test_a_difference_is_one_of_logarithms():
-    assert difference(Work(10, {}), Work(20, {})) == pytest.approx(np.log(2))
-    assert difference(Work(20, {}), Work(10, {})) == pytest.approx(np.log(2))
-    assert difference(Work(5, {}), Work(5, {})) == 0 and difference(Work(0, {}), Work(5, {})) > 1e9
+    assert difference(PairWork(10, {}), PairWork(20, {})) == pytest.approx(np.log(2))
+    assert difference(PairWork(20, {}), PairWork(10, {})) == pytest.approx(np.log(2))
+    assert (
+        difference(PairWork(5, {}), PairWork(5, {})) == 0
+        and difference(PairWork(0, {}), PairWork(5, {})) > 1e9
+    )
 
 
 def test_work_is_unlike_by_the_time_of_each_engine():
-    one, other = Work(9, {"Vector": 6, "DMA": 2}), Work(9, {"Vector": 3, "Scalar": 3, "DMA": 2})
+    one, other = (
+        PairWork(9, {"Vector": 6, "DMA": 2}),
+        PairWork(9, {"Vector": 3, "Scalar": 3, "DMA": 2}),
+    )
     assert unlike(one, other) == unlike(other, one) == pytest.approx(6 / 11)
-    assert unlike(one, one) == 0 and unlike(Work(1, {}), Work(1, {})) == 0
-    assert unlike(Work(1, {"DMA": 1}), Work(1, {"Vector": 1})) == 1
+    assert unlike(one, one) == 0 and unlike(PairWork(1, {}), PairWork(1, {})) == 0
+    assert unlike(PairWork(1, {"DMA": 1}), PairWork(1, {"Vector": 1})) == 1
 
 
 def test_sureness_is_a_half_at_first_and_rises_to_the_most():
@@ -61,8 +67,8 @@ def drawn(noise, unlike_noise, count=150):
     for k in range(count):
         moved, far = rng.uniform(0, 40), np.exp(rng.uniform(0, 0.6, 2))
         estimates = (
-            Work(far[0], {"Vector": 50, "DMA": 0}),
-            Work(far[1], {"Vector": 50, "DMA": moved}),
+            PairWork(far[0], {"Vector": 50, "DMA": 0}),
+            PairWork(far[1], {"Vector": 50, "DMA": moved}),
         )
         apart = unlike(*estimates)
         errors = rng.normal(0, noise + unlike_noise * apart, 2)
@@ -111,7 +117,7 @@ def test_equal_measurements_are_in_order_by_half():
 
 
 def test_which_is_faster_is_told_both_ways():
-    fast, slow = Work(100, {"DMA": 90}), Work(120, {"DMA": 108})
+    fast, slow = PairWork(100, {"DMA": 90}), PairWork(120, {"DMA": 108})
     assert faster(slow, fast) == pytest.approx(1 - faster(fast, slow)) and faster(slow, fast) > 0.5
     assert faster(fast, fast) == 0.5
 

@@ -19,7 +19,16 @@ from neuroncore.record.saved import Record, load, save
 from neuroncore.report import measurements
 from neuroncore.report.measurements import COLUMNS, Harness
 from neuroncore.report.ranges import Kind, range_of
-from neuroncore.report.score import Point, chain, chains, errors, grouped, order, ranks, spearman
+from neuroncore.report.score import (
+    ScoredPoint,
+    chain,
+    chains,
+    errors,
+    grouped,
+    order,
+    ranks,
+    spearman,
+)
 from neuroncore.time.schedule import schedule
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -29,7 +38,7 @@ RANGE = (0.75, 1.25)  # of every estimate here
 
 def point(measured, estimated, chain="a", generation="trn2", spilled=False):
     about = "M", "k", generation, "repo", "f", "DMA", "latency", "scheduled", "", chain, spilled
-    return Point(*about, measured, estimated, *RANGE)
+    return ScoredPoint(*about, measured, estimated, *RANGE)
 
 
 def points(*pairs, **fields):

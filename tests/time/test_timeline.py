@@ -3,7 +3,7 @@
 import numpy as np
 
 from neuroncore.time.loops.timeline import timeline
-from neuroncore.time.loops.work import Core, Queues, Times, Work
+from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 QUEUES = 3
 
@@ -28,7 +28,7 @@ def begun(queue, needs, busy, fresh, limits):
     )
     order = np.argsort(queue, kind="stable")
     start = np.searchsorted(np.array(queue)[order], np.arange(QUEUES + 1))
-    core = Core(0, 1, 2, 0.0, 0.0, 0.0, 0.0, 0.0)
+    core = CoreCosts(0, 1, 2, 0.0, 0.0, 0.0, 0.0, 0.0)
     times = Times(*np.full((3, count), -1.0), np.full(count, -1, np.int32))
     timeline(work, Queues(order, start, np.array([limits] * QUEUES)), core, times)
     return times.begin.tolist()

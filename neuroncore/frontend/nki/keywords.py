@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from threading import Lock
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.frontend.nki.language.creation import Memory
+from neuroncore.frontend.nki.language.creation import MemoryName
 
 WORDS = {
-    "sbuf": Memory(MemoryRegion.sbuf),
-    "psum": Memory(MemoryRegion.psum),
-    "hbm": Memory(MemoryRegion.private_hbm),
+    "sbuf": MemoryName(MemoryRegion.sbuf),
+    "psum": MemoryName(MemoryRegion.psum),
+    "hbm": MemoryName(MemoryRegion.private_hbm),
 }
 
 

@@ -96,14 +96,14 @@ def _around(name: str) -> ModuleType:
 
 
 def _is_ours(module: ModuleType) -> bool:
-    return isinstance(module, placeholders.Module) or module.__name__.startswith(HOMES)
+    return isinstance(module, placeholders.PlaceholderModule) or module.__name__.startswith(HOMES)
 
 
 class Empty(Loader):
     """Makes a module of which nothing is here."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return placeholders.Module(spec.name)
+        return placeholders.PlaceholderModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """There is nothing to run."""

@@ -15,7 +15,7 @@ from neuroncore.base.errors import NotEmulated
 from neuroncore.frontend.vendor.packages import SAME, Package, holding
 
 
-class Module(ModuleType):
+class PlaceholderModule(ModuleType):
     """A module that has whatever is asked of it."""
 
     def __getattr__(self, name: str) -> Any:

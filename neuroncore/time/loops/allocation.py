@@ -12,7 +12,7 @@ from neuroncore.native.jit import compiled, inlined
 Array = npt.NDArray[Any]
 
 
-class Uses(NamedTuple):
+class BufferUses(NamedTuple):
     """Instruction i, of queue[i], uses the boxes operands[start[i]:start[i + 1]], of which box b is
     in tile[b] of one memory, or -1."""
 
@@ -34,7 +34,7 @@ class Lives(NamedTuple):
 
 @compiled
 def reuse_of_space(
-    uses: Uses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
+    uses: BufferUses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
 ) -> int:
     """Let each user of a tile wait, in previous[i, q], for the last users of the space that the
     tile reuses: a compiler may begin any user of the tile first. Return the peak of live bytes.

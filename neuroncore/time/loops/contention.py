@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing
-from neuroncore.time.loops.work import Core, Queues, Times, Work
+from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 RECENT = 128  # products, the last ones, of which it is known when the PE worked on them
@@ -48,7 +48,9 @@ def idle_units(work: Work, queues: Queues) -> Units:
 
 
 @borrowing
-def warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units: Units) -> float:
+def warmed(
+    begin: float, busy: Any, filled: Any, core: CoreCosts, number: int, units: Units
+) -> float:
     """The time that the PE of a core takes for work of `busy` at full clock.
 
     It is warm when it has worked for the warm-up time with more than half of its rows `filled`.

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.time.loops.contention import Units, completed, idle_units, shared, warmed
-from neuroncore.time.loops.work import Core, Queues, Times, Work
+from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 UNKNOWN = -1.0
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
 
 
-class Windows(NamedTuple):
+class ReorderWindows(NamedTuple):
     """The instructions that each queue may begin next. Places are those of `Queues.order`: all
     before reached[q] were in its reach, which goes to allowed[q], and those before admitted[q] that
     read something are admitted; held[q] of them have not begun.
@@ -45,7 +45,7 @@ class Windows(NamedTuple):
     stale: Array
 
 
-def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
+def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     """Fill in `times`, on cores of work.previous.shape[1] queues each.
 
     The queue that can begin first does. A transfer then occupies DMA engines
@@ -59,10 +59,10 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
 
 
-def _windows(work: Work, queues: Queues) -> Windows:
+def _windows(work: Work, queues: Queues) -> ReorderWindows:
     count, room = len(queues.limits), 2 * int(queues.limits.max())
     begin = queues.start[:-1].astype(np.int64)
-    return Windows(
+    return ReorderWindows(
         allowed=begin + queues.limits[:, 1],
         reached=begin.copy(),
         admitted=begin,
@@ -83,7 +83,7 @@ def _windows(work: Work, queues: Queues) -> Windows:
 
 @compiled
 def _run(
-    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
+    windows: ReorderWindows, units: Units, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
     for _ in range(work.queue.shape[0]):
         q = _choose(windows, units, work, queues, core, times.end)
@@ -96,7 +96,7 @@ def _run(
 
 @borrowing
 def _choose(
-    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, end: Array
+    windows: ReorderWindows, units: Units, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> int:
     """The queue that can begin something first; -1 if none can."""
     best, best_time = -1, np.inf
@@ -110,7 +110,9 @@ def _choose(
 
 
 @borrowing
-def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array) -> None:
+def _let_in(
+    q: int, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
+) -> None:
     """Let into the window of queue q what has come in its reach."""
     reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
     within = min(windows.allowed[q], queues.start[q + 1])
@@ -129,7 +131,7 @@ def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, en
 
 @borrowing
 def _settle(
-    place: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
     """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
     i = queues.order[place]
@@ -158,7 +160,7 @@ def _settle(
 
 
 @borrowing
-def _to_the_front(q: Any, windows: Windows) -> None:
+def _to_the_front(q: Any, windows: ReorderWindows) -> None:
     low, high = windows.low[q], windows.high[q]
     for k in range(low, high):
         _move(q, k, k - low, windows)
@@ -166,14 +168,14 @@ def _to_the_front(q: Any, windows: Windows) -> None:
 
 
 @borrowing
-def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
+def _move(q: Any, source: Any, target: Any, windows: ReorderWindows) -> None:
     windows.place[q, target] = windows.place[q, source]
     windows.ready[q, target] = windows.ready[q, source]
     windows.why[q, target] = windows.why[q, source]
 
 
 @borrowing
-def _look(q: int, windows: Windows, free: Any) -> None:
+def _look(q: int, windows: ReorderWindows, free: Any) -> None:
     """Find what queue q can begin soonest."""
     soonest = np.inf
     for k in range(windows.low[q], windows.high[q]):
@@ -186,7 +188,7 @@ def _look(q: int, windows: Windows, free: Any) -> None:
 
 
 @borrowing
-def _ready(i: Any, begin: Any, work: Work, core: Core, end: Array) -> Any:
+def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
     """When all that instruction i waits for, from number `begin` on, is there, and what was last;
     UNKNOWN and a number, if the end of what has that isn't known yet. On the PE results needn't be
     there for the next."""
@@ -210,7 +212,13 @@ def _ready(i: Any, begin: Any, work: Work, core: Core, end: Array) -> Any:
 
 @borrowing
 def _begin(
-    q: int, windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
+    q: int,
+    windows: ReorderWindows,
+    units: Units,
+    work: Work,
+    queues: Queues,
+    core: CoreCosts,
+    times: Times,
 ) -> Any:
     """Begin what queue q can begin soonest, and say what that is: it takes longer on a cold PE, or
     when it goes a way to SBUF that another has taken."""
@@ -236,7 +244,7 @@ def _begin(
 
 
 @borrowing
-def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
+def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
     """Take what queue q has begun out of its window; the entries on the shorter side move up."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
@@ -256,7 +264,13 @@ def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
 
 @borrowing
 def _look_again(
-    number: Any, time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    number: Any,
+    time: float,
+    windows: ReorderWindows,
+    work: Work,
+    queues: Queues,
+    core: CoreCosts,
+    end: Array,
 ) -> None:
     """Recompute when the entries of a core are ready that are ready after a time: an end may have
     changed."""
@@ -270,7 +284,9 @@ def _look_again(
 
 
 @borrowing
-def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, times: Times) -> None:
+def _finish(
+    i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
+) -> None:
     """When the result of i is there, if that is known, and look again at what waited to know it."""
     met, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
@@ -293,7 +309,7 @@ def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, ti
 
 @borrowing
 def _tell(
-    producer: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    producer: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
     """Look again at what waited to know when an instruction ends."""
     place = windows.waiting[producer]

@@ -37,7 +37,7 @@ class Queues(NamedTuple):
     limits: Array
 
 
-class Core(NamedTuple):
+class CoreCosts(NamedTuple):
     """Which of a core's queues are those of the Tensor, Vector and GpSimd engines, and the costs of
     its machine that depend on when something happens."""
 
@@ -51,7 +51,7 @@ class Core(NamedTuple):
     cold_clock_share: float
 
 
-FIXED = Core._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
+FIXED = CoreCosts._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
 
 
 class Times(NamedTuple):

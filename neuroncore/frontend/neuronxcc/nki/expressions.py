@@ -20,7 +20,7 @@ from neuroncore.base.errors import DynamicControlError, ShapeError, SignatureErr
 from neuroncore.base.structs import dataclass
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.memory.geometry import make_room
-from neuroncore.memory.parts import Affine, Form, form
+from neuroncore.memory.parts import Affine, IndexForm, form
 from neuroncore.memory.tile import Tile
 
 Dims = tuple[int, ...]
@@ -51,7 +51,7 @@ class Index(Affine):
         return len(self.form.shape)
 
     @staticmethod
-    def _of(form: Form, start: int) -> Index:
+    def _of(form: IndexForm, start: int) -> Index:
         made = Index.__new__(Index)
         made.form, made.start = form, start
         return made
@@ -229,7 +229,7 @@ class Index(Affine):
 
 
 # Expressions of a form that start at 0, with new axes at the positions in `_new_axes`.
-_placed: dict[tuple[Form, int], Index] = {}
+_placed: dict[tuple[IndexForm, int], Index] = {}
 COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most frequent, so tested first
 
 

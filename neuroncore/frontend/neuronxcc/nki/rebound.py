@@ -31,7 +31,7 @@ METHODS = ("LOAD_METHOD", "LOAD_ATTR")
 READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
-class Bound:
+class ReboundName:
     """The values, when a loop begins, of the names that Python would carry from iteration to
     iteration."""
 
@@ -72,13 +72,13 @@ class Bound:
         )
 
 
-def bound(frame: FrameType | None) -> Bound | None:
+def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that a loop which begins in the frame would carry; None if there are
     none."""
     if frame is None or source.is_ours(frame):
         return None
     found = _carried(frame)
-    return Bound(frame, found) if found else None
+    return ReboundName(frame, found) if found else None
 
 
 @source.by_site

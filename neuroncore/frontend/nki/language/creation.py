@@ -40,7 +40,7 @@ def par_dim(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryName:
     """A memory as kernels of NKI 0.1 and 0.2 write it: `sbuf.view(dtype, shape)` is a new tensor
     there, and `buffer=sbuf` says where one is to be (keywords.py)."""
 
@@ -53,7 +53,7 @@ class Memory:
 def ndarray(
     shape: Sequence[int],
     dtype: Any,
-    buffer: MemoryRegion | Memory = MemoryRegion.sbuf,
+    buffer: MemoryRegion | MemoryName = MemoryRegion.sbuf,
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
@@ -63,7 +63,7 @@ def ndarray(
     With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with other
     tensors there; otherwise the system allocates it separately.
     """
-    if isinstance(buffer, Memory):
+    if isinstance(buffer, MemoryName):
         buffer = buffer.region
     if not isinstance(buffer, MemoryRegion):
         raise SignatureError(
