@@ -19,11 +19,11 @@ def findings(uses: Uses) -> Iterator[Finding]:
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     in_turn = _InTurn.of(uses)
-    told: set[int] = set()
+    reported: set[int] = set()
     lines = uses.columns.line
     for adds, read in in_turn.after_reads():
-        if lines[adds] not in told:
-            told.add(int(lines[adds]))
+        if lines[adds] not in reported:
+            reported.add(int(lines[adds]))
             yield Finding(
                 "SUM_GOES_ON",
                 f"dst has a sum that {uses.call(read).name} of {uses.line(read).short} has read, "
@@ -31,8 +31,8 @@ def findings(uses: Uses) -> Iterator[Finding]:
                 uses.line(adds),
             )
     for begins, lost in in_turn.over_unread():
-        if ~lines[begins] not in told:
-            told.add(~int(lines[begins]))
+        if ~lines[begins] not in reported:
+            reported.add(~int(lines[begins]))
             yield Finding(
                 "SUM_NOT_READ",
                 f"dst has a sum of {uses.line(lost).short} that was never read, and this product "
@@ -68,23 +68,23 @@ class _InTurn:
         """Return products that begin a sum, each with the last product that wrote there, if nothing
         reads its sum."""
         every = self._products(None) | self._products(True) | self._products(False)
-        found = self._follow(self._products(False), every)
+        following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
-        for k in found[~np.isin(self.user[found], read)].tolist():
+        for k in following[~np.isin(self.user[following], read)].tolist():
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
         """Return the uses that products write whose `accumulate` argument is `adds`."""
-        said = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
-        found: Array = said[self.uses.columns.call[self.user]] & self.writes
-        return found
+        stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
+        products: Array = stated[self.uses.columns.call[self.user]] & self.writes
+        return products
 
     def _follow(self, these: Array, those: Array) -> Array:
         """Return which of `these` uses follow a use in `those`, of the same window and by another
         instruction."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
-        found: Array = np.flatnonzero(these[1:] & those[:-1] & same)
-        return found
+        following: Array = np.flatnonzero(these[1:] & those[:-1] & same)
+        return following
 
 
 def _written_before(window: Array, writes: Array) -> Array:
@@ -92,8 +92,8 @@ def _written_before(window: Array, writes: Array) -> Array:
     count = np.cumsum(writes)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
-    found: Array = count > before
-    return found
+    earlier: Array = count > before
+    return earlier
 
 
 def _says(call: Call, adds: bool | None) -> bool:

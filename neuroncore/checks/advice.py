@@ -44,33 +44,33 @@ def findings(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
     """Return advice for each line, with the share of its instructions in the busy time of their
     engine, or of DMA, on the core where the share is largest. With several ranks the advice lists
     all ranks to which it applies. Advice never refuses a kernel."""
-    told: dict[tuple[str, Place | None], dict[int, Advice]] = {}
+    by_line: dict[tuple[str, Place | None], dict[int, Advice]] = {}
     for number, timeline in enumerate(timelines):
         for one in _of_a_core(timeline):
-            told.setdefault((one.finding.code, one.finding.place), {})[number] = one
-    for on in told.values():
+            by_line.setdefault((one.finding.code, one.finding.place), {})[number] = one
+    for on in by_line.values():
         finding = max(on.values(), key=lambda one: one.share).finding
         if world.ranks > 1:
-            said = f"{finding.message}, on {world.all_named(on)}"
-            finding = replace(finding, message=said)
+            message = f"{finding.message}, on {world.all_named(on)}"
+            finding = replace(finding, message=message)
         yield finding
 
 
 def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
     for slow in SLOW:
         calls = timeline.program.calls
-        said = [slow.why(call, timeline.machine) for call in calls]
-        affected = np.array([text is not None for text in said], np.bool_)[timeline.columns.call]
+        reasons = [slow.why(call, timeline.machine) for call in calls]
+        affected = np.array([text is not None for text in reasons], np.bool_)[timeline.columns.call]
         spent = _of_dma(timeline) if slow.of_dma else timeline.busy
         for line in np.flatnonzero(np.bincount(timeline.columns.line[affected])).tolist():
-            own = np.flatnonzero(affected & (timeline.columns.line == line))
-            taken, whole = float(spent[own].sum()), float(spent.sum())
+            slow_rows = np.flatnonzero(affected & (timeline.columns.line == line))
+            taken, whole = float(spent[slow_rows].sum()), float(spent.sum())
             if not slow.of_dma:
-                whole = float(spent[np.isin(timeline.queue, timeline.queue[own])].sum())
+                whole = float(spent[np.isin(timeline.queue, timeline.queue[slow_rows])].sum())
             if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
                 continue
-            worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
-            times = f"{len(own):,} call{'s' * (len(own) != 1)}"
+            worst = reasons[timeline.columns.call[slow_rows[np.argmax(spent[slow_rows])]]]
+            times = f"{len(slow_rows):,} call{'s' * (len(slow_rows) != 1)}"
             who = "DMA" if slow.of_dma else "its engine's"
             message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
             place = timeline.program.place(line)

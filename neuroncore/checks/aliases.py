@@ -20,16 +20,16 @@ def findings(uses: Uses) -> Iterator[Finding]:
     if not program.storages().is_placed().any():
         return
     storage = program.windows().storage[uses.window]
-    told: dict[tuple[int, int], int] = {}
+    tries: dict[tuple[int, int], int] = {}
     for k in _candidates(uses, storage).tolist():
         reader, writer = int(uses.user[k]), int(uses.reaching[k])
         pair = int(uses.columns.line[reader]), int(uses.columns.line[writer])
-        told[pair] = tried = told.get(pair, 0) + 1
+        tries[pair] = tried = tries.get(pair, 0) + 1
         if tried > TRIED:
             continue
         lost = _overwritten(uses, storage, k, writer)
         if lost is not None:
-            told[pair] = TRIED
+            tries[pair] = TRIED
             yield Finding(
                 "OVERLAPPING_ADDRESSES",
                 f"{uses.call(writer).name} overwrites what {uses.call(lost).name} of "
@@ -47,22 +47,22 @@ def _candidates(uses: Uses, storage: Array) -> Array:
     written = np.flatnonzero(uses.writes)
     first, last = (np.searchsorted(uses.user[written], uses.reaching[read] + e) for e in (0, 1))
     only = last - first == 1  # with several results it is not known which
-    read, own = read[only], written[first[only]]
-    found: Array = read[storage[read] != storage[own]]
-    return found
+    read, write = read[only], written[first[only]]
+    candidates: Array = read[storage[read] != storage[write]]
+    return candidates
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
     """Return the instruction that wrote, through the tensor that is read, the bytes that `writer`
     overwrites without reading them; None if there is none."""
     start, end = uses.columns.start[writer : writer + 2]
-    (own,) = (k for k in range(start, end) if uses.writes[k])
+    (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
-    if any(_share(uses, k, own) and _is_within(uses, own, k) for k in sources):
+    if any(_share(uses, k, target) and _is_within(uses, target, k) for k in sources):
         return None
     before = np.flatnonzero(uses.writes & (storage == storage[read]) & (uses.user < writer))
     for k in before[::-1].tolist():
-        if _share(uses, k, own) and _share(uses, k, read):
+        if _share(uses, k, target) and _share(uses, k, read):
             return int(uses.user[k])
     return None
 

@@ -39,15 +39,15 @@ def findings(timeline: Timeline) -> Iterator[Finding]:
         (MemoryRegion.psum, timeline.peak_psum, "NLA001"),
     ):
         room = _room(machine, region)
-        found = _first_beyond(program, region, room) if peak > room else None
-        if found is not None:
+        alive = _first_beyond(program, region, room) if peak > room else None
+        if alive is not None:
             message = (
                 f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
                 f"partition; {machine.name} has {room}: the device's compiler would spill or "
-                f"refuse them ({also}). {_described(found.culprit)} is the first that does not "
-                f"fit; alive with it are {_listed(program, found.kinds)}"
+                f"refuse them ({also}). {_described(alive.culprit)} is the first that does not "
+                f"fit; alive with it are {_listed(program, alive.kinds)}"
             )
-            line = found.culprit.line
+            line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
 
 
@@ -66,18 +66,18 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
     death = np.full(len(free), -1, np.int64)
     np.minimum.at(birth, uses.area, uses.user)
     np.maximum.at(death, uses.area, uses.user)
-    own = np.flatnonzero(free & (death >= 0))
-    taken = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[own]]
-    born, died = np.argsort(birth[own], kind="stable"), np.argsort(death[own], kind="stable")
+    placed = np.flatnonzero(free & (death >= 0))
+    taken = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[placed]]
+    born, died = np.argsort(birth[placed], kind="stable"), np.argsort(death[placed], kind="stable")
     given_back = np.concatenate([[0], np.cumsum(taken[died])])
-    gone = np.searchsorted(death[own][died], birth[own][born])
+    gone = np.searchsorted(death[placed][died], birth[placed][born])
     alive = np.cumsum(taken[born]) - given_back[gone]
     beyond = np.flatnonzero(alive > room)
     if not len(beyond):
         return None
-    first = own[born[beyond[0]]]
+    first = placed[born[beyond[0]]]
     when = birth[first]
-    among = own[(birth[own] <= when) & (death[own] >= when)]
+    among = placed[(birth[placed] <= when) & (death[placed] >= when)]
     counted = Counter(kinds[kind] for kind in areas.kind[among].tolist())
     return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), counted)
 

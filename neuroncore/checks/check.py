@@ -76,8 +76,8 @@ class Checked:
     @property
     def counts(self) -> str:
         """A line with the number of findings of each severity."""
-        found = [_counted(self.count(name), name) for name in SEVERITIES if self.count(name)]
-        return ", ".join(found) or "no findings"
+        parts = [_counted(self.count(name), name) for name in SEVERITIES if self.count(name)]
+        return ", ".join(parts) or "no findings"
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.findings), self.counts])
@@ -125,9 +125,9 @@ def check(
         return Checked(_ordered(seen.findings), seen.files, seen.api)
     more = [*(words or ()), *more]
     ran = execution.run(Path(file), kernel, target, more, limits or execution.ExecutionLimits())
-    found = _ordered([*seen.findings, *ran.findings])
+    findings = _ordered([*seen.findings, *ran.findings])
     return Checked(
-        *(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
+        *(findings, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
         verified=ran.verified,
         ours=ran.ours,
     )

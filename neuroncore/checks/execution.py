@@ -75,16 +75,16 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
             raise UsageError(last.removeprefix(OURS)) from None
         return Ran([], 0, f"the process ended with {code} and no result: {last}")
     launches = document["launches"]
-    found = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
+    findings = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
     failure = document["error"]
     if failure and failure.get("code"):
-        found.append(_refused(failure))
+        findings.append(_refused(failure))
         failure = None
     orders = [launch["orders"] for launch in launches if "orders" in launch]
     verified = [launch["verify"]["text"] for launch in launches if "verify" in launch]
     ended = failure and failure["statement"]
     ours = bool(failure and failure.get("ours"))
-    return Ran(found, len(launches), ended, orders, verified, ours)
+    return Ran(findings, len(launches), ended, orders, verified, ours)
 
 
 def _refused(failure: dict[str, Any]) -> Finding:

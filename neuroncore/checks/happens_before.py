@@ -37,12 +37,12 @@ class Thread:
 
 def threads(programs: Sequence[Program]) -> list[Thread]:
     """Return the threads of a launch, core by core, in the order in which each core ran them."""
-    found = []
+    listed = []
     for core, program in enumerate(programs):
         begun = np.array(program.data.programs, np.int64).reshape(-1, 2).tolist() or [[0, core]]
         for (first, number), (last, _) in pairwise([*begun, [len(program), -1]]):
-            found.append(Thread(core, number, first, last))
-    return found
+            listed.append(Thread(core, number, first, last))
+    return listed
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
@@ -51,23 +51,23 @@ def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World)
     at its end."""
     if len(programs) != len(among):
         return []
-    found: list[Meeting] = []
+    listed: list[Meeting] = []
     for at in _in_order(together(programs, world)):
         number, row = next(iter(at.items()))
         if _moves(programs[number], row):
-            found.append({n: row - 1 for n, row in at.items()})
-        found.append(at)
-    return found
+            listed.append({n: row - 1 for n, row in at.items()})
+        listed.append(at)
+    return listed
 
 
 def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
     """Sort meetings so that each follows the earlier meetings of its cores."""
-    own: dict[int, list[tuple[int, int]]] = {}
+    of_core: dict[int, list[tuple[int, int]]] = {}
     for number, meeting in enumerate(met):
         for core, row in meeting.items():
-            own.setdefault(core, []).append((row, number))
+            of_core.setdefault(core, []).append((row, number))
     before = TopologicalSorter[int]({number: () for number in range(len(met))})
-    for rows in own.values():
+    for rows in of_core.values():
         for (_, first), (_, second) in pairwise(sorted(rows)):
             before.add(second, first)
     return [met[number] for number in before.static_order()]
@@ -97,8 +97,8 @@ class HappensBefore:
     def segment(self, thread: int, rows: Array) -> Array:
         """Return the segment of each instruction of a thread; a meeting is the last of its
         segment."""
-        found: Array = np.searchsorted(self._ends[thread], rows)
-        return found
+        numbers: Array = np.searchsorted(self._ends[thread], rows)
+        return numbers
 
     def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
         """Return whether segments of two threads are not ordered."""

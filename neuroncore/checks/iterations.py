@@ -46,15 +46,15 @@ class Nesting:
         iterations."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
-        found: Array = same_loop & (self.values[a] != self.values[b])
-        return found
+        different: Array = same_loop & (self.values[a] != self.values[b])
+        return different
 
     def share(self, one: Array, other: Array) -> Array:
         """Return, for pairs of rows, whether both are in the same run of a loop."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
-        found: Array = inside.any(axis=1)
-        return found
+        shared: Array = inside.any(axis=1)
+        return shared
 
     def value(self, row: int, depth: int) -> int:
         """Return the value of the variable of a loop around a row."""
@@ -64,15 +64,15 @@ class Nesting:
 def findings(uses: Uses) -> Iterator[Finding]:
     """Return a finding for each pair of lines of which one reads, in an iteration of a parallel
     loop, bytes that the other wrote last in another iteration, or overwrites later."""
-    nesting, told = _nesting(uses), set()
+    nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
     for operand, writer, depth in _carried(uses, nesting):
         reader = int(uses.user[operand])
         lines = uses.line(writer), uses.line(reader)
-        if lines in told or not _is_one_tensor(uses, operand, writer):
+        if lines in reported or not _is_one_tensor(uses, operand, writer):
             continue
-        told.add(lines)
+        reported.add(lines)
         does = "has written" if writer < reader else "overwrites"
         yield Finding(
             "LOOP_CARRIED_READ",
@@ -133,10 +133,10 @@ def _overwritten(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[in
     latest = np.full(len(last), -1, np.int64)  # the last writer of any byte of a box
     np.maximum.at(latest, of_box, last[near])
     reader, writer, before = uses.user[read], latest[uses.box[read]], uses.reaching[read]
-    own = (
+    same_iteration = (
         (before >= 0) & nesting.share(reader, before) & ~nesting.differ(reader, before).any(axis=1)
     )
-    differ = nesting.differ(reader, writer) & ((writer > reader) & ~own)[:, np.newaxis]
+    differ = nesting.differ(reader, writer) & ((writer > reader) & ~same_iteration)[:, np.newaxis]
     for k in np.flatnonzero(differ.any(axis=1)).tolist():
         yield int(read[k]), int(writer[k]), int(differ[k].argmax())
 
@@ -145,11 +145,11 @@ def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
     """Return whether an instruction writes the operand's tensor at a fixed place, and does not
     update it in place. Another tensor may be at its address."""
     windows, start = uses.program.windows(), uses.columns.start
-    own, reader = uses.window[operand], uses.user[operand]
+    window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])
-    if (uses.writes[updated] & (uses.window[updated] == own)).any():
+    if (uses.writes[updated] & (uses.window[updated] == window)).any():
         return False
     written = slice(start[writer], start[writer + 1])
     others = uses.window[written][uses.writes[written]]
     fixed = windows.moving[others] < 0
-    return bool((fixed & (windows.storage[others] == windows.storage[own])).any())
+    return bool((fixed & (windows.storage[others] == windows.storage[window])).any())

@@ -69,15 +69,15 @@ class Orders:
     iterations: Iterations = Iterations()
 
     def __str__(self) -> str:
-        told = [str(self.iterations)] if self.iterations.among else []
+        parts = [str(self.iterations)] if self.iterations.among else []
         if self.open:
-            told.insert(
+            parts.insert(
                 0,
                 f"{_orders(self.tried)} of the cores replayed, in which {self.reversed} of "
                 f"{self.open} pairs of accesses that no meeting orders came the other way round: "
                 f"{_outcome(self.finding if not self.iterations.finding else None)}",
             )
-        return "; ".join(told) or (
+        return "; ".join(parts) or (
             "no order is open: nothing that cores share is used without a meeting, and no loop is "
             "parallel"
         )
@@ -98,30 +98,30 @@ def compare_orders(record: Record, count: int) -> Orders:
     Raises the errors of `Replay`.
     """
     world = record.setting.world if record.setting else World(cores=len(record.programs))
-    found = _of_cores(record, world, count)
-    if found.finding:
-        return found
+    orders = _of_cores(record, world, count)
+    if orders.finding:
+        return orders
     iterations = _of_iterations(record, count)
-    return replace(found, iterations=iterations, finding=iterations.finding)
+    return replace(orders, iterations=iterations, finding=iterations.finding)
 
 
 def _of_cores(record: Record, world: World, count: int) -> Orders:
     launch = launch_of([*map(Uses, record.programs)], world)
-    found = list(islice(races(launch), MOST_RACES))
-    if not found:
+    pairs = list(islice(races(launch), MOST_RACES))
+    if not pairs:
         return Orders(0, 0, 0, None)
-    expected, own = _replayed(record, _In([0] * len(record.programs)))
-    usual = _later(found, own, launch)
-    reversed_once = np.zeros(len(found), np.bool_)
+    expected, usual_order = _replayed(record, _In([0] * len(record.programs)))
+    usual = _later(pairs, usual_order, launch)
+    reversed_once = np.zeros(len(pairs), np.bool_)
     for number in range(count):
         results, order = _replayed(record, _turns(number, len(record.programs)))
-        flipped = _later(found, order, launch) != usual
+        flipped = _later(pairs, order, launch) != usual
         reversed_once |= flipped
         differing = _differing(expected, results)
         if differing:
-            told = _told(differing, found, flipped, own, launch)
-            return Orders(number + 1, len(found), int(reversed_once.sum()), told)
-    return Orders(count, len(found), int(reversed_once.sum()), None)
+            finding = _told(differing, pairs, flipped, usual_order, launch)
+            return Orders(number + 1, len(pairs), int(reversed_once.sum()), finding)
+    return Orders(count, len(pairs), int(reversed_once.sum()), None)
 
 
 def _of_iterations(record: Record, count: int) -> Iterations:
@@ -142,14 +142,14 @@ def _of_iterations(record: Record, count: int) -> Iterations:
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:
-            told = _carried(differing, programs, rows)
-            return Iterations(seed + 1, int(moved.sum()), len(moved), told)
+            finding = _carried(differing, programs, rows)
+            return Iterations(seed + 1, int(moved.sum()), len(moved), finding)
     return Iterations(count, int(moved.sum()), len(moved))
 
 
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
     """Return which iterations of the programs have another position."""
-    return np.concatenate([one.moved(own) for one, own in zip(programs, rows, strict=True)])
+    return np.concatenate([one.moved(order) for one, order in zip(programs, rows, strict=True)])
 
 
 def _permuted(
@@ -159,7 +159,7 @@ def _permuted(
     expected: Sequence[Array],
 ) -> str:
     """Describe where the results of rows in another order differ; empty if they are equal."""
-    others = [one.program.permuted(own) for one, own in zip(programs, rows, strict=True)]
+    others = [one.program.permuted(order) for one, order in zip(programs, rows, strict=True)]
     try:
         results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
     except KernelError as error:
@@ -170,7 +170,7 @@ def _permuted(
 def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
     """Return the finding, at the first two instructions of iterations whose order matters; a note
     if no two of them explain the difference."""
-    pairs = ((one.program, one.swapped(own)) for one, own in zip(programs, rows, strict=True))
+    pairs = ((one.program, one.swapped(order)) for one, order in zip(programs, rows, strict=True))
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
     return Finding(
@@ -245,11 +245,11 @@ def _arrays(results: Any) -> list[Array]:
 
 def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
     """Return the steps of the two accesses of a race."""
-    found = [
+    steps = [
         int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
         for one in (race.first, race.second)
     ]
-    return found[0], found[1]
+    return steps[0], steps[1]
 
 
 def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:

@@ -58,12 +58,12 @@ class Permutations:
     def moved(self, rows: Array) -> Array:
         """Return a flag for each iteration of all runs of loops with more than one: whether its
         position in the loop differs."""
-        at, found = _places(rows), [np.empty(0, np.bool_)]
+        at, flags = _places(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
             if len(firsts) > 1:
-                found.append(np.argsort(at[firsts]) != np.arange(len(firsts)))
-        return np.concatenate(found)
+                flags.append(np.argsort(at[firsts]) != np.arange(len(firsts)))
+        return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
         """Return the first two instructions in different iterations that use the same bytes, of
@@ -111,10 +111,10 @@ class Permutations:
 
     def _shared(self, each: Sequence[Rows]) -> set[int]:
         """Return the resources that several iterations of a loop may share."""
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for rows in each:
-            found.update({one for row in rows for one in self._sharing.get(row, ())})
-        return {one for one, count in found.items() if count > 1}
+            counts.update({one for row in rows for one in self._sharing.get(row, ())})
+        return {one for one, count in counts.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
         """Return how many rows of an iteration come before its first use of a shared resource."""
@@ -125,18 +125,18 @@ class Permutations:
     def _sharing(self) -> dict[int, set[int]]:
         """The resources that iterations may share, for each row that uses some: storages, and the
         accumulator registers if an instruction continues with their contents."""
-        found: dict[int, set[int]] = {}
+        used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
-            found.setdefault(int(self._uses.user[k]), set()).add(int(storage[k]))
+            used.setdefault(int(self._uses.user[k]), set()).add(int(storage[k]))
         calls, of_row = self.program.calls, self.program.columns().call
         adds = any(call.adds_to_registers for call in calls)
         for number, call in enumerate(calls):
             more = {MEETING} if call.instruction.meets is not None else set()
             more |= {REGISTERS} if adds and call.instruction.traits.accumulates else set()
             for row in np.flatnonzero(of_row == number).tolist() if more else ():
-                found.setdefault(row, set()).update(more)
-        return found
+                used.setdefault(row, set()).update(more)
+        return used
 
     @cached_property
     def _placed(self) -> frozenset[int]:
@@ -156,8 +156,8 @@ class Permutations:
     @cached_property
     def _storage(self) -> Array:
         """The storage of each operand."""
-        found: Array = self.program.windows().storage[self._uses.window]
-        return found
+        storages: Array = self.program.windows().storage[self._uses.window]
+        return storages
 
 
 def _begun(around: Items, number: int) -> Items:

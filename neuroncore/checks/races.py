@@ -50,10 +50,10 @@ class LaunchAccesses:
     @cached_property
     def writers(self) -> dict[SharedSpot, list[Access]]:
         """The writes to each spot, by all threads."""
-        found: dict[SharedSpot, list[Access]] = {}
+        by_spot: dict[SharedSpot, list[Access]] = {}
         for spot, accesses in zip(self.shared.spots, self.shared.accesses, strict=True):
-            found.setdefault(spot, []).extend(one for one in accesses if one.writes)
-        return found
+            by_spot.setdefault(spot, []).extend(one for one in accesses if one.writes)
+        return by_spot
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
@@ -71,14 +71,14 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
     """Return a finding for each pair of lines of which one writes bytes that the other uses,
     unordered, in the programs of all cores."""
     launch = launch_of(uses, world)
-    told: dict[frozenset[Place], Finding] = {}
+    reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
         lines = frozenset((launch.line(race.first), launch.line(race.second)))
-        if lines not in told:
-            told[lines] = _told(race, launch)
-        if len(told) == TOLD:
+        if lines not in reported:
+            reported[lines] = _told(race, launch)
+        if len(reported) == TOLD:
             break
-    return list(told.values())
+    return list(reported.values())
 
 
 def races(launch: LaunchAccesses) -> Iterator[Race]:
@@ -128,10 +128,10 @@ def _told(race: Race, launch: LaunchAccesses) -> Finding:
     )
     if not _do_the_same(race, launch):
         return Finding("RACE", message, place)
-    said = (
+    message_of_both = (
         f"{message}; both write the same bytes from one line, so the result is right only if the "
     )
-    return Finding("RACE", f"{said}values are the same", place, severity="note")
+    return Finding("RACE", f"{message_of_both}values are the same", place, severity="note")
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
@@ -142,5 +142,5 @@ def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]
         return same and launch.line(first) == launch.line(second)
     written = launch.writers[launch.shared.spots[race.box]]
-    own = (w for w in written if w.thread == first.thread and w.row <= first.row)
-    return any(launch.line(one) == launch.line(second) for one in own)
+    earlier = (w for w in written if w.thread == first.thread and w.row <= first.row)
+    return any(launch.line(one) == launch.line(second) for one in earlier)

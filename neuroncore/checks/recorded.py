@@ -25,12 +25,12 @@ from neuroncore.time.schedule import Timeline
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Return the findings of a finished launch. `record` has a program for each core and the
     settings of the launch, `timelines` the schedule of each core; nothing is executed."""
-    found = [one for timeline in timelines for one in capacity.findings(timeline)]
+    findings = [one for timeline in timelines for one in capacity.findings(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]
-    found += races.findings(used, world)
+    findings += races.findings(used, world)
     for uses in used:
         for each in (aliases, allocation, accumulation, iterations):
-            found += each.findings(uses)
-    found += advice.findings(timelines, world)
-    return list(dict.fromkeys(found))
+            findings += each.findings(uses)
+    findings += advice.findings(timelines, world)
+    return list(dict.fromkeys(findings))

@@ -43,12 +43,12 @@ def _descriptor(code: str) -> dict[str, Any]:
 
 def _result(one: Finding, index: int) -> dict[str, Any]:
     """Return the result of a finding (3.27); a severity that SARIF lacks is a property."""
-    said = [one.message, *([f"Hint: {one.hint}"] if one.hint else [])]
+    sentences = [one.message, *([f"Hint: {one.hint}"] if one.hint else [])]
     result: dict[str, Any] = {
         "ruleId": one.code,
         "ruleIndex": index,
         "level": LEVELS[one.severity or "warning"],
-        "message": {"text": ". ".join(said)},
+        "message": {"text": ". ".join(sentences)},
         "properties": {"severity": one.severity},
     }
     place = one.place

@@ -56,8 +56,8 @@ class Shared:
         """The pairs of boxes that overlap, each pair once, also each box with itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
-        found = np.concatenate(self.box), np.concatenate(self.pattern)
-        near, start = neighbors(area, *found, patterns)
+        places = np.concatenate(self.box), np.concatenate(self.pattern)
+        near, start = neighbors(area, *places, patterns)
         owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
         once = owner <= near
         return owner[once], near[once]
@@ -82,10 +82,10 @@ class Shared:
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
         first = sum(map(len, self.start))
-        own = boxes.pattern[kept]
+        patterns = boxes.pattern[kept]
         self.area.append(boxes.table[kept, 0])
         self.box.append(boxes.table[kept, 1:5])
-        self.pattern.append(np.where(own >= 0, own + first, -1))
+        self.pattern.append(np.where(patterns >= 0, patterns + first, -1))
         known = [self.forms.setdefault(form, len(self.forms)) for form in boxes.patterns.forms]
         self.start.append(boxes.patterns.start)
         self.form.append(np.array(known, np.int64)[boxes.patterns.form])
@@ -99,18 +99,18 @@ def shared(
 ) -> Shared:
     """Return the boxes of HBM that several threads use and one of them writes. Accesses through an
     index may be anywhere, and are left out."""
-    found, wanted = Shared(), _used_by_several(uses, among)
+    boxes, wanted = Shared(), _used_by_several(uses, among)
     for core, one in enumerate(uses):
         windows = one.program.windows()
         first = _first_windows(one)
         known = windows.offset[first] != ANYWHERE
         kept = np.flatnonzero(np.isin(one.program.box_table()[:, 0], wanted) & known)
-        number = found.enter(one, kept)
-        for thread, own in enumerate(among):
-            if own.core == core:
-                done = _does(one, world.core(core)) & _within(one.user, own)
-                _note(one, thread, done, number, order, found.accesses)
-    return found
+        number = boxes.enter(one, kept)
+        for thread, thread_of_core in enumerate(among):
+            if thread_of_core.core == core:
+                done = _does(one, world.core(core)) & _within(one.user, thread_of_core)
+                _note(one, thread, done, number, order, boxes.accesses)
+    return boxes
 
 
 def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
@@ -119,36 +119,36 @@ def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
     for thread in among:
         one = uses[thread.core]
         far = np.array([kind.region not in ON_CHIP for kind in one.program.kinds], np.bool_)
-        own = far[one.areas.kind][one.area] & _within(one.user, thread)
+        accessed = far[one.areas.kind][one.area] & _within(one.user, thread)
         storages = one.program.box_table()[one.box, 0]
-        used.append(np.unique(storages[own]))
-        written.append(storages[own & one.writes])
-    found, count = np.unique(np.concatenate(used), return_counts=True)
-    return np.intersect1d(found[count > 1], np.concatenate(written))
+        used.append(np.unique(storages[accessed]))
+        written.append(storages[accessed & one.writes])
+    numbers, count = np.unique(np.concatenate(used), return_counts=True)
+    return np.intersect1d(numbers[count > 1], np.concatenate(written))
 
 
 def _within(rows: Array, thread: Thread) -> Array:
-    found: Array = (rows >= thread.first) & (rows < thread.last)
-    return found
+    inside: Array = (rows >= thread.first) & (rows < thread.last)
+    return inside
 
 
 def _first_windows(uses: Uses) -> Array:
     """Return the first window of each box."""
     of_window = uses.program.boxes().of_window
-    found = np.zeros(len(uses.program.box_table()), np.int64)
-    found[of_window[::-1]] = np.arange(len(of_window))[::-1]
-    return found
+    first = np.zeros(len(uses.program.box_table()), np.int64)
+    first[of_window[::-1]] = np.arange(len(of_window))[::-1]
+    return first
 
 
 def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
     windows, geometries = uses.program.windows(), uses.program.geometries
-    found = []
+    spots = []
     for window in _first_windows(uses)[kept].tolist():
         lies = geometries[windows.geometry[window]]
         form = Form(lies.shape, lies.bytes_apart, lies.dtype.itemsize)
         start = int(windows.offset[window]) * lies.dtype.itemsize
-        found.append(SharedSpot(int(windows.storage[window]), form, start))
-    return found
+        spots.append(SharedSpot(int(windows.storage[window]), form, start))
+    return spots
 
 
 def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
@@ -178,11 +178,11 @@ def _does(uses: Uses, core: int) -> Array:
     """Return which uses are accesses of this core itself to HBM: a barrier only waits and uses
     nothing, and a collective of several cores counts once, for the first core."""
     does = []
-    for said in (call.instruction for call in uses.program.calls):
-        together = said.meets is not None and said.traits.exchanges
-        does.append(said.traits.computes and not (together and core > 0))
-    found: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]
-    return found
+    for instruction in (call.instruction for call in uses.program.calls):
+        together = instruction.meets is not None and instruction.traits.exchanges
+        does.append(instruction.traits.computes and not (together and core > 0))
+    flags: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]
+    return flags
 
 
 def _note(
@@ -190,10 +190,10 @@ def _note(
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
     """Add the uses in `does` of boxes that have a number, once for each segment of the thread."""
-    own = np.flatnonzero((of_box[uses.box] >= 0) & does)
-    rows, writes = uses.user[own], uses.writes[own]
-    found = np.column_stack([of_box[uses.box[own]], order.segment(number, rows), writes])
-    _, first = np.unique(found, axis=0, return_index=True)
+    used = np.flatnonzero((of_box[uses.box] >= 0) & does)
+    rows, writes = uses.user[used], uses.writes[used]
+    table = np.column_stack([of_box[uses.box[used]], order.segment(number, rows), writes])
+    _, first = np.unique(table, axis=0, return_index=True)
     for k in np.sort(first).tolist():
-        box, segment, wrote = found[k].tolist()
+        box, segment, wrote = table[k].tolist()
         accesses[box].append(Access(number, segment, bool(wrote), int(rows[k])))

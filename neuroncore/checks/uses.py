@@ -52,15 +52,15 @@ class Uses:
     @cached_property
     def place(self) -> Array:
         """The position of each operand in its instruction: reads, indices, and then writes."""
-        found: Array = np.arange(len(self.box)) - self.columns.start[self.user]
-        return found
+        places: Array = np.arange(len(self.box)) - self.columns.start[self.user]
+        return places
 
     @cached_property
     def writes(self) -> Array:
         """True for each operand that is written."""
         reads = np.array([c.inputs for c in self.program.calls], np.int64)
-        found: Array = self.place >= reads[self.columns.call[self.user]]
-        return found
+        flags: Array = self.place >= reads[self.columns.call[self.user]]
+        return flags
 
     @property
     def areas(self) -> Areas:
@@ -69,8 +69,8 @@ class Uses:
     @cached_property
     def area(self) -> Array:
         """The number of each operand's area, in the order of first use."""
-        found: Array = self.areas.of_box[self.box]
-        return found
+        numbers: Array = self.areas.of_box[self.box]
+        return numbers
 
     @cached_property
     def reaching(self) -> Array:

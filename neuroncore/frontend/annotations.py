@@ -46,10 +46,10 @@ def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Itera
     declared = getattr(function, "__annotations__", {})
     if not any(isinstance(one, Annotation) and one.shape for one in declared.values()):
         return
-    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     for name, one in declared.items():
-        shape = tuple(getattr(given.get(name), "shape", ()))
+        shape = tuple(getattr(arguments.get(name), "shape", ()))
         if isinstance(one, Annotation) and one.shape and shape and one.shape != shape:
             place = source.parameter(inspect.unwrap(function).__code__, name)
-            said = f"{name} has the shape {shape}; its annotation declares {one.shape}"
-            yield Finding("ANNOTATION_SHAPE", said, place)
+            message = f"{name} has the shape {shape}; its annotation declares {one.shape}"
+            yield Finding("ANNOTATION_SHAPE", message, place)

@@ -39,16 +39,16 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
 
 def _called(function: FunctionType) -> Iterable[FunctionType]:
     """Return a function, those that it calls by global names, and so on at any depth."""
-    found = {function: None}
+    reached = {function: None}
     waiting = [function]
     while waiting:
         space = (caller := waiting.pop()).__globals__
         for step in _steps(caller.__code__):
             named = space.get(step.argval) if step.opname == "LOAD_GLOBAL" else None
-            if isinstance(named, FunctionType) and named not in found:
-                found[named] = None
+            if isinstance(named, FunctionType) and named not in reached:
+                reached[named] = None
                 waiting.append(named)
-    return found
+    return reached
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
@@ -80,12 +80,12 @@ def _homes(value: Any) -> Iterator[str]:
 def _only(homes: Iterable[str]) -> Dialect | None:
     """Return the API to which all modules belong; None for neither API or both."""
     homes = {f"{home}." for home in homes}
-    found: list[Dialect] = [
+    names: list[Dialect] = [
         name
         for name, modules in MODULES.items()
         if any(home.startswith(f"{module}.") for home in homes for module in modules)
     ]
-    return found[0] if len(found) == 1 else None
+    return names[0] if len(names) == 1 else None
 
 
 def takes_self(function: Callable[..., Any]) -> bool:

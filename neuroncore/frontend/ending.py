@@ -32,11 +32,11 @@ def check(
             because="the device runs a kernel from its first line to its last",
             hint="return the results instead of yielding them",
         )
-    found = list(leaves(result))
-    for value in found:
+    values = list(leaves(result))
+    for value in values:
         if is_host_array(value):
             raise _host_array(function, value)
-    tiles = [value for value in found if isinstance(value, Tile)]
+    tiles = [value for value in values if isinstance(value, Tile)]
     _check_exchanged(tiles, cores[0])
     passed_on = tiles and all(t.storage.id in given or not t.size for t in tiles)
     if not passed_on and not any(map(_has_issued, cores)):
@@ -89,8 +89,8 @@ def check_constants(cores: Sequence[Core]) -> None:
     them (nl.shared_constant)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
-        for site, made in core.constants.items():
-            pairs = enumerate(zip(first.constants.get(site, []), made, strict=False), 1)
+        for site, constants in core.constants.items():
+            pairs = enumerate(zip(first.constants.get(site, []), constants, strict=False), 1)
             apart = next((n for n, (here, there) in pairs if here != there), None)
             if apart is not None:
                 first.report(
@@ -110,7 +110,7 @@ def _listed(turns: list[int]) -> str:
 def _has_issued(core: Core) -> bool:
     """Return whether a core has reached an instruction, also one that is left out for its size of
     0."""
-    return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)
+    return bool(core.calls) or any(finding.code == "NO_ELEMENTS" for finding in core.findings)
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -23,5 +23,5 @@ def common(x: Any, y: Any) -> Format:
     """Return the format of x <op> y: the format of the tile, or the wider one of two tiles."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
-    found = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
-    return min(found, key=WIDTHS.index)
+    formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
+    return min(formats, key=WIDTHS.index)

@@ -108,8 +108,8 @@ class Inputs:
         """Return the tensors that the kernel returns, and then the arguments that it changed."""
         returned = [value for value in ending.leaves(result) if isinstance(value, Tile)]
         ids = {tile.storage.id for tile in returned}
-        given = (storage for _, storage in self.adopted.values())
-        changed = [s for s in given if s.version and s.id not in ids]
+        storages = (storage for _, storage in self.adopted.values())
+        changed = [s for s in storages if s.version and s.id not in ids]
         return returned + [self._tensor(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:

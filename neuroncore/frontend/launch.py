@@ -125,8 +125,8 @@ def launch_ranks(
     if current.observer is not None:
         current.observer.begun(cores[0])
     ranks = [
-        _Rank([cores[n] for n in world.cores_of(rank)], function, given, way)
-        for rank, given in enumerate(apart(per_rank))
+        _Rank([cores[n] for n in world.cores_of(rank)], function, arguments, way)
+        for rank, arguments in enumerate(apart(per_rank))
     ]
     with progress(lambda: issued(cores[0])):
         system = System(cores, world, chosen.turns)
@@ -287,8 +287,8 @@ def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     try:
         return function(*args, **kwargs)
     except misuse.WRONG as error:
-        if not isinstance(error, NeuronError) and (told := misuse.told(error)) is not None:
-            raise told from told.__cause__
+        if not isinstance(error, NeuronError) and (explained := misuse.told(error)) is not None:
+            raise explained from explained.__cause__
         raise
 
 
@@ -316,10 +316,10 @@ def _precision(cores: list[Core]) -> Precision | None:
     options = cores[0].options
     if not options.precision:
         return None
-    found = findings.Precision(options.precision_bound)
+    precision = findings.Precision(options.precision_bound)
     for core in cores:
-        core.beside = shadows.Shadow(core, found)
-    return found
+        core.beside = shadows.Shadow(core, precision)
+    return precision
 
 
 def finish(run: Launch) -> Any:
@@ -343,8 +343,8 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 def _complete(result: Any, other: Any) -> None:
     for mine, theirs, brought in results.complete(result, other):
-        own, double = mine.storage.double, theirs.storage.double
-        if own is not None and double is not None:
+        mine_exact, double = mine.storage.double, theirs.storage.double
+        if mine_exact is not None and double is not None:
             exact = doubles.on(double.storage, theirs).codes()
-            doubles.on(own.storage, mine).codes()[brought] = exact[brought]
-            findings.add(own.energy, double.energy)
+            doubles.on(mine_exact.storage, mine).codes()[brought] = exact[brought]
+            findings.add(mine_exact.energy, double.energy)

@@ -40,14 +40,14 @@ def told(error: BaseException) -> NeuronError | None:
         return None
     if isinstance(error, AttributeError) and _is_our_own(frame, error):
         return _our_fault(frame, instruction, error)
-    made: KernelError | None = None
+    explained: KernelError | None = None
     if isinstance(error, ImportError):
-        made = _no_import(error)
+        explained = _no_import(error)
     elif isinstance(error, AttributeError):
-        made = _no_attribute(frame, error)
-    if made is None and isinstance(error, WRONG):
-        made = _refused(frame, instruction, error)
-    return made and made.coming_through(error.__traceback__)
+        explained = _no_attribute(frame, error)
+    if explained is None and isinstance(error, WRONG):
+        explained = _refused(frame, instruction, error)
+    return explained and explained.coming_through(error.__traceback__)
 
 
 def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
@@ -57,8 +57,8 @@ def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
         return False  # the user's code used it
     home = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
-    given = below.tb_frame.f_locals.values()
-    return f"{home}.".startswith(PACKAGE) and not any(error.obj is one for one in given)
+    local_values = below.tb_frame.f_locals.values()
+    return f"{home}.".startswith(PACKAGE) and not any(error.obj is one for one in local_values)
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
@@ -71,10 +71,10 @@ def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
 
 def _our_fault(frame: FrameType, instruction: int, error: Exception) -> EmulatorError:
     where = source.place(frame.f_code, instruction)
-    said = f"{where}: neuroncore failed here: {type(error).__name__}: {error}"
-    made = EmulatorError(said, hint=REPORT)
-    made.__cause__ = error
-    return made
+    message = f"{where}: neuroncore failed here: {type(error).__name__}: {error}"
+    fault = EmulatorError(message, hint=REPORT)
+    fault.__cause__ = error
+    return fault
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class _Called:
     def unpacks(self) -> bool:
         """Return whether there are arguments that the source doesn't list, `*args` or
         `**kwargs`."""
-        starred = any(isinstance(given, ast.Starred) for given in self.node.args)
+        starred = any(isinstance(argument, ast.Starred) for argument in self.node.args)
         return starred or len(self.keywords) < len(self.node.keywords)
 
 
@@ -217,9 +217,9 @@ def _is_inside(error: Exception) -> bool:
 
 def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
     kind = OutOfBoundsError if isinstance(error, IndexError) else SignatureError
-    made = kind(f"{what} failed with these arguments: {error}", expected=form)
-    made.__cause__ = error
-    return made
+    refusal = kind(f"{what} failed with these arguments: {error}", expected=form)
+    refusal.__cause__ = error
+    return refusal
 
 
 def _called(frame: FrameType, instruction: int) -> _Called | None:
@@ -313,9 +313,11 @@ def _name_of(called: _Called | None, name: str) -> str:
 
 def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
     """Return the error for a function of numpy that is called with a tensor."""
-    own = NUMPY.get(name, name)
+    equivalent = NUMPY.get(name, name)
     language = next(_languages(frame), None) if frame is not None else None
-    hint = f"use {language[0]}.{own}" if language and own in dir(language[1]) else None
+    hint = (
+        f"use {language[0]}.{equivalent}" if language and equivalent in dir(language[1]) else None
+    )
     return SignatureError(
         f"numpy's {name} can't compute with {what}",
         because="a tensor is in the device's memory, and the host does not know its values",

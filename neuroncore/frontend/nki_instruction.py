@@ -66,7 +66,7 @@ def settle(
 ) -> None:
     """Refuse a call that does not fit the signature, or drop a keyword that is known to be
     harmless. `scope` has the arguments by name. Raises SignatureError."""
-    given = {p.name: scope[p.name] for p in instruction.parameters}
+    arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:
         if name not in IGNORED and name not in REMOVED.get(instruction.name, ()):
@@ -74,13 +74,13 @@ def settle(
                 f"{instruction.name} has no parameter {name!r}",
                 argument=name,
                 expected=form,
-                hint=did_you_mean(name, _free(given)) or did_you_mean(name, given),
+                hint=did_you_mean(name, _free(arguments)) or did_you_mean(name, arguments),
             )
         warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
     if extra:
         raise SignatureError(
-            f"{instruction.name} takes {len(given) + instruction.named} positional arguments",
+            f"{instruction.name} takes {len(arguments) + instruction.named} positional arguments",
             expected=form,
         )
-    if absent := _free(given):
+    if absent := _free(arguments):
         raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

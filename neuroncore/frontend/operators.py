@@ -92,6 +92,6 @@ def operations(
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Operation]:
     """Return a dialect's operators by name, each made by the function for its kind."""
-    made = {name: of_two(name) for name in OF_TWO if name not in without}
-    made |= {name: activation(name) for name in ACTIVATIONS if name not in without}
-    return made | {name: by_number(name, row) for name, row in BY_NUMBER.items()}
+    by_name = {name: of_two(name) for name in OF_TWO if name not in without}
+    by_name |= {name: activation(name) for name in ACTIVATIONS if name not in without}
+    return by_name | {name: by_number(name, row) for name, row in BY_NUMBER.items()}

@@ -61,10 +61,10 @@ def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None)
     core, several = launch.core, launch.core.world.ranks > 1
     inputs, arrays = [], {}
     for one, value in launch.inputs:
-        own = one.on(rank) if several else one
-        inputs.append(own)
+        of_rank = one.on(rank) if several else one
+        inputs.append(of_rank)
         if id(value) in copies:
-            arrays[own.name] = as_numpy(copies[id(value)])
+            arrays[of_rank.name] = as_numpy(copies[id(value)])
     return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
 
 

@@ -25,6 +25,6 @@ def precision_of(
     """
     options = current_settings().options or environment_options()
     options = replace(options, precision=True, precision_bound=bound)
-    found = last_launch(kernel, args, kwargs, target, options).precision
-    assert found is not None  # the option sets it
-    return found
+    precision = last_launch(kernel, args, kwargs, target, options).precision
+    assert precision is not None  # the option sets it
+    return precision

@@ -32,12 +32,12 @@ def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
     several = _in_several(per_rank, whole)
     with ExitStack() as files:
         copies = {n: _Copies(whole[n], files) for n in several}
-        return [_own(given, copies) for given in per_rank]
+        return [_own(arguments, copies) for arguments in per_rank]
 
 
 def _own(given: Arguments, copies: dict[int, _Copies]) -> Arguments:
-    made: dict[int, Any] = {}
-    args, kwargs = (_replaced(part, copies, made) for part in given)
+    copies_made: dict[int, Any] = {}
+    args, kwargs = (_replaced(part, copies, copies_made) for part in given)
     return args, kwargs
 
 
@@ -50,18 +50,18 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
     """Return the ids of the arrays whose memory is, at least in part, in the arguments of two
     ranks."""
     ranks: dict[int, set[int]] = {n: set() for n in whole}
-    for rank, given in enumerate(per_rank):
-        for one in leaves(list(given)):
+    for rank, arguments in enumerate(per_rank):
+        for one in leaves(list(arguments)):
             if id(one) in ranks:
                 ranks[id(one)].add(rank)
-    found = {n for n, those in ranks.items() if len(those) > 1}
+    several = {n for n, those in ranks.items() if len(those) > 1}
     before: list[tuple[int, int]] = []  # arrays with lower addresses: their ends, and ids
     for (low, high), n in sorted((_span(array), n) for n, array in whole.items() if array.size):
         before = [one for one in before if one[0] > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
-        found.update([n, *overlaps] if overlaps else ())
+        several.update([n, *overlaps] if overlaps else ())
         before.append((high, n))
-    return found
+    return several
 
 
 def _span(array: Array) -> tuple[int, int]:
@@ -99,6 +99,6 @@ def _replaced(value: Any, copies: dict[int, _Copies], made: dict[int, Any]) -> A
     if id(value) not in copies:
         return value
     if id(value) not in made:
-        made_by, own = library(value), copies[id(value)].another()
-        made[id(value)] = made_by.given(own) if made_by else own
+        made_by, copy = library(value), copies[id(value)].another()
+        made[id(value)] = made_by.given(copy) if made_by else copy
     return made[id(value)]

@@ -29,8 +29,10 @@ def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     def launched(*values: Any) -> Any:
         known = dict(zip(places, map(np.asarray, values), strict=True))
-        given, named = jax.tree.unflatten(tree, [known.get(i, x) for i, x in enumerate(leaves)])
-        return kernel(*given, **named)
+        positional, named = jax.tree.unflatten(
+            tree, [known.get(i, x) for i, x in enumerate(leaves)]
+        )
+        return kernel(*positional, **named)
 
     tracers = [leaves[i] for i in places]
     with unobserved():

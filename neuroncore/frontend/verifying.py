@@ -51,11 +51,15 @@ def verify(launches: Sequence[Launch]) -> None:
 
 def verdict_of(record: Record, results: Any) -> Verdict:
     """Return the result of the comparison, for each instruction and for the results of the run."""
-    made = verification.Verification(record)
-    with progress(lambda: f"verified {made.replay.step} of {made.instructions} instructions"):
-        verdict = made.run()
+    comparison = verification.Verification(record)
+    with progress(
+        lambda: f"verified {comparison.replay.step} of {comparison.instructions} instructions"
+    ):
+        verdict = comparison.run()
         if verdict.difference is None and (arrays := arrays_in(results)):
-            verdict = made.with_results(verdict, arrays, arrays_in(made.replay.results()))
+            verdict = comparison.with_results(
+                verdict, arrays, arrays_in(comparison.replay.results())
+            )
     return verdict
 
 

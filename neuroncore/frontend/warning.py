@@ -33,12 +33,12 @@ class NeuronWarning(UserWarning):
 def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
     """Group findings by code and line of a kernel, in their original order. A finding without a
     line is grouped by its message."""
-    found: dict[WarnedLine, list[Finding]] = {}
+    groups: dict[WarnedLine, list[Finding]] = {}
     for finding in findings:
         place = finding.place
         spot = (place.file, place.line) if place else (finding.message, 0)
-        found.setdefault(WarnedLine(finding.code, *spot), []).append(finding)
-    return found
+        groups.setdefault(WarnedLine(finding.code, *spot), []).append(finding)
+    return groups
 
 
 def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:

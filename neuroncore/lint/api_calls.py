@@ -51,8 +51,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         name = scope.api(node)
         if others := elsewhere(forms().get(name, ()), release):
-            said = f"{name_of(node)} is in {others} of the API, not in {release}"
-            yield "NAME_OF_RELEASE", node, said
+            message = f"{name_of(node)} is in {others} of the API, not in {release}"
+            yield "NAME_OF_RELEASE", node, message
 
 
 @RULES.about(ast.Attribute, ast.Name)
@@ -66,8 +66,8 @@ def of_no_release(spot: Spot) -> Iterator[Told]:
     if name in forms() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
         return
     if meant := _meant(name):
-        said = f"no release of the API has {name_of(node)}"
-        yield "UNKNOWN_NAME", node, f"{said}: did you mean {meant}?"
+        unknown = f"no release of the API has {name_of(node)}"
+        yield "UNKNOWN_NAME", node, f"{unknown}: did you mean {meant}?"
 
 
 UNLISTED = ("nki.language.bool", "nki.language.range")  # by all pages; nki-library uses them
@@ -80,24 +80,24 @@ def _meant(name: str) -> str:
     """Return the last part of the most similar name in the same module, or an empty string."""
     module, _, last = name.rpartition(".")
     known = (one.rpartition(".") for one in forms())
-    names = [own for home, _, own in known if home == module]
+    names = [name_there for home, _, name_there in known if home == module]
     return next(iter(get_close_matches(last, names, 1, LIKE)), "")
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
     """Group uses of the API so that all uses of a group fit the same releases."""
-    found: dict[object, list[Spot]] = {}
+    groups: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
         key: tuple[object, ...] = ()
         if isinstance(node, ast.Call):
-            given = (type(one) for one in node.args)
+            kinds_given = (type(one) for one in node.args)
             named = ((one.arg or id(one), type(one.value)) for one in node.keywords)
-            key = scope.is_older, scope.api(node.func), *given, *named
+            key = scope.is_older, scope.api(node.func), *kinds_given, *named
         elif isinstance(node, ast.Attribute | ast.Name):
             key = scope.is_older, type(node.ctx), scope.api(node)
-        found.setdefault(key, []).append(spot)
-    yield from found.values()
+        groups.setdefault(key, []).append(spot)
+    yield from groups.values()
 
 
 def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
@@ -109,13 +109,13 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
     for word, at in () if form.takes_any else unknown:
         having = [one for one in forms()[name] if word in one.names]
         if others := elsewhere(having, release):
-            said = f"{name_of(call.func)} has {word} in {others}, not in {release}"
-            yield "PARAMETER_OF_RELEASE", at, f"{said} of the API"
+            message = f"{name_of(call.func)} has {word} in {others}, not in {release}"
+            yield "PARAMETER_OF_RELEASE", at, f"{message} of the API"
     for parameter, value in _given(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
-            said = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
-            yield "ORDER_OF_ARGUMENTS", value, said
+            message = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
+            yield "ORDER_OF_ARGUMENTS", value, message
 
 
 def _given(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
@@ -144,8 +144,12 @@ def axes(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     if scope.api(node.func) in ROLES["allocations"]:
-        made = scope.value(node)
-        if made.memory in ROLES["on_chip"] and made.shape is not None and len(made.shape) == 1:
+        tensor = scope.value(node)
+        if (
+            tensor.memory in ROLES["on_chip"]
+            and tensor.shape is not None
+            and len(tensor.shape) == 1
+        ):
             yield "ONE_AXIS", node, f"{ast.unparse(node)} has one axis"
 
 
@@ -157,8 +161,8 @@ def operands(spot: Spot) -> Iterator[Told]:
     form = form_in(scope.api(node.func), scope.release)
     instruction = scope.api(node.func).startswith("nki.isa.") and not scope.is_older
     for parameter, value in _given(scope, node, form) if instruction and form else ():
-        made = scope.value(value)
-        axes = len(made.shape or ()) if made.memory in ROLES["on_chip"] else 0
+        operand = scope.value(value)
+        axes = len(operand.shape or ()) if operand.memory in ROLES["on_chip"] else 0
         if axes > ROLES["most_axes"]:
             yield "MANY_AXES", node, f"{parameter} of {name_of(node.func)} has {axes} axes"
 
@@ -182,11 +186,11 @@ def kinds(spot: Spot) -> Iterator[Told]:
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
     """Return the strings and numbers that an expression may be: its value in each branch, and for
     a parameter its default and the arguments of all calls."""
-    found = scope.stands_for(node)
-    if isinstance(found, ast.IfExp):
-        return [*_constants(scope, found.body), *_constants(scope, found.orelse)]
-    is_given = isinstance(found, ast.Name) and found.id in scope.parameters
-    held = scope.given(found.id) if is_given else [found]  # type: ignore[attr-defined]
+    value = scope.stands_for(node)
+    if isinstance(value, ast.IfExp):
+        return [*_constants(scope, value.body), *_constants(scope, value.orelse)]
+    is_given = isinstance(value, ast.Name) and value.id in scope.parameters
+    held = scope.given(value.id) if is_given else [value]  # type: ignore[attr-defined]
     return [one.value for one in held if isinstance(one, ast.Constant)]
 
 
@@ -233,9 +237,9 @@ def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
 
 
 def _not_transposed(scope: Scope, call: ast.Call) -> bool:
-    given = argument(call, 2, "transpose_x")
-    given = None if given is None else scope.stands_for(given)
-    return given is None or (isinstance(given, ast.Constant) and not given.value)
+    transpose = argument(call, 2, "transpose_x")
+    transpose = None if transpose is None else scope.stands_for(transpose)
+    return transpose is None or (isinstance(transpose, ast.Constant) and not transpose.value)
 
 
 def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
@@ -250,13 +254,13 @@ def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
 
 
 def _reads_psum(scope: Scope, call: ast.Call) -> bool:
-    given = call.args[0] if call.args else argument(call, 0, "x")
-    return given is not None and scope.value(given).memory == "psum"
+    operand = call.args[0] if call.args else argument(call, 0, "x")
+    return operand is not None and scope.value(operand).memory == "psum"
 
 
 def _stores_psum(scope: Scope, call: ast.Call) -> bool:
-    given = argument(call, 1, "value")
-    return given is not None and scope.value(given).memory == "psum"
+    stored = argument(call, 1, "value")
+    return stored is not None and scope.value(stored).memory == "psum"
 
 
 NAMED = "it is named"  # wherever the name is used

@@ -46,9 +46,9 @@ def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
     """Return whether a test may ask if a tensor on the chip is present, not what it contains."""
-    found = scope.value(node)
+    tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
-    return found.kind == "tensor" and asked_so and not found.compared
+    return tested.kind == "tensor" and asked_so and not tested.compared
 
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
@@ -96,19 +96,19 @@ def conversions(spot: Spot) -> Iterator[Told]:
     """Report numbers, ranges, arrays and lists of Python made from values of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
-    own = node.func.id if isinstance(node.func, ast.Name) else ""
-    found = scope.program.modules.meaning(scope.module, node.func)
-    module = found.partition(".")[0] if isinstance(found, str) and "." in found else ""
+    builtin = node.func.id if isinstance(node.func, ast.Name) else ""
+    called = scope.program.modules.meaning(scope.module, node.func)
+    module = called.partition(".")[0] if isinstance(called, str) and "." in called else ""
     ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
-    if not (own in ASKING or module in LIBRARIES or ranges):
+    if not (builtin in ASKING or module in LIBRARIES or ranges):
         return
-    for one in (inner for given in node.args for inner in _passed(given, own)):
-        what = _runtime(scope, one)
-        inner = one not in node.args  # `any` and similar functions test its truth
-        if what and not inner and own in GOING_THROUGH and scope.value(one).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{own} goes over {what}"
-        elif what and (inner or own in OF_NUMBERS or module in LIBRARIES or ranges):
-            may_be_given = own in OF_TRUTH and _may_be_given(scope, node, one)
+    for read in (inner for argument_node in node.args for inner in _passed(argument_node, builtin)):
+        what = _runtime(scope, read)
+        inner = read not in node.args  # `any` and similar functions test its truth
+        if what and not inner and builtin in GOING_THROUGH and scope.value(read).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{builtin} goes over {what}"
+        elif what and (inner or builtin in OF_NUMBERS or module in LIBRARIES or ranges):
+            may_be_given = builtin in OF_TRUTH and _may_be_given(scope, node, read)
             code = "TENSOR_TRUTH" if may_be_given else "DYNAMIC_CTRL"
             yield code, node, f"{ast.unparse(node.func)} gets {what}"
 
@@ -203,14 +203,14 @@ def bodies(spot: Spot) -> Iterator[Told]:
     if body is None:
         return
     name = body.node.name
-    made = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
-    made = [one for one in made if not (isinstance(one, ast.Constant) and one.value is None)]
-    said = f"the body {name} returns a value"
+    results = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
+    results = [one for one in results if not (isinstance(one, ast.Constant) and one.value is None)]
+    message = f"the body {name} returns a value"
     if scope.api(node.func) not in ROLES["counted_loops"]:
-        made = [one for one in made if _is_no_condition(body, one)]
-        said = f"the body {name} returns more than the next condition"
-    for at in (node, *made) if made else ():
-        yield "LOOP_BODY_RESULT", at, said
+        results = [one for one in results if _is_no_condition(body, one)]
+        message = f"the body {name} returns more than the next condition"
+    for at in (node, *results) if results else ():
+        yield "LOOP_BODY_RESULT", at, message
 
 
 def _is_no_condition(body: Scope, result: ast.expr) -> bool:
@@ -251,15 +251,15 @@ def escapes(spot: Spot) -> Iterator[Told]:
             kept = [node.value] if held.id not in scope.bindings else []
     for one in kept:
         if _is_born_in(scope, one):
-            said = f"{ast.unparse(one)}, a tensor of the loop's body, is used after the loop"
-            yield "LOOP_TENSOR_KEPT", node, said
+            message = f"{ast.unparse(one)}, a tensor of the loop's body, is used after the loop"
+            yield "LOOP_TENSOR_KEPT", node, message
 
 
 def _is_born_in(scope: Scope, node: ast.expr) -> bool:
-    found = scope.value(node)
-    made = scope.scope_of(node.func) if isinstance(node, ast.Call) else None
-    born = found.born is not None or (made is not None and made.makes_its_result())
-    return found.kind == "tensor" and born
+    value = scope.value(node)
+    maker = scope.scope_of(node.func) if isinstance(node, ast.Call) else None
+    born = value.born is not None or (maker is not None and maker.makes_its_result())
+    return value.kind == "tensor" and born
 
 
 @RULES.about(ast.Call, ast.AugAssign)
@@ -320,8 +320,8 @@ def orderings(spot: Spot) -> Iterator[Told]:
         producer = assigned.get(_first_name(scope, one))
         if producer is None or consumer is None:
             continue
-        said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
+        message = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
         if producer != consumer[: len(producer)]:
-            yield "ORDER_ACROSS_LOOPS", node, f"{said} in a device loop that it is not in"
+            yield "ORDER_ACROSS_LOOPS", node, f"{message} in a device loop that it is not in"
         elif producer != consumer:
-            yield "ORDER_INTO_A_LOOP", node, f"{said} before the device loop that it is in"
+            yield "ORDER_INTO_A_LOOP", node, f"{message} before the device loop that it is in"

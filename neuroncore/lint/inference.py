@@ -66,8 +66,8 @@ DEPTH = 40  # the longest chain of calls and assignments to a value
 
 
 def agreed(values: Iterable[Value]) -> Value:
-    found = [*values]
-    return reduce(Value.agreeing, found) if found else UNKNOWN
+    candidates = [*values]
+    return reduce(Value.agreeing, candidates) if candidates else UNKNOWN
 
 
 class Scopes:
@@ -88,21 +88,21 @@ class Scopes:
     def _calls(self) -> dict[ast.AST, list[tuple[Scope, ast.Call]]]:
         """Return the calls of each function in the program, each with the scope that contains
         it."""
-        found: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
+        calls_of: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
         for scope in self.all():
             for one in (scope, *scope.all_inner()):
                 for call in one.of(ast.Call):
                     called = self.program.modules.meaning(one.module, call.func)
                     if isinstance(called, tuple):
-                        found.setdefault(called[1], []).append((one, call))
-        return found
+                        calls_of.setdefault(called[1], []).append((one, call))
+        return calls_of
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
         """Return all calls of a function if all its uses are calls by its name and nothing launches
         it; another name may be bound to it with some arguments."""
-        found = self._calls.get(node, [])
-        own = all((name_of(call.func) or "").endswith(node.name) for _, call in found)
-        return [] if self.program.is_more_than_called(node) or not own else found
+        known = self._calls.get(node, [])
+        by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
+        return [] if self.program.is_more_than_called(node) or not by_its_name else known
 
     def of(self, device: Device) -> Scope:
         if device.node not in self._of:
@@ -115,11 +115,11 @@ class Scopes:
 
     @cached_property
     def _all(self) -> list[Scope]:
-        found = [self.of(device) for device in self.program.functions]
-        for scope in found:
+        scopes = [self.of(device) for device in self.program.functions]
+        for scope in scopes:
             for one in (scope, *scope.all_inner()):
                 one.give_to_bodies()
-        return found
+        return scopes
 
 
 class Scope(Names):
@@ -169,9 +169,9 @@ class Scope(Names):
             body = self.body_of(call)
             if body is not None:
                 body.is_loop_body = True
-            if body is not None and (given := body.parameters):
+            if body is not None and (parameters := body.parameters):
                 counted = self.api(call.func) in ROLES["counted_loops"]
-                body.loop_values[given[0]] = Value("index" if counted else "register")
+                body.loop_values[parameters[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
         """Return the body function of a loop of the device."""
@@ -193,19 +193,19 @@ class Scope(Names):
             return UNKNOWN
         if name in self.parameters:
             self._open.add(name)
-            found = UNKNOWN if name in self.bindings else self._given(name, depth - 1)
+            value = UNKNOWN if name in self.bindings else self._given(name, depth - 1)
             self._open.discard(name)
         elif name in self.bindings:
             self._open.add(name)
-            found = agreed(self._bound(how, one, depth - 1) for how, one in self.bindings[name])
+            value = agreed(self._bound(how, one, depth - 1) for how, one in self.bindings[name])
             self._open.discard(name)
         elif self.outer is not None:
             return self.outer.named(name, depth - 1)
         else:
             constant = self.module.values.get(name)
-            found = HOST if isinstance(constant, ast.Constant) else UNKNOWN
-        self._values[name] = found
-        return found
+            value = HOST if isinstance(constant, ast.Constant) else UNKNOWN
+        self._values[name] = value
+        return value
 
     def _given(self, name: str, depth: int) -> Value:
         """Return the value that all calls of the function pass for a parameter."""
@@ -215,8 +215,8 @@ class Scope(Names):
             return UNKNOWN
         values = []
         for scope, call in self.scopes.calls(self.node):
-            given = given_to(call, self.node.args, name)
-            values.append(UNKNOWN if given is None else scope.value(given, depth // 2))
+            passed = given_to(call, self.node.args, name)
+            values.append(UNKNOWN if passed is None else scope.value(passed, depth // 2))
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
@@ -224,16 +224,16 @@ class Scope(Names):
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
-        found = [(scope, given_to(call, self.node.args, name)) for scope, call in calls]
-        return [scope.stands_for(one) for scope, one in found if one is not None]
+        passed = [(scope, given_to(call, self.node.args, name)) for scope, call in calls]
+        return [scope.stands_for(one) for scope, one in passed if one is not None]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
         if how == "is":
             return self.value(expression, depth)
         if how == "each":
             return self._element(expression, depth)
-        made = isinstance(expression, ast.Subscript) and self.api(expression.value)
-        return Value("indices") if made == ROLES["index_grid"] else UNKNOWN
+        maker = isinstance(expression, ast.Subscript) and self.api(expression.value)
+        return Value("indices") if maker == ROLES["index_grid"] else UNKNOWN
 
     def _element(self, iterable: ast.expr, depth: int) -> Value:
         """Return the value of the elements that a loop over an expression visits."""
@@ -253,11 +253,11 @@ class Scope(Names):
             return UNKNOWN
         if name not in self._values:
             self._open.add(name)
-            found = agreed(self.value(one, depth - 1) for one in self.elements(node) or ())
+            common = agreed(self.value(one, depth - 1) for one in self.elements(node) or ())
             self._open.discard(name)
             if not name:
-                return found
-            self._values[name] = found
+                return common
+            self._values[name] = common
         return self._values[name]
 
     # --- expressions ---------------------------------------------------------------------------
@@ -293,8 +293,8 @@ class Scope(Names):
             case ast.Compare():
                 if all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return HOST
-                found = self._computed([node.left, *node.comparators], depth - 1)
-                return replace(found, compared=found.kind == "tensor")
+                computed = self._computed([node.left, *node.comparators], depth - 1)
+                return replace(computed, compared=computed.kind == "tensor")
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
@@ -308,9 +308,9 @@ class Scope(Names):
         ):
             return UNKNOWN
         self._open.add(name)
-        found = agreed(self._bound(how, one, depth) for how, one in self.bindings[name])
+        value = agreed(self._bound(how, one, depth) for how, one in self.bindings[name])
         self._open.discard(name)
-        return found
+        return value
 
     def _computed(self, operands: Sequence[ast.expr], depth: int) -> Value:
         kinds = [self.value(one, depth).kind for one in operands]
@@ -364,17 +364,17 @@ class Scope(Names):
 
     def _memory(self, call: ast.Call) -> str | None:
         """Return the memory that an allocation names, by default the memory of tiles."""
-        given = argument(call, 2, "buffer")
-        if given is None:
+        buffer = argument(call, 2, "buffer")
+        if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None
-        found: str | None = ROLES["memories"].get(self.api(given))
-        return found
+        memory: str | None = ROLES["memories"].get(self.api(buffer))
+        return memory
 
     def _shape(self, call: ast.Call) -> Shape | None:
-        given = argument(call, 0, "shape")
-        if not isinstance(given, ast.Tuple | ast.List):
+        shape = argument(call, 0, "shape")
+        if not isinstance(shape, ast.Tuple | ast.List):
             return None
-        return numbers(given.elts)
+        return numbers(shape.elts)
 
     def _part(self, node: ast.Subscript, depth: int) -> Value:
         whole = self.value(node.value, depth)
@@ -395,14 +395,14 @@ class Scope(Names):
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
-        made = [one.value for one in scope.of(ast.Return)]
-        found = agreed(scope.value(one, depth // 2) if one else HOST for one in made)
-        return replace(found, born=None, shape=None)
+        results = [one.value for one in scope.of(ast.Return)]
+        value = agreed(scope.value(one, depth // 2) if one else HOST for one in results)
+        return replace(value, born=None, shape=None)
 
     def makes_its_result(self) -> bool:
         """Return whether a function returns a tensor that it makes."""
-        made = [one.value for one in self.of(ast.Return) if one.value is not None]
-        return bool(made) and all(self.value(one).born is not None for one in made)
+        results = [one.value for one in self.of(ast.Return) if one.value is not None]
+        return bool(results) and all(self.value(one).born is not None for one in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
         """Return the function that an expression names: an inner one, one of the file, or of
@@ -414,9 +414,9 @@ class Scope(Names):
             if function.id in scope.bindings:
                 return None
             scope = scope.outer
-        found = self.program.modules.meaning(self.module, function)
-        if not isinstance(found, tuple) or isinstance(found[1], ast.ClassDef):
+        meaning = self.program.modules.meaning(self.module, function)
+        if not isinstance(meaning, tuple) or isinstance(meaning[1], ast.ClassDef):
             return None
-        if self.program.is_launched(*found):  # a launch returns values of the host
+        if self.program.is_launched(*meaning):  # a launch returns values of the host
             return None
-        return self.scopes.of(Device(found[0], found[1], is_kernel=False))
+        return self.scopes.of(Device(meaning[0], meaning[1], is_kernel=False))

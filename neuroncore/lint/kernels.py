@@ -41,14 +41,14 @@ class SourceFiles:
         self._started = {id(device.node) for _, device in self.launches()}
         self._started |= {id(node) for _, node in roots if kernel is not None}
         self._started |= {id(node) for _, node in roots if self._is_named_nowhere(node)}
-        for found in self._given():
-            self._add(*found, is_kernel=False)
+        for definition in self._given():
+            self._add(*definition, is_kernel=False)
 
     @property
     def files(self) -> list[str]:
         """The paths of the files that were read; the first is the user's file."""
-        found = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
-        return list(dict.fromkeys(found))
+        paths = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
+        return list(dict.fromkeys(paths))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
         """Return the API's name for an expression; None if the expression isn't of the API."""
@@ -57,8 +57,8 @@ class SourceFiles:
 
     def api_name_of(self, module: Module, dotted: str) -> str | None:
         """Return the API's name for a dotted name; None if the name isn't of the API."""
-        found = self.modules.meaning_of(module, dotted)
-        return found if isinstance(found, str) and found.split(".")[0] == "nki" else None
+        meaning = self.modules.meaning_of(module, dotted)
+        return meaning if isinstance(meaning, str) and meaning.split(".")[0] == "nki" else None
 
     def is_launched(self, module: Module, node: Definition) -> bool:
         """Return whether a decorator makes a function a launcher."""
@@ -95,21 +95,24 @@ class SourceFiles:
 
     def _roots(self, kernel: str | None) -> list[tuple[Module, Definition]]:
         first = self.modules.first
-        if kernel is not None and (found := self._definition(first, ast.Name(kernel))) is not None:
-            return [found]
+        if (
+            kernel is not None
+            and (definition := self._definition(first, ast.Name(kernel))) is not None
+        ):
+            return [definition]
         if kernel is not None and kernel not in {**first.values, **first.imports}:
             hint = did_you_mean(kernel, first.definitions)
             raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
-        own = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
-        return [*own, *self._handed_over()]
+        kernels = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
+        return [*kernels, *self._handed_over()]
 
     def _given(self) -> Iterator[tuple[Module, Definition]]:
         """Return the classes of objects that the file passes to kernels."""
-        given = [one for _, _, values in self.arguments() for one in values]
+        passed = [one for _, _, values in self.arguments() for one in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
-                given += device.node.args.defaults
-        for value in given:
+                passed += device.node.args.defaults
+        for value in passed:
             known = self.modules.first.values
             held = known.get(value.id) if isinstance(value, ast.Name) else value
             if isinstance(held, ast.Call):
@@ -119,13 +122,13 @@ class SourceFiles:
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
         """Return the classes of a call's result, for a class or a function that makes objects."""
-        found = self._definition(module, call.func) if depth else None
-        if found is not None and isinstance(found[1], ast.ClassDef):
-            yield found
-        elif found is not None:
-            for one in inside(found[1]):
+        definition = self._definition(module, call.func) if depth else None
+        if definition is not None and isinstance(definition[1], ast.ClassDef):
+            yield definition
+        elif definition is not None:
+            for one in inside(definition[1]):
                 if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
-                    yield from self._classes(found[0], one.value, depth - 1)
+                    yield from self._classes(definition[0], one.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
         """Return the arguments of kernels that the file launches, each with its possible values:
@@ -137,24 +140,24 @@ class SourceFiles:
                 if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
                     assigned.setdefault(target.id, []).append(one.value)
         for call, device in self.launches():
-            for given in (*call.args, *(one.value for one in call.keywords)):
-                named = given.id if isinstance(given, ast.Name) else None
-                values = [given] if named is None else assigned.get(named, [])
-                yield device, given, values
-                yield from ((device, given, [one]) for held in values for one in _parts(held))
+            for argument in (*call.args, *(one.value for one in call.keywords)):
+                named = argument.id if isinstance(argument, ast.Name) else None
+                values = [argument] if named is None else assigned.get(named, [])
+                yield device, argument, values
+                yield from ((device, argument, [one]) for held in values for one in _parts(held))
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
         """Return the calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
         nki.simulate(k)(...)."""
         kernels = {one.node: one for one in self.functions if one.is_kernel}
         first = self.modules.first
-        own = (one.node for one in self.functions if one.module is first)
-        within = {inner for node in own for inner in inside(node)}
+        nodes = (one.node for one in self.functions if one.module is first)
+        within = {inner for node in nodes for inner in inside(node)}
         for call in first.nodes:
             if isinstance(call, ast.Call) and call not in within:
-                found = self._launched(call)
-                if found is not None and found[1] in kernels:
-                    yield call, kernels[found[1]]
+                launched = self._launched(call)
+                if launched is not None and launched[1] in kernels:
+                    yield call, kernels[launched[1]]
 
     def _launched(self, call: ast.Call) -> tuple[Module, Definition] | None:
         first, called = self.modules.first, call.func
@@ -179,12 +182,12 @@ class SourceFiles:
         first = self.modules.first
         for call in (one for one in first.nodes if isinstance(one, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
-                if (found := self._definition(first, call.args[0])) is not None:
-                    yield found
+                if (definition := self._definition(first, call.args[0])) is not None:
+                    yield definition
                 continue
-            found = self._definition(first, call.func)
-            if found is not None and self.is_launched(*found):
-                yield found
+            definition = self._definition(first, call.func)
+            if definition is not None and self.is_launched(*definition):
+                yield definition
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
         """Return whether a function calls instructions directly."""
@@ -201,15 +204,15 @@ class SourceFiles:
         self._seen.add(id(node))
         self.functions.append(Device(module, node, is_kernel))
         body = [one for statement in node.body for one in inside(statement)]
-        self._called |= {id(found[1]) for found in self._calls(module, body)}
+        self._called |= {id(definition[1]) for definition in self._calls(module, body)}
         for name, is_called in _names_of_the_file(node, body):
-            if (found := _defined(self.modules.meaning_of(module, name))) is not None:
+            if (definition := _defined(self.modules.meaning_of(module, name))) is not None:
                 if not is_called:
-                    self._handed_on.add(id(found[1]))
-                self._add(*found, is_kernel=False)
+                    self._handed_on.add(id(definition[1]))
+                self._add(*definition, is_kernel=False)
             elif isinstance(held := module.values.get(name.partition(".")[0]), ast.Call):
-                for made in [*self._classes(module, held)]:
-                    self._add(*made, is_kernel=False)
+                for kind in [*self._classes(module, held)]:
+                    self._add(*kind, is_kernel=False)
 
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
@@ -217,8 +220,8 @@ class SourceFiles:
         """Return the functions that a function calls, also with a launch grid."""
         for call in (one for one in body if isinstance(one, ast.Call)):
             called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-            if (found := self._definition(module, called)) is not None:
-                yield found
+            if (definition := self._definition(module, called)) is not None:
+                yield definition
 
 
 def _defined(meaning: object) -> tuple[Module, Definition] | None:
@@ -246,23 +249,23 @@ def _functions(module: Module) -> Iterator[Definition]:
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
     """Return names of the file, also with attributes, that the body of a function or a class uses,
     each once with whether it is called. Decorators and annotations are left out."""
-    own: set[str] = set()
+    bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
-    given = [] if isinstance(node, ast.ClassDef) else inside(node.args)
-    for one in (*body, *(one for one in given if isinstance(one, ast.arg))):
+    arguments = [] if isinstance(node, ast.ClassDef) else inside(node.args)
+    for one in (*body, *(one for one in arguments if isinstance(one, ast.arg))):
         if isinstance(one, ast.Name | ast.Attribute):
             if isinstance(one.ctx, ast.Load):
                 read.append(one)
             elif isinstance(one, ast.Name):
-                own.add(one.id)
+                bound.add(one.id)
         elif isinstance(one, ast.Call):
             called.add(one.func)
         elif isinstance(one, ast.arg):
-            own.add(one.arg)
+            bound.add(one.arg)
     names = dict.fromkeys((name_of(one), one in called) for one in read)
     return [
         (name, is_called)
         for name, is_called in names
-        if name is not None and name.partition(".")[0] not in own
+        if name is not None and name.partition(".")[0] not in bound
     ]

@@ -37,17 +37,17 @@ class Module:
     def imports(self) -> dict[str, tuple[int, str]]:
         """The targets of imported names, from imports anywhere in the file: how many folders up the
         search begins, 0 for an absolute import, and a dotted name."""
-        found: dict[str, tuple[int, str]] = {}
+        targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
                 for one in node.names:
                     whole = one.name if one.asname else one.name.partition(".")[0]
-                    found[one.asname or whole] = (0, whole)
+                    targets[one.asname or whole] = (0, whole)
             elif isinstance(node, ast.ImportFrom):
                 for one in node.names:
                     dotted = f"{node.module}.{one.name}" if node.module else one.name
-                    found[one.asname or one.name] = (node.level, dotted)
-        return found
+                    targets[one.asname or one.name] = (node.level, dotted)
+        return targets
 
     @cached_property
     def definitions(self) -> dict[str, Definition]:
@@ -57,30 +57,30 @@ class Module:
     @cached_property
     def values(self) -> dict[str, ast.expr]:
         """The values that are assigned to names of the file itself."""
-        found: dict[str, ast.expr] = {}
+        assigned: dict[str, ast.expr] = {}
         for one in _top(self.tree.body):
             if isinstance(one, ast.Assign):
-                found |= {at.id: one.value for at in one.targets if isinstance(at, ast.Name)}
+                assigned |= {at.id: one.value for at in one.targets if isinstance(at, ast.Name)}
             elif isinstance(one, ast.AnnAssign) and one.value and isinstance(one.target, ast.Name):
-                found[one.target.id] = one.value
-        return found
+                assigned[one.target.id] = one.value
+        return assigned
 
     @cached_property
     def changed(self) -> frozenset[str]:
         """Names of the file that its main part assigns again, also by element."""
         runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
-        found: set[str] = set()
+        assigned: set[str] = set()
         for one in statements([part for run in runs for part in run.body]):
             targets = one.targets if isinstance(one, ast.Assign) else []
             targets = [one.target] if isinstance(one, ast.AugAssign) else targets
-            found |= {(name_of(_root(target)) or "").partition(".")[0] for target in targets}
+            assigned |= {(name_of(_root(target)) or "").partition(".")[0] for target in targets}
         outside = (one for one in self.tree.body if one not in runs)
-        own = {
+        defined = {
             name_of(target)
             for one in _top([*outside])
             for target in (one.targets if isinstance(one, ast.Assign) else [])
         }
-        return frozenset(found & own)
+        return frozenset(assigned & defined)
 
     @cached_property
     def is_older(self) -> bool:
@@ -183,15 +183,15 @@ class Modules:
         is decorated as a kernel or bound to arguments."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
-            made = self.meaning(module, value.func)
-            if made == "functools.partial" or made in ROLES["launchers"]:
+            maker = self.meaning(module, value.func)
+            if maker == "functools.partial" or maker in ROLES["launchers"]:
                 dotted = name_of(value.args[0])
         if dotted is None or (module, dotted) in self._entered:
             return None
         self._entered.add((module, dotted))
-        found = self.meaning_of(module, f"{dotted}.{rest}" if rest else dotted)
+        meaning = self.meaning_of(module, f"{dotted}.{rest}" if rest else dotted)
         self._entered.discard((module, dotted))
-        return found
+        return meaning
 
     def _imported(self, module: Module, first: str, rest: str, more: int) -> object:
         if first not in module.imports or not more:
@@ -200,8 +200,8 @@ class Modules:
         whole = f"{origin}.{rest}" if rest else origin
         if not level and (known := of_the_api(whole)) is not None:
             return known
-        found = self._defined(module, level, whole, more)
-        return found or (None if level else whole)
+        definition = self._defined(module, level, whole, more)
+        return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
         """Return a definition, from the file that has it or a file that imports it."""

@@ -44,16 +44,16 @@ class Names:
     @property
     def _more_parameters(self) -> list[str]:
         """The names of `*args` and `**kwargs`."""
-        given = None if isinstance(self.node, ast.ClassDef) else self.node.args
-        stars = () if given is None else (given.vararg, given.kwarg)
+        arguments = None if isinstance(self.node, ast.ClassDef) else self.node.args
+        stars = () if arguments is None else (arguments.vararg, arguments.kwarg)
         return [one.arg for one in stars if one is not None]
 
     @cached_property
     def parameters(self) -> list[str]:
         if isinstance(self.node, ast.ClassDef):
             return []
-        given = self.node.args
-        return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        arguments = self.node.args
+        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def api(self, expression: ast.expr) -> str:
         """Return the API's name for an expression; empty if it isn't of the API."""
@@ -107,25 +107,25 @@ class Names:
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None
         if bound is None or not isinstance(node, ast.Name) or node.id in self.parameters:
             return None
-        found: list[ast.expr] = []
+        listed: list[ast.expr] = []
         for how, one in bound:
             if how != "is" or not isinstance(one, ast.List | ast.Tuple):
                 return None
-            found += one.elts
-        return [*found, *self._appended.get(node.id, ())]
+            listed += one.elts
+        return [*listed, *self._appended.get(node.id, ())]
 
     @cached_property
     def _appended(self) -> dict[str, list[ast.expr]]:
         """The values that are appended to names, or assigned to their elements."""
-        found: dict[str, list[ast.expr]] = {}
+        appended: dict[str, list[ast.expr]] = {}
         for call in self.of(ast.Call):
             match call:
                 case ast.Call(func=ast.Attribute(ast.Name(name), "append"), args=[one]):
-                    found.setdefault(name, []).append(one)
+                    appended.setdefault(name, []).append(one)
                 case ast.Call(func=ast.Attribute(ast.Name(name), "extend" | "insert")):
-                    found.setdefault(name, []).append(call)  # an unknown value
+                    appended.setdefault(name, []).append(call)  # an unknown value
         for assign in self.of(ast.Assign):
             for target in assign.targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                    found.setdefault(target.value.id, []).append(assign.value)
-        return found
+                    appended.setdefault(target.value.id, []).append(assign.value)
+        return appended

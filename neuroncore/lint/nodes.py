@@ -26,14 +26,14 @@ OUTER = {kind: fields[::-1] for kind, fields in INNER.items()}  # from the last 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the children of a node in source order, without operators and names of imports."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for name in INNER[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
-            found += value if None not in value else [one for one in value if one is not None]
+            nodes += value if None not in value else [one for one in value if one is not None]
         elif value is not None:
-            found.append(value)
-    return found
+            nodes.append(value)
+    return nodes
 
 
 def inside(node: ast.AST) -> list[ast.AST]:
@@ -48,10 +48,10 @@ def nested(node: ast.AST) -> list[ast.AST]:
 
 def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
     """Return nodes and the nodes in them, except in closed ones; `left` is from last to first."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     while left:
         node = left.pop()
-        found.append(node)
+        nodes.append(node)
         kind = type(node)
         if kind in closed:
             continue
@@ -61,19 +61,19 @@ def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AS
                 left += value[::-1] if None not in value else [one for one in value[::-1] if one]
             elif value is not None:
                 left.append(value)
-    return found
+    return nodes
 
 
 def statements(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements and the statements in them, also in functions."""
-    found: list[ast.stmt] = []
+    listed: list[ast.stmt] = []
     for one in body:
-        found.append(one)
+        listed.append(one)
         for name in ("body", "orelse", "finalbody"):
-            found += statements(getattr(one, name, []))
+            listed += statements(getattr(one, name, []))
         for block in (*getattr(one, "handlers", ()), *getattr(one, "cases", ())):
-            found += statements(block.body)
-    return found
+            listed += statements(block.body)
+    return listed
 
 
 def name_of(expression: ast.AST) -> str | None:

@@ -21,17 +21,17 @@ def allocations(spot: Spot) -> Iterator[Told]:
     if not isinstance(node, ast.Call) or not spot.nested:
         return
     called = scope.scope_of(node.func)
-    made = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
-    if any(_is_shared(*one) for one in made):
+    calls = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
+    if any(_is_shared(*one) for one in calls):
         yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is in a loop"
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
     """Return whether a call makes a tensor in memory that programs share."""
-    given = argument(call, 2, "buffer")
-    if given is None or scope.api(call.func) not in ROLES["allocations"]:
+    buffer = argument(call, 2, "buffer")
+    if buffer is None or scope.api(call.func) not in ROLES["allocations"]:
         return False
-    memory = ROLES["memories"].get(scope.api(scope.stands_for(given)))
+    memory = ROLES["memories"].get(scope.api(scope.stands_for(buffer)))
     return bool(memory == ROLES["result_memory"])
 
 
@@ -47,8 +47,8 @@ def counters(spot: Spot) -> Iterator[Told]:
     starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
     plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
-        said = f"{name} is incremented in a loop that is traced once"
-        yield "COUNTER_IN_TRACED_LOOP", node, said
+        message = f"{name} is incremented in a loop that is traced once"
+        yield "COUNTER_IN_TRACED_LOOP", node, message
 
 
 def _counted(node: ast.AST) -> str:

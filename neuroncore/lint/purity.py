@@ -26,19 +26,19 @@ def host_state(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
-    found = scope.program.modules.meaning(scope.module, _made_by(scope, node))
+    meaning = scope.program.modules.meaning(scope.module, _made_by(scope, node))
     if isinstance(node, ast.Name) and _is_of_python(scope, node):
         yield "IMPURE_KERNEL", node, f"{node.id} of the host is used in a kernel"
-    elif isinstance(found, str) and _is_of_the_host(found):
-        yield "IMPURE_KERNEL", node, f"{found} of the host is used in a kernel"
+    elif isinstance(meaning, str) and _is_of_the_host(meaning):
+        yield "IMPURE_KERNEL", node, f"{meaning} of the host is used in a kernel"
 
 
 def _is_of_python(scope: Scope, node: ast.Name) -> bool:
     """Return whether a node is a built-in function of Python that reads from the host."""
     if node.id not in ROLES["host_functions"]:
         return False
-    module, own = scope.module, (*scope.bindings, *scope.parameters)
-    return node.id not in (*own, *module.values, *module.definitions, *module.imports)
+    module, local = scope.module, (*scope.bindings, *scope.parameters)
+    return node.id not in (*local, *module.values, *module.definitions, *module.imports)
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
@@ -63,8 +63,8 @@ def changes(spot: Spot) -> Iterator[Told]:
         if name := _of_the_file(scope, target):
             yield "IMPURE_KERNEL", node, f"{name} of the file is changed by a kernel"
         elif name := _default(scope, target):
-            said = f"the default of {name}, which is the same for all calls, is changed"
-            yield "IMPURE_KERNEL", node, said
+            message = f"the default of {name}, which is the same for all calls, is changed"
+            yield "IMPURE_KERNEL", node, message
 
 
 def _changed(node: ast.AST) -> list[ast.expr]:
@@ -117,8 +117,8 @@ def changed_values(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:
-        said = f"{node.id} of the file is read by a kernel, and changes while the file runs"
-        yield "IMPURE_KERNEL", node, said
+        message = f"{node.id} of the file is read by a kernel, and changes while the file runs"
+        yield "IMPURE_KERNEL", node, message
 
 
 @RULES.about(ast.Attribute, ast.Name)

@@ -109,18 +109,18 @@ def _results(scope: Scope) -> Iterator[Told]:
             on_chip = value.memory in ROLES["on_chip"]
             born = () if on_chip or value.born is None else (value.born,)
             for at in (one, *born):
-                said = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
-                yield "RESULT_MEMORY", at, said
+                message = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
+                yield "RESULT_MEMORY", at, message
 
 
 def launches(program: SourceFiles) -> Iterator[Told]:
     """Report faults in the arguments of kernels that the file calls, and of the calls that make
     them."""
     first = program.modules.first
-    for device, given, values in program.arguments():
+    for device, argument, values in program.arguments():
         if values and all(_is_a_list(first, one) for one in values):
-            said = f"{device.name} has a list as an argument: {ast.unparse(given)}"
-            yield "LIST_ARGUMENT", given, said
+            message = f"{device.name} has a list as an argument: {ast.unparse(argument)}"
+            yield "LIST_ARGUMENT", argument, message
     decorators = {one for node in first.definitions.values() for one in node.decorator_list}
     for call in (one for one in first.nodes if isinstance(one, ast.Call)):
         if call not in decorators and program.api_name(first, call.func) in ROLES["compiled"]:

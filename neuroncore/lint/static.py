@@ -64,14 +64,14 @@ def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     seen = _spots(scopes)
     uses = [one for one in seen if calls.of_the_api(one)]
     others: list[str] = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if api is None:
         forms = [one for one in _told(scopes, seen, OF_FORMS) if rule(one.code).form_of]
         *others, release = _fitting(scopes, uses, forms)
         scopes.hold_against(release)
-        found = [*_of_other_releases(uses, release, others), *_forms(forms, release)]
-    found += [*_told(scopes, seen, RULES), *_issues(uses, scopes.release)]
-    return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
+        findings = [*_of_other_releases(uses, release, others), *_forms(forms, release)]
+    findings += [*_told(scopes, seen, RULES), *_issues(uses, scopes.release)]
+    return Read(findings, program.files, scopes.release, _runs(modules.first.tree, kernel))
 
 
 def _spots(scopes: Scopes) -> list[Spot]:
@@ -106,10 +106,10 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
         name = _name(spot) if asked else None
         if not asked or name in silent:
             continue
-        told = [one for tell in asked for one in tell(spot)]
-        if name is not None and not told:
+        reports = [one for tell in asked for one in tell(spot)]
+        if name is not None and not reports:
             silent.add(name)
-        for one in told:
+        for one in reports:
             scope = spot.scope
             yield from _finding(scope.module, scope.release, one, scope.device.name)
     for one in signatures.launches(scopes.program):
@@ -139,12 +139,12 @@ def _of_other_releases(
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
-            said = f"{sentence}; the file is checked against {release}"
-            yield Finding(code, said, place, MILDER[rule(code).severity])
-    told = {(one.code, one.place) for one in _issues(uses, release)}
+            message = f"{sentence}; the file is checked against {release}"
+            yield Finding(code, message, place, MILDER[rule(code).severity])
+    known = {(one.code, one.place) for one in _issues(uses, release)}
     for other in others:
         for one in _issues(uses, other):
-            if (one.code, one.place) not in told:
+            if (one.code, one.place) not in known:
                 yield replace(one, severity="note")
 
 
@@ -153,8 +153,8 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
     release."""
     for one in forms:
         if not is_in(rule(one.code).releases, release):
-            said = f"{one.message}; the file is checked against {release}"
-            yield replace(one, message=said, severity=MILDER[rule(one.code).severity])
+            message = f"{one.message}; the file is checked against {release}"
+            yield replace(one, message=message, severity=MILDER[rule(one.code).severity])
 
 
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
@@ -162,9 +162,9 @@ def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
     for spot in uses:
         for one in calls.known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
-            said = {"because": one.because, "hint": one.hint, "source": one.source}
+            details = {"because": one.because, "hint": one.hint, "source": one.source}
             text = f"{one.sentence} (releases {one.releases})"
-            yield Finding(one.code, text, place, **said)  # type: ignore[arg-type]
+            yield Finding(one.code, text, place, **details)  # type: ignore[arg-type]
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:

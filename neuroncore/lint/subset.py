@@ -128,9 +128,9 @@ def values_of_the_file(spot: Spot) -> Iterator[Told]:
             yield "VALUE_TYPE", node, f"{node.id}, {literal(held)}, needs more than 32 bits"
         if isinstance(held, ast.Set) or _calls_one_of(held, ("set", "frozenset")):
             yield "SET", node, f"{node.id} of the file is a set"
-    found = scope.program.modules.meaning(scope.module, node)
-    if isinstance(found, str) and "." in found and found.partition(".")[0] in NUMBERS:
-        yield "VALUE_TYPE", node, f"{found} in a kernel"
+    meaning = scope.program.modules.meaning(scope.module, node)
+    if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
+        yield "VALUE_TYPE", node, f"{meaning} in a kernel"
 
 
 @RULES.about(ast.Call)
@@ -138,9 +138,13 @@ def wide_values(spot: Spot) -> Iterator[Told]:
     """Report numbers of numpy that are wider than those of the language."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
-    found = scope.program.modules.meaning(scope.module, node.func)
-    if isinstance(found, str) and found.removeprefix("numpy.") in WIDE and found[:6] == "numpy.":
-        yield "VALUE_TYPE", node, f"{found} creates a number with more than 32 bits"
+    meaning = scope.program.modules.meaning(scope.module, node.func)
+    if (
+        isinstance(meaning, str)
+        and meaning.removeprefix("numpy.") in WIDE
+        and meaning[:6] == "numpy."
+    ):
+        yield "VALUE_TYPE", node, f"{meaning} creates a number with more than 32 bits"
 
 
 def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
@@ -189,8 +193,8 @@ def _not_a_string(scope: Scope, key: ast.expr) -> str:
 
 
 def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
-    made = scope.stands_for(node)
-    return isinstance(made, ast.Dict) or _calls_one_of(made, ("dict",))
+    value = scope.stands_for(node)
+    return isinstance(value, ast.Dict) or _calls_one_of(value, ("dict",))
 
 
 @RULES.about(ast.FunctionDef)
@@ -232,8 +236,8 @@ def objects(spot: Spot) -> Iterator[Told]:
     """Report objects of classes that Python makes from names, such as named tuples."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
-    made = scope.stands_for(node.func)
-    maker = made.func if isinstance(made, ast.Call) else made
+    origin = scope.stands_for(node.func)
+    maker = origin.func if isinstance(origin, ast.Call) else origin
     known = scope.program.modules.meaning(scope.module, maker)
     if known in ("collections.namedtuple", "types.SimpleNamespace"):
         yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {known}"

@@ -43,9 +43,9 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
     positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
     defaults = positional[len(positional) - len(parameters.defaults) :]
     named = [one.arg for one in parameters.kwonlyargs]
-    found = {**dict(zip(defaults, parameters.defaults, strict=True))}
-    found |= {key: one for key, one in zip(named, parameters.kw_defaults, strict=True) if one}
-    return found.get(name)
+    by_name = {**dict(zip(defaults, parameters.defaults, strict=True))}
+    by_name |= {key: one for key, one in zip(named, parameters.kw_defaults, strict=True) if one}
+    return by_name.get(name)
 
 
 def literal(node: ast.expr | None) -> int | None:
@@ -54,8 +54,8 @@ def literal(node: ast.expr | None) -> int | None:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            found = literal(inner)
-            return None if found is None else -found
+            operand = literal(inner)
+            return None if operand is None else -operand
         case ast.BinOp(left=left, op=op, right=right):
             return _folded(literal(left), op, literal(right))
     return None
@@ -82,33 +82,33 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
     """Return how many elements slices with plain numbers take from each axis of `whole`."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
-    found: list[int | None] = []
+    counts: list[int | None] = []
     for one, size in zip(parts, axes, strict=True):
         if not isinstance(one, ast.Slice) or one.step is not None:
             return None
         first = 0 if one.lower is None else literal(one.lower)
         last = size if one.upper is None else literal(one.upper)
         known = first is not None and last is not None and 0 <= first <= last
-        found.append(last - first if known else None)  # type: ignore[operator]
-    return tuple(found)
+        counts.append(last - first if known else None)  # type: ignore[operator]
+    return tuple(counts)
 
 
 def numbers(parts: Sequence[ast.expr]) -> Shape:
     """Return a shape, with None for each part that is not a literal number."""
-    found = [literal(one) for one in parts]
-    return tuple(None if one is None or one < 0 else one for one in found)
+    literals = [literal(one) for one in parts]
+    return tuple(None if one is None or one < 0 else one for one in literals)
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
     """Return the shape of tensor.reshape(shape) or tensor.ap(pattern), if the source states it."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    given = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
-    if method not in ("reshape", "ap") or not isinstance(given, ast.Tuple | ast.List):
+    shape = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
+    if method not in ("reshape", "ap") or not isinstance(shape, ast.Tuple | ast.List):
         return None
     if method == "reshape":
-        return numbers(given.elts)
-    pairs = [one.elts for one in given.elts if isinstance(one, ast.Tuple | ast.List)]
-    if len(pairs) != len(given.elts) or any(len(one) != 2 for one in pairs):
+        return numbers(shape.elts)
+    pairs = [one.elts for one in shape.elts if isinstance(one, ast.Tuple | ast.List)]
+    if len(pairs) != len(shape.elts) or any(len(one) != 2 for one in pairs):
         return None
     return numbers([count for _, count in pairs])
 
@@ -116,11 +116,11 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
     """Return the bindings of names in a function, also of attributes of names, and their kinds:
     "is" an expression, "each" element of an expression, or a "part" of it."""
-    found: dict[str, list[tuple[str, ast.expr]]] = {}
+    bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:
         if (name := name_of(target)) is not None:
-            found.setdefault(name, []).append((how, source))
+            bound_to.setdefault(name, []).append((how, source))
         elif isinstance(target, ast.Starred):
             bind(target.value, "part", source)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -153,8 +153,8 @@ def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
             case ast.withitem(optional_vars=ast.expr() as name):
                 bind(name, "part", node.context_expr)
             case ast.FunctionDef() | ast.ClassDef():
-                found.setdefault(node.name, []).append(("part", ast.Constant(None)))
-    return {name: bound for name, bound in found.items() if name not in shared}
+                bound_to.setdefault(node.name, []).append(("part", ast.Constant(None)))
+    return {name: bound for name, bound in bound_to.items() if name not in shared}
 
 
 def _loaded_name(target: ast.expr) -> ast.expr:

@@ -53,25 +53,25 @@ class Rules:
 
 def spots(scope: Scope) -> list[Spot]:
     """Return all nodes of a function and of the functions in it, each once."""
-    found: list[Spot] = []
+    listed: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
-    _enter(scope.node, (scope, loops, (), False, False), found)
+    _enter(scope.node, (scope, loops, (), False, False), listed)
     for inner in scope.inner.values():
-        found += spots(inner)
-    return found
+        listed += spots(inner)
+    return listed
 
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     """Return the loops of the device around the assignments to each name of a function, if all
     assignments to the name have the same loops."""
-    found: dict[str, set[tuple[ast.AST, ...]]] = {}
+    loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
             for target in spot.node.targets:
                 if isinstance(target, ast.Name):
-                    found.setdefault(target.id, set()).add(spot.loops)
-    return {name: next(iter(loops)) for name, loops in found.items() if len(loops) == 1}
+                    loops_of.setdefault(target.id, set()).add(spot.loops)
+    return {name: next(iter(loops)) for name, loops in loops_of.items() if len(loops) == 1}
 
 
 def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
@@ -130,7 +130,7 @@ def _entered(spot: Spot) -> Around:
 
 
 def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
-    given = scope.stands_for(item.context_expr)
+    block = scope.stands_for(item.context_expr)
     return (
-        scope.api(given.func if isinstance(given, ast.Call) else given) in ROLES["ordered_blocks"]
+        scope.api(block.func if isinstance(block, ast.Call) else block) in ROLES["ordered_blocks"]
     )

@@ -122,7 +122,7 @@ def copied(place):
 )
 def test_swapped_indices_are_asked_for(place):
     error = refused(copied(place), OutOfBoundsError)
-    assert error.hint == "are the indices swapped? axis 0 has 2 pieces of 128"
+    assert error.hint == "check whether the indices are swapped: axis 0 has 2 pieces of 128"
 
 
 def test_a_last_piece_that_is_shorter_wants_a_mask():

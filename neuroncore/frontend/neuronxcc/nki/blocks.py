@@ -73,15 +73,15 @@ class Blocks(Untiled):
         """Return a tile, by an int for each block axis and an index of the tile; with fewer ints,
         the remaining blocks."""
         keys = key if isinstance(key, tuple) else (key,)
-        given = self._axis - len(self._at)
-        block = (*self._at, *keys[:given])
+        missing = self._axis - len(self._at)
+        block = (*self._at, *keys[:missing])
         for k in block:
             if not isinstance(k, int):
                 break
         else:  # plain numbers, perhaps of an existing tile
             made = self._tiles.get(block)
             if made is not None:
-                return made[keys[given:]] if len(keys) > given else made
+                return made[keys[missing:]] if len(keys) > missing else made
         if keys and keys[0] is Ellipsis:
             keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]
         at = list(self._at)

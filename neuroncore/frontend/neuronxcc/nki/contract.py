@@ -35,19 +35,21 @@ def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[
         state.bias_is_made = getattr(function, "skips_middle_end", False)
         bound = signature.bind(*args, **kwargs).arguments
         mutable = {name for name in bound if _is_mutable(signature.parameters[name].annotation)}
-        given = {name: list(_tensors(value)) for name, value in bound.items()}
+        tensors_of = {name: list(_tensors(value)) for name, value in bound.items()}
         if returns:
-            fixed = (t for name, found in given.items() if name not in mutable for t in found)
+            fixed = (
+                t for name, tensors in tensors_of.items() if name not in mutable for t in tensors
+            )
             state.parameters = {tensor.storage.id for tensor in fixed}
-            state.parameters -= {t.storage.id for name in mutable for t in given[name]}
+            state.parameters -= {t.storage.id for name in mutable for t in tensors_of[name]}
         result = function(*args, **kwargs)
         flush()
         results = {tensor.storage.id for tensor in _tensors(result)}
         if returns and "skip-mutable-return-check" not in options:
-            _check_returned(function, {n: t for n in mutable for t in given[n]}, results)
+            _check_returned(function, {n: t for n in mutable for t in tensors_of[n]}, results)
         if _is_last(current()):
-            written = any(t.storage.version for found in given.values() for t in found)
-            needs_not = returns or bool(results) or not any(given.values())
+            written = any(t.storage.version for tensors in tensors_of.values() for t in tensors)
+            needs_not = returns or bool(results) or not any(tensors_of.values())
             _check_written(function, result, written or needs_not)
         return result
 

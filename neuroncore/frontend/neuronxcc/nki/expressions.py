@@ -52,9 +52,9 @@ class Index(Affine):
 
     @staticmethod
     def _of(form: IndexForm, start: int) -> Index:
-        made = Index.__new__(Index)
-        made.form, made.start = form, start
-        return made
+        index = Index.__new__(Index)
+        index.form, index.start = form, start
+        return index
 
     def begun(self, start: int) -> Index:
         """Return the expression with another start."""
@@ -68,15 +68,15 @@ class Index(Affine):
             return self._part(key)
         known = _placed.get((self.form, news))
         if known is None:
-            made = self._part(key)
+            part = self._part(key)
             make_room(_placed)
-            known = _placed[self.form, news] = made.begun(0)
+            known = _placed[self.form, news] = part.begun(0)
         return known if self.start == 0 else self._of(known.form, self.start)
 
     def _part(self, key: Any) -> Index:
         keys = list(key) if isinstance(key, tuple) else [key]
-        given = sum(k is not None and k is not Ellipsis for k in keys)
-        rest = len(self.shape) - given
+        used = sum(k is not None and k is not Ellipsis for k in keys)
+        rest = len(self.shape) - used
         if Ellipsis in keys:
             at = keys.index(Ellipsis)
             keys[at : at + 1] = [slice(None)] * rest

@@ -16,11 +16,11 @@ def arange(*args: int) -> Index:
     if counted and (known := _counted.get(args[0])) is not None:
         return known
     values = range(*args)
-    made = Index((len(values),), (values.step,), values.start)
+    index = Index((len(values),), (values.step,), values.start)
     if counted:
         make_room(_counted)
-        _counted[args[0]] = made
-    return made
+        _counted[args[0]] = index
+    return index
 
 
 _counted: dict[int, Index] = {}  # by their number, from 0 on

@@ -64,9 +64,9 @@ class Kernel:
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
         """Return the same kernel with another way of running."""
-        given = {"function": self.function, "mode": self.mode, "grid": self.grid}
+        fields = {"function": self.function, "mode": self.mode, "grid": self.grid}
         more = {"options": self.options, "jitted": self.jitted}
-        return kind(**{**given, **more, **changes})
+        return kind(**{**fields, **more, **changes})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
@@ -116,7 +116,7 @@ class Kernel:
             raise UsageError(
                 f"the kernel's grid asks for {len(shares)} cores, and a rank's are {lnc}"
             )
-        given = [
+        arguments = [
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
             for args, named in per_rank
         ]
@@ -124,7 +124,7 @@ class Kernel:
         way = Way(Tensor, shares, flush)
         grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
         compiler: dict[str, Any] = {"order": "compiled", "flags": self._flags}
-        return launch_ranks(traced, given, way, grid=grid, **compiler, **options)
+        return launch_ranks(traced, arguments, way, grid=grid, **compiler, **options)
 
     @property
     def _flags(self) -> list[str]:
@@ -233,17 +233,19 @@ class Profiled(Kernel):
     """A kernel whose record, profile and summary of the profile are kept in a folder."""
 
     def _ran(self, run: Launch) -> None:
-        given = self.options.get
-        folder = Path(given("working_directory", ""))
+        option_of = self.options.get
+        folder = Path(option_of("working_directory", ""))
         neff, trace = (
-            folder / (given(option) or name)
+            folder / (option_of(option) or name)
             for option, name in (("save_neff_name", NEFF), ("save_trace_name", "profile.ntff"))
         )
-        if neff.exists() and not given("overwrite"):
+        if neff.exists() and not option_of("overwrite"):
             raise UsageError(f"{neff} is there already; profile with overwrite=True to replace it")
         saved.save(run, neff, None)
-        for made in saved.capture(neff, trace, given("num_execs", 1), given("profile_nth", 1)):
-            saved.report(made, folder / "json_reports")
+        for captured in saved.capture(
+            neff, trace, option_of("num_execs", 1), option_of("profile_nth", 1)
+        ):
+            saved.report(captured, folder / "json_reports")
 
 
 class Latency:
@@ -370,5 +372,5 @@ class FrameworkKernel:
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a kernel, or a plain function, on numpy arrays, and return its results."""
-    made = kernel if isinstance(kernel, Kernel | Absent) else Kernel(kernel, "simulation")
-    return made(*args, **kwargs)
+    simulated = kernel if isinstance(kernel, Kernel | Absent) else Kernel(kernel, "simulation")
+    return simulated(*args, **kwargs)

@@ -55,8 +55,8 @@ def numbering(frame: FrameType | None) -> Numbering:
 @source.by_site
 def _numbering(frame: FrameType) -> Numbering:
     code, user = frame.f_code, source.user_of_value(frame)
-    told = user is not None and _text(code) in _texts(code.co_filename)
-    return _of_assigned(user, code.co_filename) if user is not None and told else NONE
+    is_known = user is not None and _text(code) in _texts(code.co_filename)
+    return _of_assigned(user, code.co_filename) if user is not None and is_known else NONE
 
 
 Text = tuple[Any, ...]
@@ -72,12 +72,12 @@ def _text(code: CodeType) -> Text:
 def _texts(file: str) -> set[Text]:
     """Return the keys of all code in a file, which may have changed since the running code was
     made."""
-    found, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
+    texts, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
     while codes:
         code = codes.pop()
-        found.add(_text(code))
+        texts.add(_text(code))
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-    return found
+    return texts
 
 
 def _of_assigned(made: ast.AST, file: str) -> Numbering:
@@ -101,8 +101,8 @@ def _of_assigned(made: ast.AST, file: str) -> Numbering:
     if not uses or None in keys or None in loops:
         return NONE
     outside = {id(node) for node in around}
-    inner = [[loop for loop in found or () if id(loop) not in outside] for found in loops]
-    return _numbered(inner, [found or [] for found in keys])
+    inner = [[loop for loop in listed or () if id(loop) not in outside] for listed in loops]
+    return _numbered(inner, [listed or [] for listed in keys])
 
 
 @source.by_text
@@ -138,14 +138,14 @@ def _is_several(key: ast.expr) -> bool:
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
     """Return the loops of a function that repeat a use, outermost first; None in a nested scope."""
-    found: list[ast.AST] = []
+    loops: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:
-            return found[::-1]
+            return loops[::-1]
         if isinstance(node, SCOPES):
             return None
         if isinstance(node, ast.While | ast.AsyncFor | ast.For) and _repeats(node, use):
-            found.append(node)
+            loops.append(node)
         use = node
     return None
 

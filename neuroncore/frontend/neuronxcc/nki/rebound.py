@@ -38,8 +38,8 @@ class ReboundName:
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
         held = frame.f_locals
-        found = {name: held[name] for name in carried if name in held}
-        self._before = {name: (value, _kept(value)) for name, value in found.items()}
+        values = {name: held[name] for name in carried if name in held}
+        self._before = {name: (value, _kept(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
         """Bind the names to these values again, for the next iteration, and report those that have
@@ -77,8 +77,8 @@ def bound(frame: FrameType | None) -> ReboundName | None:
     none."""
     if frame is None or source.is_ours(frame):
         return None
-    found = _carried(frame)
-    return ReboundName(frame, found) if found else None
+    carried = _carried(frame)
+    return ReboundName(frame, carried) if carried else None
 
 
 @source.by_site
@@ -113,10 +113,10 @@ def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
     kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
     if not kinds or "CLEAR" in one.opname:
         return [], []
-    given = [*one.argval] if isinstance(one.argval, tuple) else [one.argval]
+    names = [*one.argval] if isinstance(one.argval, tuple) else [one.argval]
     stores = one.opname.startswith("STORE")
-    first = given[: 1 if "LOAD" in one.opname else None] if stores else []
-    return given[len(first) :], first
+    first = names[: 1 if "LOAD" in one.opname else None] if stores else []
+    return names[len(first) :], first
 
 
 def _kept(value: Any) -> Any:

@@ -83,8 +83,8 @@ class Pending:
     def suits(self, slot: Tensor) -> bool:
         """Return whether the instruction can write the slot directly, with the same single rounding
         as a copy."""
-        given, wanted = self.tile.dtype, slot.dtype
-        if wanted is not given and (given is not float32 or wanted.is_integer):
+        format, wanted = self.tile.dtype, slot.dtype
+        if wanted is not format and (format is not float32 or wanted.is_integer):
             return False
         if slot.storage.region not in self.regions:
             return False
@@ -226,37 +226,39 @@ def produce(
         shape, scope = out[0], state.loops[-1] if state.loops else None
         sizes = tuple(shape) if len(shape) > 1 else (*shape, 1)
         if awaited:
-            made = _awaited(core, scope, region, sizes, out[1])
+            result = _awaited(core, scope, region, sizes, out[1])
         else:
             storage = core.allocate(region, sizes, out[1])
             storage.scope = scope
-            made = Tensor(storage, storage.layout.whole, 0)
+            result = Tensor(storage, storage.layout.whole, 0)
         over = sizes if space is None else space
         # two axes are always a pattern
         elementwise = part is None and space is None and len(over) > 2
         boxes: list[Box] = [()]
         if mask is None and not elementwise:
             if not awaited:
-                arguments["dst"] = made
+                arguments["dst"] = result
                 _issue(name, arguments)
-                return made
+                return result
             run: Run = partial(_run_whole, name, arguments)
         else:
             boxes = chosen(mask, over)
             run = partial(_run_boxes, name, arguments, boxes, over, part, elementwise)
         if not awaited:
-            run(made, None)
-            return made
+            run(result, None)
+            return result
         written = boxes
         if mask is not None and (part is not None or space is not None):
-            written = [_extent(_of_result(made, box, over, part)) if box else box for box in boxes]
+            written = [
+                _extent(_of_result(result, box, over, part)) if box else box for box in boxes
+            ]
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
         sums = name == "nc_matmul"
-        state.pending = Pending(core, made, run, written, into, sums, frame, frame.f_lasti)
+        state.pending = Pending(core, result, run, written, into, sums, frame, frame.f_lasti)
     finally:
         core.site = before
-    return made
+    return result
 
 
 def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, accumulate: bool | None) -> None:
@@ -276,20 +278,20 @@ def _run_boxes(
     dst: Tensor,
     accumulate: bool | None,
 ) -> None:
-    given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
+    passed = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
     cut = _in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
-            pieces = {n: follow(v, box, over) for n, v in given.items()}
+            pieces = {n: follow(v, box, over) for n, v in passed.items()}
             issue(name, **pieces, dst=_of_result(dst, box, over, part))
         else:
-            issue(name, **given, dst=dst)
+            issue(name, **passed, dst=dst)
 
 
 def _of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
     """Return the part of a result that belongs to a box of `over`."""
-    found: Tensor = part(dst, box) if part else follow(dst, box, over)
-    return found
+    piece: Tensor = part(dst, box) if part else follow(dst, box, over)
+    return piece
 
 
 @cache

@@ -158,10 +158,10 @@ class _Accumulating:
 
 def running(core: Core | None = None) -> Running:
     core = core or core_of_kernel() or current()
-    found: Running | None = core.dialect
-    if found is None:
-        found = core.dialect = Running()
-    return found
+    state: Running | None = core.dialect
+    if state is None:
+        state = core.dialect = Running()
+    return state
 
 
 def first_given(address: Any) -> Any:
@@ -243,18 +243,18 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, Write], sources: S
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
     """Return the sources of an instruction: equal sources give equal results. None if unknown, such
     as for an instruction that reads its destination, or takes lists."""
-    found: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
             if name != "dst" and (value.storage is dst.storage or value.dynamic):
                 return None
             version = 0 if name == "dst" else value.storage.version
-            found[name] = (value.storage.id, version, value.offset, value.geometry)
+            sources[name] = (value.storage.id, version, value.offset, value.geometry)
         elif value is None or isinstance(value, COMPARED):
-            found[name] = value
+            sources[name] = value
         else:
             return None
-    return found
+    return sources
 
 
 def _same(one: Place, other: Place) -> bool:

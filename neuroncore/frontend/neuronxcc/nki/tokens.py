@@ -37,9 +37,9 @@ def token(op: Any) -> Any:
     if op is None or isinstance(op, Operation):
         return op
     name = getattr(op, "__name__", None)
-    found = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
-    if _is_taken(found):
-        return found
+    operator = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
+    if _is_taken(operator):
+        return operator
     known = [n for n, value in vars(language).items() if _is_taken(value)]
     raise OperatorError(
         f"{op!r} is not an operator",

@@ -35,12 +35,12 @@ class Allocation:
         partitions, size = shape[0], prod(shape[1:]) * form.itemsize
 
         def place(block: Block) -> Address:
-            given = tuple(int(n) for n in address(block, partitions, size))
+            numbers = tuple(int(n) for n in address(block, partitions, size))
             if self.region is MemoryRegion.psum:
-                return _in_bank(given, size)
-            if len(given) != 2:
-                raise _not_an_address(given, "(start partition, byte)")
-            return given[0], given[1]
+                return _in_bank(numbers, size)
+            if len(numbers) != 2:
+                raise _not_an_address(numbers, "(start partition, byte)")
+            return numbers[0], numbers[1]
 
         return place
 
@@ -50,12 +50,12 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
     function with further bound parameters needs; by position if its names differ."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
-        given = {"idx": block, "pdim_size": partitions, "fdim_size": size}
+        arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
         try:
-            inspect.signature(func).bind(**given)
+            inspect.signature(func).bind(**arguments)
         except TypeError:
-            return func(*given.values())
-        return func(**given)
+            return func(*arguments.values())
+        return func(**arguments)
 
     return address
 

@@ -39,32 +39,32 @@ def column(value: Any, name: str) -> Any:
     """Return a number, or a tile with one element per partition."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return number(value)
-    found = tile(value, name)
-    return found.shaped((found.shape[0], 1)) if found.size == found.shape[0] else found
+    operand = tile(value, name)
+    return operand.shaped((operand.shape[0], 1)) if operand.size == operand.shape[0] else operand
 
 
 def float32_column(value: Any, name: str) -> Any:
     """Return a number, or one per partition. By this API's pages it may have any format and is cast
     to float32, the format of the instruction; the cast is a copy."""
-    found = column(value, name)
-    if not isinstance(found, Tensor) or found.dtype is float32 or found.dtype.is_integer:
-        return found
-    return copied(found, float32)
+    operand = column(value, name)
+    if not isinstance(operand, Tensor) or operand.dtype is float32 or operand.dtype.is_integer:
+        return operand
+    return copied(operand, float32)
 
 
 def bias(value: Any, name: str) -> Any:
     """Return the bias of each partition, in one of three formats. Raises DtypeError for others."""
-    found = column(value, name)
-    if isinstance(found, Tensor) and found.dtype not in BIASES:
+    operand = column(value, name)
+    if isinstance(operand, Tensor) and operand.dtype not in BIASES:
         raise DtypeError(
-            f"{name} can't be {found.dtype}",
+            f"{name} can't be {operand.dtype}",
             argument=name,
             expected=" or ".join(BIASES),
-            got=repr(found),
+            got=repr(operand),
             because="it is added in float32, to which the engine converts float formats only",
             also="err_activation_bias_invalid_type",
         )
-    return found
+    return operand
 
 
 def accumulator(value: Any, name: str) -> Any:
@@ -80,9 +80,9 @@ def accumulator(value: Any, name: str) -> Any:
 
 def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
     """Return a copy of a tile in SBUF, made at once."""
-    made = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
+    copy = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
     flush()
-    return made
+    return copy
 
 
 def in_sbuf(value: Any, name: str) -> Tensor:

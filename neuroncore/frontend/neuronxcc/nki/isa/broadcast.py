@@ -25,28 +25,28 @@ def across_partitions(row: Tensor, count: int) -> Tensor:
     flat = row.reshape((1, row.free_size))
     bank = current().machine.psum.bank_bytes // float32.itemsize
     if flat.free_size <= bank:
-        made = _product(flat, count)
-        running().broadcasts.add(made.storage.id)
-        return made.reshape((count, *row.shape[1:]))
-    made = new((count, flat.free_size), float32)
+        repeated = _product(flat, count)
+        running().broadcasts.add(repeated.storage.id)
+        return repeated.reshape((count, *row.shape[1:]))
+    repeated = new((count, flat.free_size), float32)
     for first in range(0, flat.free_size, bank):
         last = min(first + bank, flat.free_size)
-        issue("tensor_copy", dst=made[:, first:last], src=_product(flat[:, first:last], count))
-    return made.reshape((count, *row.shape[1:]))
+        issue("tensor_copy", dst=repeated[:, first:last], src=_product(flat[:, first:last], count))
+    return repeated.reshape((count, *row.shape[1:]))
 
 
 def _product(row: Tensor, count: int) -> Tensor:
-    made = new((count, row.free_size), float32, PSUM)
+    product = new((count, row.free_size), float32, PSUM)
     ones = _ones(count, row.dtype)
     issue(
         "nc_matmul",
-        dst=made,
+        dst=product,
         stationary=ones,
         moving=row,
         is_stationary_onezero=True,
         accumulate=False,
     )
-    return made
+    return product
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
@@ -57,5 +57,5 @@ def _ones(count: int, dtype: Format) -> Tensor:
         ones.storage.scope = None
         carry(ones.storage)
         issue("memset", dst=ones, value=1.0)
-    found: Tensor = kept[count]
-    return found
+    row: Tensor = kept[count]
+    return row

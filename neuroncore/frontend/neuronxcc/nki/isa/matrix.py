@@ -123,7 +123,7 @@ def nc_transpose(
     on_vector = asked or (chosen_engine is constants.engine.unknown and (small or x.region is PSUM))
     if asked and not small and x.ndim == 2:
         mask = [square for box in chosen(mask, x.shape) for square in _squares(box, x.shape, most)]
-    made = produce(
+    transposed = produce(
         "nc_transpose",
         ((x.free_size, x.shape[0]), x.dtype),
         mask,
@@ -134,4 +134,4 @@ def nc_transpose(
         data=x,
         engine=constants.engine.vector if on_vector else constants.engine.tensor,
     )
-    return cast(made, dtype)
+    return cast(transposed, dtype)

@@ -95,7 +95,7 @@ def dma_transpose(
         raise refusals.transposed_wide(x)
     order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]
     shape = [x.shape[a] for a in order]
-    made = produce(
+    transposed = produce(
         "dma_transpose",
         (shape, x.dtype),
         mask,
@@ -105,7 +105,7 @@ def dma_transpose(
         axes=order,
         dge_mode=constants.descriptors(dge_mode),
     )
-    return cast(made, dtype)
+    return cast(transposed, dtype)
 
 
 def local_gather(

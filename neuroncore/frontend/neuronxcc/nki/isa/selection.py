@@ -34,14 +34,14 @@ def tensor_copy_predicated(
 ) -> None:
     """dst = src where the predicate isn't 0 (is 0, with reverse_pred)."""
     check_keywords(kwargs)
-    given = tile(src, "src") if isinstance(src, Tensor) else src
+    source = tile(src, "src") if isinstance(src, Tensor) else src
     target = tile(dst, "dst")
     decides = _for_all_behind(tile(predicate, "predicate"), target.shape)
     write(
         "tensor_copy_predicated",
         target,
         mask,
-        src=given,
+        src=source,
         predicate=decides,
         reverse_pred=reverse_pred,
     )

@@ -100,10 +100,10 @@ def full(
         )
     if buffer not in HBM:
         return _made(shape, dtype, buffer, name, value)
-    made = _made(shape, dtype, buffer, name, None)
-    current().report("HBM_FILL", f"{made} is in HBM and has the initial value {value}")
-    made[...] = value
-    return made
+    tensor = _made(shape, dtype, buffer, name, None)
+    current().report("HBM_FILL", f"{tensor} is in HBM and has the initial value {value}")
+    tensor[...] = value
+    return tensor
 
 
 def zeros(
@@ -239,8 +239,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
     """Return a DMA's mode for accesses out of bounds, from the first of these keywords that is
     passed."""
-    given = [kwargs[name] for name in names if name in kwargs]
-    return isa.constants.member(isa.oob_mode, given[0]) if given else isa.oob_mode.error
+    modes = [kwargs[name] for name in names if name in kwargs]
+    return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 
 
 def _in_hbm(value: Any, name: str) -> Tensor:

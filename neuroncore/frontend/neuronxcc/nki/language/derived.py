@@ -79,9 +79,9 @@ def where(
     if isinstance(condition, Mask):
         ones = isa.memset(condition.shape, 1, uint8)
         condition = isa.affine_select(condition, ones, 0)
-    given = [tile(v) for v in (x, y) if is_tile(v)]
-    form = dtype or (common(x, y) if given else float32)
-    shapes = [v.shape for v in (tile(condition, "condition"), *given)]
+    tiles = [tile(v) for v in (x, y) if is_tile(v)]
+    form = dtype or (common(x, y) if tiles else float32)
+    shapes = [v.shape for v in (tile(condition, "condition"), *tiles)]
     rank = max(map(len, shapes))
     spread = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
     shape = tuple(map(max, zip(*spread, strict=True)))
@@ -89,9 +89,9 @@ def where(
     def whole_tile(value: Any) -> Tensor:
         if is_tile(value):
             return broadcast_to(value, shape=shape)
-        made = isa.memset(shape, value, form)
+        filled = isa.memset(shape, value, form)
         flush()
-        return made
+        return filled
 
     return composed(newer.where, mask, *map(whole_tile, (condition, x, y)), dtype=form)
 

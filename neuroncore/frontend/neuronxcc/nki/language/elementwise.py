@@ -76,8 +76,8 @@ def _binary(name: str) -> Operation:
 def _of_bools(comparison: Operation) -> Operation:
     """Return a comparison whose dtype is bool by default, as its signature shows."""
     parameters = comparison.__signature__.parameters.values()
-    said = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
-    comparison.__signature__ = comparison.__signature__.replace(parameters=said)
+    changed = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
+    comparison.__signature__ = comparison.__signature__.replace(parameters=changed)
     return comparison
 
 
@@ -164,8 +164,8 @@ def _by_number(name: str, row: ByNumber) -> Operation:
         operator = getattr(newer, row.operator or name)
         return isa.tensor_scalar(x, operator, row.number, dtype=form, mask=mask)
 
-    made = Operation(name, lowered, f"{row.doc}: tensor_scalar.")
-    return _of_bools(made) if name in COMPARISONS else made
+    operation = Operation(name, lowered, f"{row.doc}: tensor_scalar.")
+    return _of_bools(operation) if name in COMPARISONS else operation
 
 
 OPERATIONS = operations(_binary, _activated, _by_number, without=LATER)

@@ -81,8 +81,8 @@ def loop_reduce(
                 fill(out)
                 issue("tensor_tensor", dst=out, data1=out, data2=piece, op=combine)
 
-    made = _sum_so_far(loops, data, form) if loops else new(data.shape, form)
-    return hold(made, run, boxes, (MemoryRegion.sbuf, PSUM))
+    total = _sum_so_far(loops, data, form) if loops else new(data.shape, form)
+    return hold(total, run, boxes, (MemoryRegion.sbuf, PSUM))
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
@@ -90,13 +90,13 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     each place in the source and for each iteration of the loops around it that it doesn't
     reduce."""
     site = current().birthplace()
-    own = {id(index.loop) for index in loops}
-    outer = tuple(int(i) for i in running().loops if id(i.loop) not in own)
+    reduced = {id(index.loop) for index in loops}
+    outer = tuple(int(i) for i in running().loops if id(i.loop) not in reduced)
     key = (None if site is None else (id(site[0]), site[1]), outer)
     sums: dict[Any, Tensor] = loops[0].loop.sums
     if key not in sums:
-        made = sums[key] = new(data.shape, form)
-        made.storage.scope = around(running().loops, [index.loop for index in loops])
+        total = sums[key] = new(data.shape, form)
+        total.storage.scope = around(running().loops, [index.loop for index in loops])
     return sums[key]
 
 

@@ -39,8 +39,8 @@ def reduce_scatter(
 ) -> None:  # fmt: skip
     """dsts = the rank's piece of op of srcs of all ranks of the group."""
     _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
-    given = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
-    issued("reduce_scatter", srcs, dsts, op=token(op), **given)
+    arguments = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
+    issued("reduce_scatter", srcs, dsts, op=token(op), **arguments)
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:

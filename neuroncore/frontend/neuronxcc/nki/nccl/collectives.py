@@ -23,8 +23,8 @@ def collective_permute_implicit(
     mask that is False nothing happens."""
     if not mask:
         return
-    given = {"replica_group": replica_groups, "channel_ids": [channel_id]}
-    issued("collective_permute_implicit", [src], [dst], **given)
+    arguments = {"replica_group": replica_groups, "channel_ids": [channel_id]}
+    issued("collective_permute_implicit", [src], [dst], **arguments)
 
 
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
