@@ -164,7 +164,7 @@ def test_a_tolerance_is_a_number(capsys, tolerance):
 def test_a_reference_that_is_not_of_numbers_fails(capsys):
     code, err = told(capsys, "mine.py::double", "--ref", "of_objects")
     assert code == 1
-    assert err.startswith("neuroncore: the result or the reference is not of numbers")
+    assert err.startswith("neuroncore: the result or the reference is not numeric")
 
 
 # --- output that can't be written -----------------------------------------------------------------

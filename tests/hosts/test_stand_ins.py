@@ -230,7 +230,7 @@ for name, use in {
     except NotEmulated as refused:
         said = str(refused)
         assert f"{name} is not here" in said, said
-        assert f"{name.partition('.')[0]} is not installed, and what stands in" in said, said
+        assert f"{name.partition('.')[0]} is not installed, and neuroncore" in said, said
     else:
         raise AssertionError(name)
 """

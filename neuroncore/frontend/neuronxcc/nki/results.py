@@ -247,11 +247,8 @@ def produce(
         if not awaited:
             run(result, None)
             return result
-        written = boxes
-        if mask is not None and (part is not None or space is not None):
-            written = [
-                _extent(_of_result(result, box, over, part)) if box else box for box in boxes
-            ]
+        whole = mask is None or (part is None and space is None)
+        written = boxes if whole else [_written(result, box, over, part) for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
         sums = name == "nc_matmul"
@@ -259,6 +256,11 @@ def produce(
     finally:
         core.site = before
     return result
+
+
+def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
+    """The part of a result that an instruction on a part of its space writes; () for all."""
+    return _extent(_of_result(result, box, over, part)) if box else box
 
 
 def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, accumulate: bool | None) -> None:
