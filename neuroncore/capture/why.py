@@ -11,6 +11,7 @@ from neuroncore.capture.figures import union_ns
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathPart, idle, parts, steps
 from neuroncore.capture.trace import ENGINES
+from neuroncore.machine.harness import PROFILE, HarnessTime
 
 SCHEMA = "neuroncore.measured_why/1"
 SHOWN = 0.005  # of the time: parts that are less are not printed
@@ -91,10 +92,7 @@ def measured_time(kernel_ns: float, total_ns: float) -> str:
     around = total_ns - kernel_ns
     if around <= 0:
         return f"measured {duration(kernel_ns)}"
-    return (
-        f"measured {duration(total_ns)}: {duration(kernel_ns)} kernel + {duration(around)} of "
-        "neuron-profile"
-    )
+    return f"measured {HarnessTime(PROFILE, kernel_ns, around)}"
 
 
 def _time(told: CaptureWhy) -> str:

@@ -15,7 +15,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
 from neuroncore.base.lazy import Lazy
-from neuroncore.cli import failures
+from neuroncore.cli import failures, measuring
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.hosts.api import Run
@@ -96,10 +96,12 @@ class Document:
             self.failure = self.failure or {"statement": said, "ours": True}
         findings = run.findings if asked.answers else without_advice(run.findings)
         findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
+        measured = measuring.measured(asked, run)
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
             *_timed(run, asked.answers),
+            *([f"harness    {measured}"] if measured else ()),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
@@ -108,7 +110,7 @@ class Document:
         ):
             self.say(f"  {line}")
         if asked.json:
-            told = _launch(run, found, findings, asked.answers)
+            told = _launch(run, found, findings, asked.answers) | measuring.fields(measured)
             told |= {"orders": str(orders)} if orders else {}
             told |= {"verify": verdict.to_dict()} if verdict else {}
             told |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}

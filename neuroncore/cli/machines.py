@@ -9,7 +9,7 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.cli import instances as drawn
 from neuroncore.cli import published
-from neuroncore.machine import Fact, Machine
+from neuroncore.machine import Fact, Machine, harness
 from neuroncore.machine import instance as instances
 from neuroncore.machine.instance import Instance
 
@@ -62,7 +62,8 @@ def _cell(fact: Fact | None) -> str:
 
 def _one_machine(one: Machine) -> Iterator[str]:
     yield f"{one.name}: {one.generation}, {one.description}"
-    yield from _facts(one.facts, one.sources)
+    added = {f"harness_us.{name}": fact for name, fact in harness.overheads(one.name).items()}
+    yield from _facts({**one.facts, **added}, {**one.sources, **harness.sources()})
 
 
 def _one_instance(one: Instance) -> Iterator[str]:

@@ -18,6 +18,7 @@ from neuroncore.base.options import Options, Order, profile
 from neuroncore.cli import tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
+from neuroncore.cli.measuring import add_harness
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.frontend.alias import activated
@@ -59,6 +60,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the compiled program by source line, with spills",
     )
+    add_harness(parser)
     add_page(parser, "--html")
     add_running(parser)
 

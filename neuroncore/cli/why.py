@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from neuroncore.cli import captures, failures
+from neuroncore.cli import captures, failures, measuring
 from neuroncore.cli.kept import options
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
@@ -32,6 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="number of lines to change, and of rows to print of each kind (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    measuring.add_harness(parser)
     captures.add_program(parser)
     add_launches(parser)
     add_world(parser)
@@ -52,9 +53,10 @@ class Reasons:
     def add(self, run: Run, found: Agreement | None) -> None:
         why = run.why(self.arguments.top)
         told = why if self.arguments.answers else why.without_answers()
-        self.launches.append(told.to_dict())
+        measured = measuring.measured(self.arguments, run)
+        self.launches.append(told.to_dict() | measuring.fields(measured))
         if not self.arguments.json:
-            failures.write(str(told))
+            failures.write(str(told) + (f"\nharness    {measured}" if measured else ""))
 
     def close(self) -> int:
         if not self.launches and self.failure is None:

@@ -42,6 +42,7 @@ from neuroncore.machine import load
 from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto
+from neuroncore.report.profiled import profiled
 from neuroncore.report.summary import bound_by, figures
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline, schedule_cores
@@ -159,7 +160,8 @@ def read(path: Path, kind: Kind) -> Document:
 
 def summaries(document: Document) -> dict[str, Document]:
     """Return the figures like the vendor's summary-json: fields by the name of the program, one for
-    each core. The first core, which scripts read, is the slowest."""
+    each core. The first core, which scripts read, is the slowest. `total_time` includes what
+    neuron-profile adds to `kernel_time`."""
     cores = document["profile"]["cores"]
     note = {
         "kernel": document["kernel"],
@@ -174,7 +176,7 @@ def summaries(document: Document) -> dict[str, Document]:
         name: {
             **note,
             **(beginning if "instructions_left_out" in core["figures"] else {}),
-            **core["figures"],
+            **profiled(core["figures"], document["target"]),
         }
         for name, core in zip(names, cores, strict=True)
     }

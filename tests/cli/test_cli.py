@@ -15,6 +15,7 @@ from cli_files import KERNEL, OLDER, SCRIPT
 import neuroncore
 from neuroncore import machine
 from neuroncore.cli import main
+from neuroncore.machine import harness
 
 ROOT = Path(__file__).parents[2]
 NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
@@ -73,6 +74,31 @@ def test_report_has_error_estimate_bytes_and_space(file, capsys):
     assert "agrees" in lines and "bound by" in lines["estimate"]
     assert "HBM 128 B read, 128 B written" in lines["moved"]
     assert "SBUF 64 B of 224 KiB" in lines["peak"]
+
+
+@pytest.mark.parametrize("tool", harness.NAMES)
+def test_the_time_of_a_tool_is_reported_on_request(file, capsys, tool):
+    words = (f"{file}::double", "--target", "trn2", "--harness", tool)
+    _, out, _ = ran(capsys, *words)
+    (line,) = (line.split(maxsplit=1)[1] for line in out.splitlines() if "harness" in line)
+    _, found = document(capsys, *words)
+    (told,) = found["launches"]
+    time = harness.harness_time(tool, "trn2", 1e9 * told["estimate"]["total_time"])
+    assert line == str(time) and told["harness"] == pytest.approx(time.to_dict())
+    assert main(["why", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["harness", line]
+    assert main(["why", *words, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["launches"]
+    assert told["harness"] == pytest.approx(time.to_dict())
+    assert told["total_time"] == pytest.approx(time.kernel_ns / 1e9)
+
+
+@pytest.mark.parametrize("asked", [(), ("--harness", "none")])
+def test_no_tool_is_reported_unasked(file, capsys, asked):
+    _, out, _ = ran(capsys, f"{file}::double", *asked)
+    assert "harness" not in out
+    _, found = document(capsys, f"{file}::double", *asked)
+    assert "harness" not in found["launches"][0]
 
 
 def test_a_kernel_that_differs_exits_with_1(file, capsys):

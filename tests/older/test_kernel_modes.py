@@ -16,6 +16,7 @@ from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.core.core import current
 from neuroncore.frontend.settings import last_launch, settings
 from neuroncore.report import saved
+from neuroncore.time.schedule import schedule
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((7, 33)).astype(np.float32)
@@ -267,6 +268,19 @@ def test_latencies_are_at_hand_after_a_benchmark(percentile):
     latency = kernel.benchmark_result.nc_latency
     assert 1.0 < latency.get_latency_percentile(percentile) < 100.0
     assert latency.get_latency_percentile(percentile) == latency.get_latency_percentile(50)
+
+
+@pytest.mark.parametrize(("target", "added"), [("trn1", 15.0), ("trn2", 9.0)])
+def test_a_latency_includes_the_time_that_the_vendors_benchmark_adds(target, added, capsys):
+    kernel = nki.benchmark(nki.jit(add, platform_target=target))
+    run = last_launch(kernel, (X, Y), {})
+    latency = kernel.benchmark_result.nc_latency
+    estimate = schedule(run.core.program, run.machine)
+    assert latency.kernel_microseconds == pytest.approx(estimate.total_ns / 1e3)
+    whole = latency.kernel_microseconds + added
+    assert latency.get_latency_percentile(50) == pytest.approx(whole)
+    said = f"us kernel + {added:g} us of nki.benchmark)"
+    assert all(line.endswith(said) for line in capsys.readouterr().out.splitlines())
 
 
 def test_what_is_benchmarked_may_be_described_instead_of_given():

@@ -121,4 +121,4 @@ def test_a_benchmark_says_what_its_latency_covers(capsys):
     assert "first" not in capsys.readouterr().out
     with settings(options=Options(record_limit=2)), pytest.warns(NeuronWarning, match="at 2: "):
         assert np.allclose(kernel(X), np.exp(X))
-    assert "(estimated; the first 2 of 3 instructions" in capsys.readouterr().out
+    assert "; the first 2 of 3 instructions" in capsys.readouterr().out
