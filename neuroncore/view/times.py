@@ -23,7 +23,8 @@ class PageTimes:
         self.timeline = timeline
         first = timeline.done - timeline.transfer_ns  # its DMA engines
         self.begin, self.until, self.end, self.move, self.moved = (
-            np.rint(when / tick_ns).astype(np.int64)
+            # differences below a thousandth are rounding errors of sums in a different order
+            np.rint(np.round(when / tick_ns, 3)).astype(np.int64)
             for when in (
                 timeline.begin, timeline.begin + timeline.busy, timeline.end, first, timeline.done
             )

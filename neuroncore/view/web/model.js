@@ -53,8 +53,9 @@ export class Core {
       this.begin[i] = at * tick;
       this.kept[i] = (at + busy[i]) * tick;
       this.end[i] = (at + signed(taken[i])) * tick;
+      // products of whole ticks, so that a transfer that begins where another ends has its time
       this.move[i] = (at + signed(move[i])) * tick;
-      this.moved[i] = this.move[i] + moving[i] * tick;
+      this.moved[i] = (at + signed(move[i]) + moving[i]) * tick;
       this.cause[i] = cause[i] ? i - signed(cause[i]) : -1;
     }
   }
