@@ -25,6 +25,7 @@ from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
+from neuroncore.view import outcome as outcomes
 from neuroncore.view import page as viewing
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ class Document:
         self.timelines += run.timelines
         asked = self.arguments
         if asked.html or asked.serve:
-            self.shown.append(run.shown(asked.values, asked.answers, asked.window))
+            outcome = None if found is None else outcomes.compared(found)
+            shown = run.shown(asked.values, asked.answers, asked.window)
+            self.shown.append(replace(shown, outcome=outcome))
         self.differs |= found is not None and not found
         orders = run.orders(self.arguments.orders) if self._tries_orders else None
         verdict = run.verify() if getattr(asked, "verify", False) else None
@@ -149,7 +152,8 @@ class Document:
             self.say(f"saved      {self.arguments.save}")
         if self.arguments.html and self.shown:
             self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
-            self.say(f"page       {self.arguments.html} (open it in a browser)")
+            address = self.arguments.html.resolve().as_uri()
+            self.say(f"page       {self.arguments.html} (open it in a browser: {address})")
         if self.last is None and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)

@@ -15,7 +15,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options, Order, profile
-from neuroncore.cli import tools
+from neuroncore.cli import stopped, tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.measuring import add_harness
@@ -281,6 +281,10 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
     document.read(_source_findings(arguments))
     if not document.refused:
         launch(arguments, session, _options(arguments))
+    if session.stop is not None and (arguments.html or arguments.serve):
+        file, _, kernel = arguments.file.partition("::")
+        name = kernel or Path(file).name
+        document.shown.append(stopped.shown(name, session.core, *session.stop))
     return document.close()
 
 

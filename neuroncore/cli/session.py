@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,6 +45,13 @@ class Document(Protocol):
     def add(self, run: Run, found: Agreement | None) -> None: ...
 
 
+class Stop(NamedTuple):
+    """The error that ended a session, and its message."""
+
+    error: BaseException
+    text: str
+
+
 class Session:
     """Run the kernels of a command, and pass the launches to a document."""
 
@@ -59,7 +66,8 @@ class Session:
         arguments of kernels."""
         self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
-        self.core: Core | None = None
+        self.core: Core | None = None  # the first one of the launch that is running
+        self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
         self.called: tuple[Arguments, Arguments] | None = None  # the reference and its state
         self.one_by_one = threading.Lock()  # launches in several threads
@@ -75,6 +83,7 @@ class Session:
             if self.reference is not None:
                 found = whole.compare(self.reference, self.arguments.tol)
             self.document.add(whole, found)
+        self.core = None
 
     def so_far(self) -> str:
         return issued(self.core)
@@ -199,11 +208,14 @@ class Session:
     def _failed(self, said: str | None, error: BaseException, statement: str = "") -> None:
         plain = {"statement": statement or str(error)}
         self.document.failure = error.to_dict() if isinstance(error, KernelError) else plain
+        told = str(error) if isinstance(error, KernelError) else statement
+        self.stop = Stop(error, (said or told).removeprefix("neuroncore: "))
         if said is not None:
             print(said, file=sys.stderr)
 
     def _our_fault(self, error: EmulatorError) -> None:
         self.document.failure = {"statement": str(error), "ours": True}
+        self.stop = Stop(error, str(error))
         failures.print_traceback(error)
 
     def _raised(self, error: Exception) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
+from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
@@ -35,6 +36,7 @@ from neuroncore.view.accesses import AccessTable, places
 from neuroncore.view.answers import answers, verdict
 from neuroncore.view.columns import differences
 from neuroncore.view.elements import Steps, array, values
+from neuroncore.view.outcome import Outcome
 from neuroncore.view.times import PageTimes
 from neuroncore.view.window import PageWindow, shown
 
@@ -51,7 +53,8 @@ class Shown:
 
     Values come from `steps`, if the record can be executed again; the instructions `wanted` have
     all values. Without `answers` the page has no bottleneck and no advice. The page has the
-    instructions of a `window`, by default as many as fit.
+    instructions of a `window`, by default as many as fit. The `outcome` is at its top; an error
+    before the first instruction leaves no timelines.
     """
 
     kernel: str
@@ -63,6 +66,7 @@ class Shown:
     answers: bool = True
     window: PageWindow | None = None
     world: World = ALONE
+    outcome: Outcome | None = None
 
     @property
     def told(self) -> Sequence[Finding]:
@@ -86,6 +90,7 @@ def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
         {
             "kernel": launch.kernel,
             **_number(launch, core),
+            "outcome": launch.outcome and _outcome(launch.outcome, texts),
             "findings": [_finding(found, texts) for found in launch.told],
             "precision": launch.precision and precision.document(launch.precision),
             **_core(timeline, texts, part),
@@ -97,10 +102,13 @@ def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
             zip(launch.timelines, launch.parts, _values(launch, served), strict=True)
         )
     ]
+    outcomes = [launch.outcome for launch in launches if launch.outcome is not None]
+    errors = [_outcome(one, texts) for one in outcomes if one.kind == "failed"]
     return {
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": served,
+        "error": errors[-1] if errors else None,
         "cores": cores,
         "files": texts.table(),
     }
@@ -117,7 +125,11 @@ def _number(launch: Shown, core: int) -> dict[str, int]:
 def _values(launch: Shown, served: bool) -> list[dict[str, Any]]:
     """Return the values of each core, or the reason why there are none."""
     if launch.steps is None:
-        return [{"reason": "the page was written without values"} for _ in launch.timelines]
+        failed = launch.outcome is not None and launch.outcome.kind == "failed"
+        reason = (
+            "a run that fails has no values" if failed else "the page was written without values"
+        )
+        return [{"reason": reason} for _ in launch.timelines]
     if served:
         return [{"served": True} for _ in launch.timelines]
     try:
@@ -141,9 +153,15 @@ def _answers(launch: Shown, timeline: Timeline) -> dict[str, Any]:
 
 
 def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
-    place = found.place
-    where = {"file": texts.number(place.file), "line": place.line} if place else {}
-    return {"code": found.code, "message": found.message, **where}
+    return {"code": found.code, "message": found.message, **_where(found.place, texts)}
+
+
+def _outcome(outcome: Outcome, texts: sources.Texts) -> dict[str, Any]:
+    return {"kind": outcome.kind, "text": outcome.text, **_where(outcome.place, texts)}
+
+
+def _where(place: Place | None, texts: sources.Texts) -> dict[str, int]:
+    return {"file": texts.number(place.file), "line": place.line} if place else {}
 
 
 def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:

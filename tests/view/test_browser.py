@@ -1,6 +1,7 @@
 """The page in a browser, without a network."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import nki
@@ -11,11 +12,15 @@ import numpy as np
 import pytest
 import tabs
 import viewed
+from neuroncore.kernels import ch05_matmul
 
 import neuroncore
 from neuroncore.base import units
 from neuroncore.base.options import Options
 from neuroncore.report.tracks import throughput
+from neuroncore.view.document import Shown
+from neuroncore.view.outcome import Outcome
+from neuroncore.view.page import page
 
 CANVAS = "#timeline canvas"
 
@@ -173,6 +178,18 @@ def test_dma_engines_have_rows_and_a_throughput(tab, run):
     assert tab.does("view.timeline.rows[5].name") == "qSyncIO0 0"
 
 
+def test_a_transfer_that_begins_where_another_ends_does_not_count_twice(chromium, tmp_path):
+    given = ch05_matmul.inputs(np.random.default_rng(0))
+    blocked = neuroncore.run(ch05_matmul.blocked, *given, target="trn2")
+    blocked.view(values=None).save(tmp_path / "page.html")
+    _, exported = throughput(blocked.timelines[0])  # of the trace for Perfetto
+    assert exported.max() < blocked.machine.hbm.stack_gigabytes_per_s
+    with tabs.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html")
+        most = opened.does("view.timeline.counters[1].most")
+    assert most == pytest.approx(exported.max(), rel=0.01)
+
+
 def engines(timeline):
     """The transfers that each DMA engine moves bytes of."""
     used = timeline.lane[:, 0], timeline.lane[:, 0] + timeline.engines_used
@@ -229,6 +246,51 @@ def test_a_search_finds_by_name_line_and_time(tab):
     ):
         tab.does(f"view.set({{ query: '{query}' }})")
         assert tab.text("#matches") == f"{wanted} found"
+
+
+def test_a_search_reports_words_that_it_cannot_read(tab):
+    for query in ("nonsense:3", "dma wait>fast", "line:x"):
+        tab.does(f"view.set({{ query: '{query}' }})")
+        unknown = query.split()[-1]
+        assert tab.text("#matches").startswith(f"no such word: {unknown}; there are op:, line:")
+        assert tab.does("view.timeline.marked().test(0)") is False
+
+
+@pytest.mark.parametrize("size", [(1024, 768), (390, 844)])
+def test_the_outcome_is_the_first_line_and_the_line_of_an_error_is_marked(
+    chromium, run, tmp_path, size
+):
+    last = run.timelines[0].program.place(0)
+    failed = Outcome("failed", f"{last}:5: error[X] it fails\n  got  9", last)
+    pages = [("right", [Outcome("right", "the results agree")]), ("failed", [None, failed])]
+    for kind, outcomes in pages:
+        page([replace(run.shown(None), outcome=one) for one in outcomes]).save(tmp_path / "p.html")
+        with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
+            opened.open(tmp_path / "p.html")
+            assert opened.text("#outcome").startswith(f"{kind}: ")
+            assert opened.text("header").startswith(f"{kind}: ")
+            assert ("up to the error" in opened.text("#verdict")) == (kind == "failed")
+            assert opened.page.locator("#text .row.wrong").count() == (kind == "failed")
+            if kind == "failed":
+                assert opened.text("#text .row.wrong").startswith(f"{last.line}\n")
+                assert opened.text("#text .message") == "error[X] it fails"
+            assert opened.errors == []
+
+
+def test_an_error_before_the_first_instruction_has_a_page_of_the_source(chromium, run, tmp_path):
+    place = run.timelines[0].program.place(0)
+    page([Shown("product", (), (), outcome=Outcome("failed", "it fails", place))]).save(
+        tmp_path / "p.html"
+    )
+    with tabs.tab(chromium) as opened:
+        assert opened.open(tmp_path / "p.html") == 0
+        assert opened.text("#outcome") == "failed: it fails"
+        assert opened.text("#verdict").startswith("product: no timeline")
+        assert opened.page.is_visible("#text .row.wrong")
+        assert not opened.page.is_visible("#left")
+        opened.page.click("#theme")
+        assert opened.does("document.documentElement.dataset.theme") == "dark"
+        assert opened.errors == []
 
 
 def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):

@@ -25,7 +25,8 @@ def folder(tmp_path, monkeypatch):
 
 def test_view_writes_a_page_of_a_kernel(folder, capsys):
     assert main(["view", "mine.py::double", "-o", "my page.html", "--target", "trn1"]) == 0
-    assert "page       my page.html (open it in a browser)" in capsys.readouterr().out
+    address = (folder / "my page.html").as_uri()
+    assert f"page       my page.html (open it in a browser: {address})" in capsys.readouterr().out
     made = document(Page((folder / "my page.html").read_text("utf-8")))
     (core,) = made["cores"]
     assert (core["kernel"], core["machine"]) == ("double", "trn1")
@@ -71,10 +72,101 @@ def test_values_that_are_no_range_are_refused(capsys):
     assert "'5' is not A:B, some or none" in capsys.readouterr().err
 
 
-def test_view_wants_to_know_where(capsys):
-    with pytest.raises(SystemExit):
-        main(["view", "mine.py::double"])
-    assert "no output given: use -o OUT.html or --serve" in capsys.readouterr().err
+def test_without_a_name_the_page_has_that_of_the_kernel_or_the_script(folder, capsys):
+    for file, name in (("mine.py::double", "double.html"), ("script.py", "script.html")):
+        for _ in range(2):  # the second page replaces the first
+            assert main(["view", file, "--values", "none"]) == 0
+            assert f"page       {name} (open it in a browser: file:///" in capsys.readouterr().out
+        assert document(Page((folder / name).read_text("utf-8")))["cores"]
+
+
+def test_a_file_that_is_no_page_is_replaced_only_on_request(folder, capsys):
+    (folder / "double.html").write_text("<p>mine</p>")
+    assert main(["view", "mine.py::double"]) == 2
+    assert "double.html exists and is not a page of a run: use -o" in capsys.readouterr().err
+    assert (folder / "double.html").read_text() == "<p>mine</p>"
+    assert main(["view", "mine.py::double", "-o", "double.html"]) == 0
+
+
+def test_a_page_says_whether_the_result_is_right(folder, capsys):
+    (folder / "mine.py").write_text(
+        f"{KERNEL}\ndef expected(x):\n    return 2 * x\n"
+        "def other(x):\n    found = 2 * x\n    found[1, 2] = 9\n    return found\n"
+    )
+    right, wrong = (outcome(folder, ["mine.py::double", "--ref", r]) for r in ("expected", "other"))
+    assert right["kind"] == "right" and "agree with the reference" in right["text"]
+    assert wrong["kind"] == "wrong" and "\n" not in wrong["text"]
+    assert "result 0 differs, worst element at (1, 2): got " in wrong["text"]
+    assert ", want 9, relative L2 " in wrong["text"]
+
+
+def outcome(folder, command):
+    """What the page of a command says of the result."""
+    main(["view", *command, "-o", "page.html", "--values", "none"])
+    (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
+    return core["outcome"]
+
+
+FAILING = """
+import nki, nki.isa as nisa, nki.language as nl
+
+@nki.jit
+def late(x):
+    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.tensor_scalar(dst=t[:, 0:4], data=t, op0=nl.add, operand0=1.0)  # late
+    return t
+
+@nki.jit
+def first(x):
+    return nl.ndarray((256, 8), x.dtype, buffer=nl.sbuf)  # first
+
+@nki.jit
+def result(x):
+    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)  # result
+    nisa.dma_copy(dst=t, src=x)
+    return t
+
+@nki.jit
+def python(x):
+    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    return [][3]  # python
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "issued", "said"),
+    [
+        ("late", 1, "error[SHAPE_MISMATCH] tensor_scalar: data"),
+        ("first", 0, "error[PARTITION_LIMIT]"),
+        ("result", 1, "error[SIGNATURE] the kernel returns"),
+        ("python", 1, "IndexError: list index out of range"),
+    ],
+)
+def test_a_kernel_that_fails_has_a_page_of_all_before_the_error(folder, kernel, issued, said):
+    (folder / "failing.py").write_text(FAILING)
+    command = [f"failing.py::{kernel}", "--args", "float32[128,8]"]
+    assert main(["run", *command]) == main(["view", *command, "-o", "page.html"]) == 1
+    made = document(Page((folder / "page.html").read_text("utf-8")))
+    error, cores = made["error"], made["cores"]
+    assert error["kind"] == "failed" and said in error["text"]
+    source = made["files"][error["file"]]["text"].splitlines()
+    assert source[error["line"] - 1].endswith(f"# {kernel}")
+    assert [core["instructions"] for core in cores] == [issued] * (issued > 0)
+    assert all("sentence" not in core and core["outcome"] == error for core in cores)
+
+
+def test_a_script_that_fails_keeps_the_launches_before_the_error(folder):
+    (folder / "failing.py").write_text(FAILING)
+    script = f"{KERNEL}\nimport failing\nx = inputs_of_ones()\ndouble(x)"
+    for then, issued in (("failing.late(x)", [3, 1]), ("assert not double", [3])):
+        (folder / "then.py").write_text(f"{script}\n{then}")
+        assert main(["view", "then.py", "-o", "page.html"]) == 1
+        made = document(Page((folder / "page.html").read_text("utf-8")))
+        assert [core["instructions"] for core in made["cores"]] == issued
+        assert made["error"]["text"]
+        assert made["cores"][0]["outcome"] is None
 
 
 def test_a_page_has_the_window_that_was_asked_for(folder, capsys):

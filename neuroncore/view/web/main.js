@@ -4,10 +4,10 @@ import { forgetInks, show, zoom } from "./canvas.js";
 import { Core } from "./model.js";
 import { Memory } from "./memory.js";
 import { decoder } from "./number.js";
-import { drawFigures, drawFindings, drawHead, drawPrecision, drawWhatIf } from "./report.js";
+import { drawFigures, drawFindings, drawHead, drawOutcome, drawPrecision, drawWhatIf } from "./report.js";
 import { drawArray, product } from "./array.js";
 import { drawRoofline } from "./roofline.js";
-import { matching } from "./search.js";
+import { matching, WORDS } from "./search.js";
 import { Source } from "./source.js";
 import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
@@ -45,7 +45,7 @@ async function open(number) {
   const given = cores[number] ?? cores[0];
   core = opened[number] ??= await Core.read(given);
   core.tiles ??= await Tiles.read(core, cores.indexOf(given));
-  for (const part of [timeline, source, memory]) part.open(core);
+  for (const part of [timeline, source, memory]) part.open(core, made.error);
   return core;
 }
 
@@ -67,13 +67,13 @@ function draw(changed) {
 }
 
 function drawMatches() {
-  const found = state.query ? matches() : [];
-  $("matches").textContent = state.query ? `${found.length} found` : "";
+  const { unknown } = matching(core, state.query);
+  const counted = () => (state.query ? `${matches().length} found` : "");
+  $("matches").textContent = unknown.length ? `no such word: ${unknown.join(" ")}; ${WORDS}` : counted();
 }
 
 function matches() {
-  const fits = matching(core, state.query);
-  return core.byTime.filter(fits);
+  return core.byTime.filter(matching(core, state.query).fits);
 }
 
 function nextMatch() {
@@ -96,6 +96,11 @@ function theme() {
   forgetInks();
 }
 
+/** Change from light to dark or back. */
+function turned() {
+  set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
+}
+
 function keyed(event) {
   if (event.target.matches("input[type=search], select") || event.ctrlKey || event.metaKey || event.altKey) {
     if (event.key === "Escape") event.target.blur();
@@ -113,7 +118,7 @@ function keyed(event) {
     0: () => show(core, core.from, core.to),
     z: () => state.step >= 0 && show(core, core.begin[state.step] - 500, core.end[state.step] + 500),
     "/": () => $("query").focus(), Escape: () => set({ line: -1, query: "" }),
-    t: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
+    t: turned,
     "?": () => $("keys").showModal(),
   };
   const pane = names[Number(event.key) - 1];
@@ -137,7 +142,7 @@ function listenToControls() {
   on("color", "change", () => set({ color: $("color").value }));
   on("dma", "change", () => set({ dma: $("dma").value }));
   on("core", "change", () => (drawn = choose(Number($("core").value))));
-  on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  on("theme", "click", turned);
   on("help", "click", () => $("keys").showModal());
   addEventListener("keydown", keyed);
   addEventListener("afterprint", () => document.body.classList.remove("printing"));
@@ -165,18 +170,34 @@ function makePanes() {
   $("keys").replaceChildren(table(["", ""], KEYS), el("form", { method: "dialog" }, el("button", {}, "close")));
 }
 
+/** The page of a run that failed and has no timeline: the error in the source. */
+function startBare() {
+  document.body.classList.add("bare");
+  const nothing = { files: made.files, lines: [] }, shown = new Source();
+  shown.open(nothing, made.error);
+  $("verdict").textContent = `${document.title}: no timeline (the error is before the first instruction, or the run has several cores)`;
+  drawOutcome(made.error);
+  listen(theme);
+  $("theme").addEventListener("click", turned);
+  theme();
+  shown.draw();
+  return 0;
+}
+
 const made = JSON.parse($("document").textContent);
 
 /** The page is complete; tests wait for this. */
 async function start() {
+  if (!made.cores.length) return startBare();
   cores = made.cores.map((each) => ({ ...each, files: made.files }));
   makePanes();
   timeline = new Timeline();
   source = new Source();
   memory = new Memory(panes.memory);
   const wanted = asked(location.hash.slice(1));
-  await open(wanted.core ?? 0);
-  Object.assign(state, { from: core.from, to: core.to }, wanted);
+  const first = Math.max(0, cores.findIndex((each) => each.outcome?.kind === "failed"));
+  await open(wanted.core ?? first);
+  Object.assign(state, { core: first, from: core.from, to: core.to }, wanted);
   if (!panes[state.pane]) state.pane = "step";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);

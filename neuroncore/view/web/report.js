@@ -3,9 +3,21 @@
 import { set } from "./state.js";
 import { $, duration, el, percent, table } from "./text.js";
 
-export function drawHead(core, cores, { version, served }) {
+/** The result of the run: right, wrong, or the error that ended it. */
+export function drawOutcome(outcome) {
+  $("outcome").hidden = !outcome;
+  if (!outcome) return;
+  const [first, ...others] = outcome.text.split("\n");
+  $("outcome").className = outcome.kind;
+  $("outcome").replaceChildren(el("strong", {}, `${outcome.kind}: ${first}`),
+    ...(others.length ? [el("pre", {}, others.join("\n"))] : []));
+}
+
+export function drawHead(core, cores, { version, served, error }) {
   document.title = `${core.kernel} on ${core.machine}`;
-  $("verdict").textContent = `${core.kernel} on ${core.machine}: ${core.verdict.text}`;
+  drawOutcome(error ?? core.outcome);
+  const part = core.outcome?.kind === "failed" ? ", up to the error" : "";
+  $("verdict").textContent = `${core.kernel} on ${core.machine}${part}: ${core.verdict.text}`;
   $("sentence").textContent = core.sentence ?? "";
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);

@@ -5,12 +5,16 @@ import { CRITICAL, TRANSFER } from "./model.js";
 const UNITS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 const LENGTH = /^(wait|busy|takes)([<>])([\d.]+)(ns|us|ms|s)?$/;
 
-/** Return a test of instructions for a search text. */
+export const WORDS = "there are op:, line:, wait>, busy<, takes>500ns, dma, critical, and any text of a call";
+
+/** Return a test of instructions for a search text, and the words that it cannot read. */
 export function matching(core, text) {
-  const tests = text.trim().toLowerCase().split(/\s+/).filter(Boolean).map((word) => test(core, word));
-  return (i) => tests.every((one) => one(i));
+  const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const tests = words.map((word) => test(core, word));
+  return { fits: (i) => tests.every((one) => one?.(i)), unknown: words.filter((_, n) => !tests[n]) };
 }
 
+/** Return a test for one word, undefined if it has no meaning. */
 function test(core, word) {
   const length = LENGTH.exec(word);
   if (length) {
@@ -20,9 +24,10 @@ function test(core, word) {
   }
   if (word === "critical") return (i) => core.is(i, CRITICAL);
   if (word === "dma") return (i) => core.is(i, TRANSFER);
-  const [kind, rest] = word.includes(":") ? word.split(":", 2) : ["", word];
-  if (kind === "line") return (i) => core.sites[core.site[i]][1] === Number(rest);
-  const fits = core.calls.map((call) => saying(call, kind).includes(rest));
+  if (/^line:\d+$/.test(word)) return (i) => core.sites[core.site[i]][1] === Number(word.slice(5));
+  const named = word.startsWith("op:");
+  if (!named && /[:<>]/.test(word)) return undefined;
+  const fits = core.calls.map((call) => saying(call, named).includes(named ? word.slice(3) : word));
   return (i) => fits[core.call[i]];
 }
 
@@ -32,7 +37,7 @@ const LENGTHS = {
   wait: (core, i) => core.idleBefore(i),
 };
 
-function saying(call, kind) {
-  const text = kind === "op" ? `${call.name} ${call.opcode}` : JSON.stringify(call);
+function saying(call, named) {
+  const text = named ? `${call.name} ${call.opcode}` : JSON.stringify(call);
   return text.toLowerCase();
 }

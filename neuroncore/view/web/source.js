@@ -4,23 +4,31 @@ import { set, state } from "./state.js";
 import { $, duration, el, percent, size, table } from "./text.js";
 
 export class Source {
-  open(core) {
-    this.core = core;
+  /** Show the files with instructions, and the line of the error that ended the run, if any. */
+  open(core, error) {
+    Object.assign(this, { core, error, failed: null });
     this.rows = core.lines.map(() => null);
     const used = new Map(core.lines.map((line, index) => [`${line.file}:${line.line}`, index]));
-    const files = [...new Set(core.lines.map((line) => line.file))];
+    const files = [...new Set([...core.lines.map((line) => line.file), ...(error?.line ? [error.file] : [])])];
     $("text").replaceChildren(...files.flatMap((file) => this.text(file, used)));
   }
 
   text(file, used) {
     const { name, text } = this.core.files[file];
     const lines = text ? text.replace(/\n$/, "").split("\n") : [];
-    const rows = lines.map((line, n) => {
-      const index = used.get(`${file}:${n + 1}`);
-      return this.row(n + 1, line, index);
+    const rows = lines.flatMap((line, n) => {
+      const row = this.row(n + 1, line, used.get(`${file}:${n + 1}`));
+      return this.error?.file === file && this.error.line === n + 1 ? this.marked(row) : [row];
     });
     const missing = text ? [] : [el("p", { class: "faint" }, "the file no longer exists")];
     return [el("h2", { title: name }, name.split(/[\\/]/).slice(-2).join("/")), ...missing, ...rows];
+  }
+
+  /** The line of the error, and its message below. */
+  marked(row) {
+    this.failed = row;
+    row.classList.add("wrong");
+    return [row, el("div", { class: "message" }, this.error.text.split("\n")[0].replace(/^.*?:\d+:\d+: /, ""))];
   }
 
   row(number, text, index) {
@@ -48,7 +56,7 @@ export class Source {
     });
     const shown = state.line >= 0 ? state.line : here;
     $("facts").replaceChildren(...(shown < 0 ? this.help() : this.figures(core.lines[shown])));
-    this.follow(this.rows[here >= 0 ? here : state.line]);
+    this.follow(this.rows[here >= 0 ? here : state.line] ?? this.failed);
   }
 
   /** Scroll to the line of the step if the source has its own scroll bar. */

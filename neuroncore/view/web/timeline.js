@@ -34,7 +34,7 @@ export class Timeline {
 
   /** The highlighted instructions: those of the selected line, and search results. */
   marked() {
-    const { core } = this, found = state.query ? matching(core, state.query) : null;
+    const { core } = this, found = state.query ? matching(core, state.query).fits : null;
     if (state.line < 0 && !found) return null;
     const test = (i) => (state.line < 0 || core.lineOf(i) === state.line) && (!found || found(i));
     return { key: `${state.core}|${state.line}|${state.query}`, test };
