@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from bench.programs.maker import Maker
+Maker = Any  # `bench.programs.maker.Maker`, which imports this module
 
 LARGEST = 1000  # that a register holds
 
