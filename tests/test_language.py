@@ -23,6 +23,7 @@ DONE = [
     "neuroncore/customop",
     "neuroncore/hosts",
     "neuroncore/report",
+    "neuroncore/capture",
     "neuroncore/core",
     "neuroncore/clause",
     "neuroncore/time",

@@ -1,4 +1,4 @@
-"""What instructions waited for, from the times of semaphores, and the path that ends last."""
+"""Causes of waits, from the times of semaphores, and the path that ends last."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _History:
 
 
 class _Sources:
-    """Who increments which semaphore, by when it is done."""
+    """The instructions and transfers that increment each semaphore, by their ends."""
 
     def __init__(
         self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array

@@ -1,4 +1,5 @@
-"""A measured run beside another, or beside an estimate: which engines and lines differ most."""
+"""A measured run compared with another, or with an estimate: the engines and lines that differ
+most."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class CaptureSide:
         return cls(
             kernel=capture.program,
             target=capture.instance,
-            how="measured" if capture.measured else "estimate of its own instructions",
+            how="measured" if capture.measured else "estimate of the program's instructions",
             ns=core.window_ns,
             busy=busy(core),
             kinds=kinds,
@@ -134,7 +135,7 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """What is on both sides of one engine: an opcode, or a line; counts are None of lines."""
+    """A row on both sides of one engine: an opcode, or a line; lines have no counts."""
 
     engine: str
     what: str
@@ -181,7 +182,7 @@ class CaptureDifference:
         }
 
     def __repr__(self) -> str:
-        """What a notebook shows, and `print`."""
+        """The text for a notebook and `print`."""
         return "\n".join(_text(self))
 
 
@@ -197,8 +198,8 @@ def _rows(
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
-    """Those of both sides, where they are told in the same words: lines of one source, or the
-    statements of one compiler."""
+    """The lines of both sides, if they are comparable: lines of one source, or statements of one
+    compiler."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))

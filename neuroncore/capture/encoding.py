@@ -27,14 +27,14 @@ Value = int | float | str
 
 
 class Condition(NamedTuple):
-    """What an instruction waits for or does, of a semaphore (S) or an event (E): `S>=` 16."""
+    """A wait for, or a change of, a semaphore (S) or an event (E): `S>=` 16."""
 
     kind: str
     number: int
     value: int
 
     def said(self, names: Names, mark: str = "") -> str:
-        """As the profiler says it; `mark` stands before it."""
+        """The profiler's text, with `mark` in front."""
         name = f" ({names[self.number]})" if self.number in names else ""
         left = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
         return f"{left}{self.value}" if self.kind.endswith("=") else left
@@ -79,9 +79,9 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a DMA reads or writes: counts[0] times counts[1] elements of so many bytes, a step in
-    bytes apart. The address is one of the device, or, by `kind`, an offset in the variable or in
-    the entry of the table of variables that has the number."""
+    """The source or destination of a DMA: counts[0] times counts[1] elements of a size, a step in
+    bytes apart. The address is the device's or, depending on `kind`, an offset in the variable, or
+    in the entry of the table of variables, with that number."""
 
     name: str
     reads: bool
@@ -99,7 +99,7 @@ class Block(NamedTuple):
 
     @property
     def in_sbuf(self) -> bool:
-        """Whether an address of the device is one of SBUF."""
+        """Return whether a device address is in SBUF."""
         return self.kind == "address" and bool(self.address & ON_CHIP)
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ def opcodes() -> dict[int, str]:
 
 
 def role(opcode: str) -> str:
-    """What instructions of that name are for; "" of a name that no table has."""
+    """The role of instructions with that name; "" for an unknown name."""
     return next((what for name, what, _ in _tables().opcodes.values() if name == opcode), "")
 
 
@@ -326,7 +326,7 @@ def _setting(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], A
 
 
 def _unless(name: str, code: int, usual: int, found: str | None = None) -> str:
-    """What is printed of a setting that is not as usual."""
+    """The text of a setting that differs from the default."""
     return "" if code == usual else f"{name}={found or code}"
 
 
@@ -340,7 +340,7 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
-    """What is waited for or done, if anything: its kind and number, and its value elsewhere."""
+    """The wait or change, if any: its kind, its number, and the other source of its value."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

@@ -2,8 +2,8 @@
 
 No guess about a compiler is in it. Each engine takes its instructions in their order, and an
 instruction begins when its semaphores have the values that it waits for. Transfers take their turn
-on the DMA engines. What single instructions cost is the machine's, and what the machine's file does
-not have is measured in published traces (the constants below).
+on the DMA engines. Costs of single instructions come from the machine's file; the constants
+below, which it lacks, are measured in published traces.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """What a transfer asks for: bytes and elements, and the semaphore that it increments."""
+    """The demand of a transfer: bytes and elements, and the semaphore that it increments."""
 
     semaphore: int
     increment: int
@@ -289,7 +289,7 @@ def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
 
 
 def _takes_columns(kind: DecodedInstruction) -> bool:
-    """Whether a number of each partition comes from memory."""
+    """Return whether a number of each partition comes from memory."""
     values: Mapping[str, object] = kind.settings
     return "bias" in values or any(getattr(each, "is_address", False) for each in values.values())
 

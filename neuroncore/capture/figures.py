@@ -158,8 +158,8 @@ def _flops(capture: Capture) -> dict[str, int]:
 
 
 def _bytes(capture: Capture) -> dict[str, int]:
-    """Of an engine's operands the bytes in one partition, of a transfer all; none of HBM and SBUF
-    where it is not known what a transfer reads."""
+    """Bytes in one partition for an engine's operands, all bytes for a transfer; None for HBM and
+    SBUF if the source of a transfer is unknown."""
     found = Counter(dict.fromkeys(BYTES, 0))
     for _, kind, count in _counted(capture):
         for operand in kind.operands:

@@ -1,4 +1,4 @@
-"""Which files are of devices: told by how they begin, before anything is read."""
+"""Kinds of device files, recognized by their first bytes before anything is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ JSON = b"{["  # with what JSON begins
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a file looks like a device trace, the profiler's JSON, or a compiled program."""
+    """Return whether a file looks like a device trace, the profiler's JSON, or a compiled
+    program."""
     try:
         if not path.is_file():
             return False

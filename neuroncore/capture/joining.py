@@ -41,9 +41,9 @@ Lines = Counter[tuple[Signature, str]]  # how many of ours there are of a signat
 
 
 class JoinedWork(NamedTuple):
-    """What one instruction does: a kind ("" for one that only waits), the size of it (rows, columns
-    and length of a product, partitions and elements that an engine reads and writes, bytes of a
-    transfer), and on which engine; transfers are on "DMA". `statement` is the compiler's, -1 for
+    """The work of one instruction: a kind ("" for one that only waits), its size (rows, columns and
+    length of a product, partitions and elements that an engine reads and writes, bytes of a
+    transfer), and its engine; transfers are on "DMA". `statement` is the compiler's, -1 for
     none; `place` is the line of the kernel, "" where it is not known."""
 
     kind: str
@@ -157,7 +157,8 @@ def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | N
 
 
 def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
-    """Of a transfer whose instruction has both ends: variables, or entries of a table of them."""
+    """The ends of a transfer whose instruction has both: variables, or entries of a table of
+    them."""
     if not kind.blocks:
         return None
     inside = {one.number for one in graph.variables.values() if one.kind == STATE_BUFFER}
@@ -168,7 +169,7 @@ def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...
 
 
 def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
-    """What an instruction of an engine does, by its operands."""
+    """The work of an engine's instruction, from its operands."""
     if kind.role == "product":
         turns = kind.settings["transpose"] == "ENABLED"
         sizes = kind.settings["rows"], kind.settings["columns"], kind.operand("src").free
@@ -208,8 +209,8 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
-    """Place the statements that have as many instructions of a signature as a line of ours has; or
-    fewer, each of which is several of ours. What is placed is taken out of what is left."""
+    """Place the statements with as many instructions of a signature as one of the kernel's lines;
+    or with fewer, if each covers several. Placed instructions are removed from the rest."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -245,8 +246,8 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], own: Sequence[JoinedWork], left: Lines
 ) -> None:
-    """Place the others: at the line of the first of ours that has the same signature and that none
-    before has taken."""
+    """Place the others at the first of the kernel's lines with the same signature that is still
+    free."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in own:
         if left[work.signature, work.place]:

@@ -29,7 +29,8 @@ class ListedRange:
 
 
 def text(program: Neff, whole: bool = False) -> Iterator[str]:
-    """What a program consists of; of each engine all instructions with `whole`, else the first."""
+    """The contents of a program: with `whole` all instructions of each engine, otherwise the
+    first."""
     yield (
         f"{program.name} for {program.target}, compiler {program.compiler}, {len(program.graphs)} "
         f"core{'s' * (len(program.graphs) != 1)}"
@@ -98,7 +99,7 @@ def _map(graph: Graph) -> Iterator[str]:
 
 
 def memory_map(graph: Graph) -> list[ListedRange]:
-    """What each statement writes in SBUF and PSUM, by address; transfers too."""
+    """The writes of each statement in SBUF and PSUM, by address; transfers too."""
     found: dict[tuple[str, int], list[int]] = {}
     for code in graph.code.values():
         for kind, statement in zip(code.instructions, code.statements, strict=True):
@@ -139,7 +140,7 @@ def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
 
 
 def document(program: Neff) -> dict[str, Any]:
-    """The same as JSON, with all instructions."""
+    """The listing as JSON, with all instructions."""
     return {
         "schema": SCHEMA,
         "name": program.name,

@@ -1,4 +1,4 @@
-"""What the cores of a device did: instructions and transfers with their measured times."""
+"""Measurements of the cores of a device: instructions and transfers with their times."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ OUTSIDE = DecodedInstruction(
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCore:
-    """What one core did, in nanoseconds since the profiler began to count.
+    """Measurements of one core, in nanoseconds since the profiler began to count.
 
     `instructions` is a structured array of INSTRUCTION in the order of their begins: `kind` is an
-    index of `kinds`, `own` says that it is the compiler's and not the runtime's, `statement` is the
-    number of the compiler's statement, -1 where it is not known. `names` has the compiler's name of
-    each. `moves` are the kernel's DMA instructions (`moves.MOVE`), `elements` what the DMA engines
-    moved for them and for the runtime (ELEMENT); `queue` is an index of `queues` in both.
+    index of `kinds`, `own` is true for the compiler's and false for the runtime's, `statement` is
+    the number of the compiler's statement, -1 where it is not known. `names` has the compiler's
+    name of each. `moves` are the kernel's DMA instructions (`moves.MOVE`), `elements` what the DMA
+    engines moved for them and for the runtime (ELEMENT); `queue` is an index of `queues` in both.
     """
 
     name: str
@@ -87,7 +87,7 @@ class MeasuredCore:
 
     @cached_property
     def causes(self) -> Causes:
-        """What each of the kernel's instructions and moves waited for."""
+        """The cause of the wait of each of the kernel's instructions and moves."""
         return causes(self.instructions, self.kinds, self.kernel, self.moves, self.updates)
 
     @cached_property

@@ -1,7 +1,7 @@
 """The DMA instructions of a kernel: which instruction starts each, and when its bytes are there.
 
-A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Those of a
-queue end in the order in which they are started.
+A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Transfers
+of a queue end in the order in which they are started.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
 
 @dataclass(frozen=True, eq=False)
 class Triggers:
-    """What transfers are found from: the instructions of a core, and what its DMA engines did."""
+    """The data from which transfers are found: the instructions of a core, and its DMA engines'
+    work."""
 
     rows: Array
     kinds: Sequence[DecodedInstruction]
@@ -128,8 +129,8 @@ def _sizes_of(move: DmaMove) -> tuple[int, int]:
 
 
 def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
-    """The static block that an instruction starts: the runtime has put another in the place of the
-    compiler's, which names it."""
+    """The static block that an instruction starts: the runtime has replaced the compiler's
+    instruction, which names it."""
     place = int(graph.streams[engine].place[graph.instructions["pc"][row]])
     code = program.code.get(engine)
     if code is None or not 0 <= place < len(code.words):
@@ -142,7 +143,7 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
     """The transfers of static blocks from the trace alone: writes to one address are of one queue,
-    and queues are told apart by how many transfers they have and by when they begin."""
+    and queues are distinguished by their number of transfers and by when they begin."""
     doorbells: dict[tuple[int, int], list[int]] = {}
     for row in triggers.of_role():
         settings = triggers.kind(row).settings
@@ -214,7 +215,7 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """The bytes of each of the transfers of a queue; 0 where its elements can't be told apart."""
+    """The bytes of each of the transfers of a queue; 0 if its elements can't be distinguished."""
     own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(own["engine"]).tolist():

@@ -96,7 +96,7 @@ class DmaMove:
 
     @property
     def nbytes(self) -> int:
-        """What it writes."""
+        """Its result."""
         return prod(self.target_sizes)
 
     @property
@@ -133,8 +133,9 @@ class Queue:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A tensor in HBM, or what stands for SBUF: its number, its type and its size in bytes. A
-    `file` of the archive has what a constant holds; a `table` lists the numbers of variables."""
+    """A tensor in HBM, or the variable of SBUF: its number, its type and its size in bytes. A
+    `file` of the archive has the contents of a constant; a `table` lists the numbers of
+    variables."""
 
     name: str
     number: int
@@ -161,7 +162,7 @@ class Graph:
 
     @cached_property
     def semaphores(self) -> dict[int, str]:
-        """What each semaphore is for: an engine, or a queue, by the profiler's name."""
+        """The user of each semaphore: an engine, or a queue, by the profiler's name."""
         own = {s: queue.shown for queue in self.queues.values() for s in queue.semaphores}
         return {**SEMAPHORES, **own}
 
@@ -202,7 +203,7 @@ def load(path: Path) -> Neff:
 
 
 def read(data: bytes) -> Neff:
-    """What the bytes of a file say. Raises Malformed if they can't be those of a program."""
+    """The program in the bytes of a file. Raises Malformed if they are not a program."""
     if len(data) < ARCHIVE + len(GZIP) or data[ARCHIVE : ARCHIVE + len(GZIP)] != GZIP:
         raise Malformed(f"no archive begins at byte {ARCHIVE:,}")
     try:
@@ -215,7 +216,7 @@ def read(data: bytes) -> Neff:
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
-    """What the archive holds, by name."""
+    """The contents of the archive, by name."""
     unpacking = zlib.decompressobj(wbits=31)
     unpacked = unpacking.decompress(archive, UNPACKED)
     if not unpacking.eof:
@@ -368,8 +369,8 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
 
 
 def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
-    """Of each instruction its name, the number of its statement and whether it transposes; of
-    fewer, or none, where the file does not say."""
+    """The name of each instruction, the number of its statement and whether it transposes; for
+    fewer, or none, if the file does not have them."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)
@@ -389,8 +390,8 @@ def _first(entry: Message, number: int) -> int:
 
 
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
-    """Those of a core. The files of cores are told apart by their endings; where there is only
-    one, all cores have its statements."""
+    """The statements of a core. The files of cores have different endings; if there is only one,
+    all cores have its statements."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     own = [name for name in named if graph in name] or named
     found = {}

@@ -20,7 +20,7 @@ TRANSPOSE = "TRANSPOSE"  # the type of an instruction that transposes
 
 
 def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
-    """An instruction by its opcode, its operands and its type. What is not printed is not known:
+    """An instruction by its opcode, its operands and its type. Data that is not printed is unknown:
     partitions of operands are those of `channels`. Raises ValueError for other text."""
     given = dict(SETTING.findall(text))
     settings: dict[str, Any] = dict(given)

@@ -32,7 +32,7 @@ def write(capture: Capture, path: Path) -> None:
 
 
 def events(capture: Capture) -> Iterator[Event]:
-    """Each core is a process of its own."""
+    """Each core is a separate process."""
     for pid, core in enumerate(capture.cores):
         yield from _core(capture, core, pid)
 

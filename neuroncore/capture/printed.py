@@ -42,7 +42,7 @@ def load(path: Path) -> Capture:
 
 
 def read(told: Any, source: str) -> Capture:
-    """What the tables of a profile say. Raises UsageError if they are others."""
+    """The run in the tables of a profile. Raises UsageError for other tables."""
     if not isinstance(told, dict) or not all(told.get(name) for name in TABLES):
         missing = "it has no tables " + " and ".join(TABLES)
         raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
@@ -150,8 +150,8 @@ def _elements(told: Json, name: str, queues: Sequence[str]) -> Array:
 def _updates(
     listed: Sequence[Json], semaphores: dict[int, str]
 ) -> Iterator[tuple[float, int, int, int]]:
-    """The changes; the names of semaphores are put among those that are known. What is named after
-    an engine is changed by that, all else by DMA engines."""
+    """The changes; the names of semaphores are put among those that are known. A semaphore that is
+    named after an engine is changed by that engine, others by DMA engines."""
     for row in listed:
         found = NAMED.fullmatch(str(row["id"]))
         number = int(found["number"] or found["alone"]) if found else -1

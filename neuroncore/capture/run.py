@@ -29,8 +29,8 @@ Array = npt.NDArray[Any]
 
 
 class Measured:
-    """What a device did when it ran a kernel. Its times are measured, those of a Run are estimates;
-    `summary`, `instructions`, `why`, `diff` and `trace` are as a Run has them."""
+    """The run of a kernel on a device. Its times are measured, while those of a Run are estimates;
+    `summary`, `instructions`, `why`, `diff` and `trace` are like a Run's."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -47,7 +47,7 @@ class Measured:
 
     @cached_property
     def machine(self) -> Machine | None:
-        """What it ran on; None for an instance that is not known."""
+        """The machine that it ran on; None for an unknown instance."""
         name = self.capture.instance
         if not instances.known(name):
             return None
@@ -66,11 +66,11 @@ class Measured:
         return np.concatenate(each) if each else np.zeros(0, INSTRUCTION)
 
     def why(self, top: int = 5) -> CaptureWhy:
-        """What was busy, which statements the end waited for, and what engines waited for."""
+        """Busy engines, the statements of the critical path, and the causes of waits."""
         return why(self.capture, top)
 
     def diff(self, other: Measured | CaptureSide) -> CaptureDifference:
-        """This run beside another, or beside an estimate (`difference.estimated`)."""
+        """Compare this run with another, or with an estimate (`difference.estimated`)."""
         return compared(self.side, other.side if isinstance(other, Measured) else other)
 
     @property
@@ -92,9 +92,9 @@ class Measured:
 
 
 def load(path: Path | str, program: Path | str | None = None) -> Measured:
-    """Read a device trace (.ntff), with the names of its compiled program (.neff) where that is
-    given or stands beside the trace under its name, or the JSON (.json) that `neuron-profile view`
-    writes. Of a compiled program alone (.neff), the times are those of its estimate. Raises
+    """Read a device trace (.ntff), with the names of its compiled program (.neff) if that is
+    given or is next to the trace under its name, or the JSON (.json) that `neuron-profile view`
+    writes. For a compiled program alone (.neff), the times are those of its estimate. Raises
     UsageError for what is none of these."""
     path = Path(path)
     if path.suffix == ".json":
@@ -110,7 +110,7 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
 
 
 def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
-    """The compiled program beside a trace, if one is there that can be read and is its own."""
+    """The compiled program next to a trace, if it can be read and belongs to the trace."""
     program = path.with_suffix(".neff")
     try:
         made = neff.load(program) if program.is_file() else None
@@ -120,7 +120,8 @@ def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
-    """Whether the lengths of the streams are the program's: the runtime's instructions aside."""
+    """Return whether the lengths of the streams are the program's, without the runtime's
+    instructions."""
     programs = {graph.name: graph for graph in made.graphs}
     for graph in found.graphs:
         program = programs.get(graph.name)
@@ -133,7 +134,7 @@ def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
 
 
 def _rows(number: int, core: MeasuredCore) -> Array:
-    """Of a core."""
+    """The trace of a core."""
     kernel, moves = core.kernel, core.moves
     rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)
     rows["core"] = number

@@ -1,4 +1,5 @@
-"""A compiled program next to ours: for each line, what both have, and on which engines."""
+"""A device's compiled program next to neuroncore's: the instructions of both for each line, and
+their engines."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class SideRow:
 
 
 def beside(program: Neff, timeline: Timeline) -> list[SideRow]:
-    """Of the core with most instructions, which runs the kernel."""
+    """The program of the core with most instructions, which runs the kernel."""
     each = [[work for _, work in of_graph(graph)] for graph in program.graphs]
     own = ours(timeline)
     return rows(joined(max(each, key=len), own), own)

@@ -3,8 +3,8 @@
 A file is 128 bytes (a version, the length of the header), a header, which is a protobuf message,
 and a body of sections. A section is an array of records of 16 bytes. The header has a graph for
 each core: its programs as they were loaded, the names of its queues, the rates of its clocks. The
-format is not documented. It was worked out from published traces and held against the tables that
-`neuron-profile view` prints of them.
+format is not documented. It was worked out from published traces and compared with the tables that
+`neuron-profile view` prints for them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class EventStream:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What one core did. All times are picoseconds on one clock.
+    """The trace of one core. All times are picoseconds on one clock.
 
     `instructions`, `transfers`, `updates` and `clock` are structured arrays in the order of time,
     of INSTRUCTION (`pc` is an index of the stream's code, -1 outside of it), TRANSFER (one element
@@ -174,7 +174,7 @@ def content(path: Path, largest: int) -> bytes:
 
 
 def read(data: bytes) -> Trace:
-    """What the bytes of a file say. Raises Malformed if they can't be those of a trace."""
+    """The trace in the bytes of a file. Raises Malformed if they are not a trace."""
     if len(data) < START:
         raise Malformed("it is cut short: it ends before its header")
     version, length = data[0], int.from_bytes(data[1:5], "little")
@@ -254,7 +254,7 @@ def _graph(given: Message, body: memoryview, sections: Sequence[_Section]) -> Gr
 
 def _records(body: memoryview, section: _Section) -> Array:
     if section.size % RECORD.itemsize:
-        raise Malformed(f"a section of {section.size:,} bytes is no number of records")
+        raise Malformed(f"a section of {section.size:,}  bytes is not a whole number of records")
     what = KINDS.get(section.kind, "other records")
     return np.frombuffer(_part(body, section.offset, section.size, what), RECORD)
 
@@ -348,7 +348,8 @@ def _instructions(found: Array, streams: Mapping[int, EventStream], clocks: _Clo
 
 
 def _transfers(found: Array, clocks: _Clocks) -> Array:
-    """Of elements; those of one queue of one DMA engine end in the order in which they begin."""
+    """Transfers of elements; those of one queue of one DMA engine end in the order of their
+    begins."""
     found = found[np.argsort(found["ps"], kind="stable")]
     engine, kind = found["unit"].astype(np.int64) - DMA_UNIT, found["value"] & 0xF
     if (engine < 0).any():
@@ -392,8 +393,8 @@ def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
 
 
 def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """The places of begins and of their ends. Those of a key are first in, first out; an end that
-    nothing has begun, or a begin that has not ended, is left out."""
+    """The places of begins and of their ends. Entries of a key are first in, first out; an end
+    without a begin, or a begin without an end, is left out."""
     at = np.flatnonzero(begins | ends)
     at = at[np.argsort(key[at], kind="stable")]
     first = np.diff(key[at], prepend=-1) != 0

@@ -52,12 +52,12 @@ class CaptureWhy:
         }
 
     def __repr__(self) -> str:
-        """What a notebook shows, and `print`."""
+        """The text for a notebook and `print`."""
         return "\n".join(_text(self))
 
 
 def why(capture: Capture, top: int = 5) -> CaptureWhy:
-    """Of the core that ran the kernel."""
+    """The answers for the core that ran the kernel."""
     core = capture.busiest
     path = parts(core, steps(core))
     return CaptureWhy(
