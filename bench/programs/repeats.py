@@ -40,17 +40,21 @@ def touch(maker: Maker, view: View) -> None:
     lanes = maker.between(1, min(32, whole.lanes)) if maker.chance(0.3) else whole.lanes
     free = whole.free if maker.chance(0.5) else maker.between(1, whole.free)
     dst = maker.window(whole, lanes, free)
-    if maker.target == "trn3" and maker.chance(0.25) and tensor.region == "sbuf":
+    if maker.target == "trn3" and maker.chance(0.25) and _may_be_picked(whole):
         lanes = whole.lanes
         free = min(free, lanes % picks.GROUP or free)
-        if whole.is_written() and tensor.places is None:
-            dst = picks.of(maker, whole, free)
+        dst = picks.of(maker, whole, free)
     if maker.chance(0.5) and not dst.picked:
         value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
         maker.issue("nisa.memset", dst=dst, value=value)
     else:
         src = maker.to_read(lanes, free, maker.forms)
         maker.issue("nisa.tensor_copy", dst=dst, src=src)
+
+
+def _may_be_picked(view: View) -> bool:
+    """Whether an index may pick elements of a tensor: all of it has been written, in SBUF."""
+    return view.tensor.region == "sbuf" and view.tensor.places is None and view.is_written()
 
 
 def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
