@@ -96,11 +96,13 @@ compiler leaves out {left} of the instructions or more (repeated loads, repeated
 spills tiles, or if there are more than {many:,} instructions, because the compiler may not have
 unrolled the loops that far.
 
-The factors are order statistics: among n ratios with equal weights, number {tail:g} (n + 1) from
-below and from above. If new kernels are like these, about a tenth of them are outside on either
-side. A class borrows from the next wider class, which has the weight of {borrowed:.0f} kernels,
-so a small class has nearly the range of the wider one. A kernel from a source with n kernels has
-the weight 1 / sqrt(n), because the errors of one source are similar, but not identical.
+The factors are order statistics: if n ratios with equal weights are sorted, the lower factor is
+number {tail:g} (n + 1) from the smallest, and the upper factor is number {tail:g} (n + 1) from the
+largest. If new kernels are like these, about a tenth of them are below the range and about a tenth
+above it. The ratios of the next wider class are added to those of each class, with the weight of
+{borrowed:.0f} kernels in total, so a small class has nearly the range of the wider one. A kernel
+from a source with n kernels has the weight 1 / sqrt(n), because the errors of one source are
+similar, but not identical.
 
 {table}
 

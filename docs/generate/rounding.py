@@ -109,7 +109,7 @@ float32, with half the memory for weights.
 
 The rate and the initial weights (normal, with a standard deviation of 0.3) were chosen to make the
 effect clear. With five times the rate and a fifth of the epochs, rounding to nearest costs only a
-few points of accuracy; but rates are lowered to converge.
+few points of accuracy. However, to converge, training usually has to lower its rate.
 
 ## When to use which
 

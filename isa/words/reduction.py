@@ -96,7 +96,7 @@ def folded(call: Call) -> int:
     hint="transpose first, or sum over partitions with nisa.nc_matmul against ones",
 )
 def last_axes(call: Call, machine: Machine) -> Fault | None:
-    """axis names the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one"""
+    """axis contains only the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one"""
     if reduced_axes(call):
         return None
     said = f"can't reduce axis {call['axis']} of {call.view('data')}"

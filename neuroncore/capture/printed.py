@@ -119,7 +119,8 @@ def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstructio
 
 
 def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
-    """The statements that instructions are of; with the line of the kernel where rows have it."""
+    """The statements that the instructions belong to, by number. A statement has the file and the
+    line of the kernel if its row has them."""
     found = {}
     for row in listed:
         number = int(row.get("raw_penguin_id", -1))

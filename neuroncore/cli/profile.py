@@ -148,8 +148,8 @@ def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, 
 
 
 def _text(profile: Document, neff: Document | None) -> Iterator[str]:
-    """Yield a line for each field and value in alphabetical order, like the vendor, and then the
-    parts of the run."""
+    """Yield a line for each field and its value, in alphabetical order as the vendor prints them.
+    Then yield tables of the instructions and of the source lines."""
     for name, fields in saved.summaries(profile).items():
         width = max(map(len, fields))
         yield name

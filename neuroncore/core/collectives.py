@@ -71,8 +71,9 @@ def _form(tile: Tile) -> str:
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
-    """Wait until all cores are there that have to be; the last one carries it out with one part of
-    each rank. Raises KernelError where what must be the same differs."""
+    """Wait until all cores that take part have arrived. The last one carries out the collective,
+    with one part from each rank. Raises KernelError if the ranks differ in an argument that must be
+    the same for all."""
     core = mine.core
     on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
     members = participants(core.world, core.number, mine.ranks, on_chip)

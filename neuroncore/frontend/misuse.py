@@ -157,7 +157,7 @@ def _no_import(error: ImportError) -> KernelError | None:
 
 
 def _written(frame: FrameType, module: ModuleType) -> str | None:
-    """Return the name of a module of neuroncore in the user's code."""
+    """Return the name by which the user's code refers to a module of neuroncore."""
     space = {**frame.f_globals, **frame.f_locals}
     return next((name for name, value in space.items() if value is module), None)
 

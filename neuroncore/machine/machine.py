@@ -75,7 +75,7 @@ class Psum:
 
 @dataclass(frozen=True)
 class Hbm:
-    """One core's share; a core that runs alone can draw what its stack gives."""
+    """One core's share of HBM. A core that runs alone can use the whole bandwidth of its stack."""
 
     capacity_bytes: int
     gigabytes_per_s: float

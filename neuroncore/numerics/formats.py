@@ -235,9 +235,10 @@ BIASES = range(-64, 121)
 def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
     """The configurable 8-bit float (cFP8) laid out as `dtype` but with another exponent bias.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can be given any bias of BIASES, which keeps all their
-    numbers normal float32. NeuronCore-v3's description has "adjustable exponent biasing for cFP8";
-    no public API sets it, so no instruction takes these formats. Raises UsageError.
+    float8_e5m2, float8_e4m3 and float8_e3m4 can be given any bias in BIASES. With each of these
+    biases, all numbers of the format are normal numbers in float32. NeuronCore-v3's description has
+    "adjustable exponent biasing for cFP8"; no public API sets it, so no instruction takes these
+    formats. Raises UsageError.
     """
     base = lookup(dtype)
     if base not in CONFIGURABLE:

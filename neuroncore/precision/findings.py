@@ -159,8 +159,8 @@ def ratio(error: float, size: float) -> float:
 
 
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
-    """Sums of (real - exact)^2 and exact^2, of what is finite on both sides, and whether something
-    is finite in float64 only."""
+    """Return the sums of (real - exact)^2 and of exact^2 over the elements that are finite in both
+    arrays, and whether any element is finite only in `exact`."""
     a, b = flat(real), flat(exact)
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):

@@ -73,9 +73,11 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Boxes:
-    """The distinct boxes of a record, in the order in which windows come: a row of `table` has the
-    fields of a Box in their order, `pattern` says which of the patterns is its own, -1 of what is
-    dense, and `of_window` which box a window is in."""
+    """The distinct boxes of a record, in the order in which its windows first use them.
+
+    A row of `table` has the fields of a Box in their order. `pattern` is the number of each box's
+    pattern, or -1 for a dense box. `of_window` is the number of each window's box.
+    """
 
     table: Array
     areas: Areas

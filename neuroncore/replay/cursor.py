@@ -147,7 +147,7 @@ class Replay:
 
     @property
     def next(self) -> tuple[int, int] | None:
-        """The core and the instruction of it that are next; None at the end."""
+        """The next core to execute and the number of its next instruction; None at the end."""
         return (
             None if self.step == self.steps else (self._able(), self.executions[self._able()].row)
         )

@@ -56,8 +56,8 @@ class NkiTensor(Assigned):
     # --- questions -------------------------------------------------------------------------------
 
     def is_contiguous(self) -> bool:
-        """Return whether the elements are dense and in row-major order (on the chip: of a
-        partition)."""
+        """Return whether the elements are dense and in row-major order. On the chip,
+        this applies within each partition."""
         first = 1 if self.storage.on_chip else 0
         return access.is_dense(self.shape[first:], self.strides[first:])
 

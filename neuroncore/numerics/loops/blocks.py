@@ -161,7 +161,7 @@ class _Matrix:
         return self.builder.bitcast(start, ir.PointerType(kind))
 
     def vectors(self, row: Any, count: int) -> list[Any]:
-        """The first vectors of a row."""
+        """Load the first `count` vectors of a row."""
         return [self.builder.load(self.place(row, v), align=self.align) for v in range(count)]
 
     def splat(self, row: Any, column: int) -> Any:

@@ -71,7 +71,7 @@ def minimum(x: Array, state: Array) -> None:
 
 @compiled
 def larger_magnitude(x: Array, state: Array) -> None:
-    """The later element of equal magnitudes stays."""
+    """If elements have equal magnitudes, the last of them is the result."""
     for p in range(x.shape[0]):
         a = state[p]
         for j in range(x.shape[1]):

@@ -95,8 +95,10 @@ def draw(states: Array, out: Array) -> None:
 
 @generated
 def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any) -> Any:
-    """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks from `low` on, which are 32 bits
-    of a counter, as `middle` is; `high` is the other 64."""
+    """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks, beginning with block `low`.
+
+    A counter has 128 bits: `low` and `middle` are 32 bits each, and `high` is the other 64.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         low, middle, high, key = (splat(builder, v, BLOCK_STEP) for v in values[2:])

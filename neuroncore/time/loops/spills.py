@@ -118,8 +118,9 @@ def _mixed(key: Any, value: Any) -> Any:
 
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
-    """The instruction that has made what each one would make again, the last one to write it; -1
-    for those that write nothing or a piece that is no repetition."""
+    """For each instruction that only repeats earlier work: the last instruction that wrote the
+    original of its result. -1 for an instruction that writes nothing, or that writes a piece that
+    repeats no other."""
     start, reads, piece, _ = accesses
     found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(found.shape[0]):

@@ -46,14 +46,16 @@ class ReorderWindows(NamedTuple):
 
 
 def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
-    """Fill in `times`, on cores of work.previous.shape[1] queues each.
+    """Fill in `times`. Each core has work.previous.shape[1] queues.
 
-    The queue that can begin first does. A transfer then occupies DMA engines
-    lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first come first served; in a queue in
-    order it is not complete before those ahead of it: all engines count every transfer on one
-    semaphore (DMAO). Where cores meet, i ends when all of its ring of partners have done theirs.
-    Instructions of the PE get busier while it is cold. Instructions of Vector and GpSimd
-    that `shares` flags share a port of SBUF: each takes twice as long while the other works.
+    In each step, the queue whose next instruction can begin first begins it. A transfer i then
+    occupies DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine serves
+    transfers in the order of arrival. In a queue that keeps its order, a transfer completes after
+    all transfers ahead of it, because all engines count every transfer on one semaphore (DMAO).
+    If instruction i has partners on other cores, it ends when all of them have done their work.
+
+    Instructions of the PE take longer while the PE is cold. Instructions of Vector and GpSimd for
+    which `shares` is set use the same port of SBUF: each takes twice as long while the other works.
     """
     run = _run.over(len(work.queue))
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
