@@ -28,7 +28,8 @@ def product(device, s, x, **options):
 @for_all("target", TARGETS)
 def test_every_pair_of_formats(target):
     device = Device(target)
-    for form, other in (pair for name, *pair in PAIRS if name == target):
+    listed = target if target in {name for name, *_ in PAIRS} else "trn3"  # a later machine
+    for form, other in (pair for name, *pair in PAIRS if name == listed):
         s, x = device.tile(normal((19, 11), 1), form), device.tile(normal((19, 37), 2), other)
         product(device, s, x)
     device.agrees()
