@@ -69,8 +69,7 @@ def collective_permute_implicit(parts: Parts) -> None:
 
 
 def collective_permute_implicit_reduce(parts: Parts) -> None:
-    """dsts[k] = op(srcs[k], others[k]), where both operands belong to the rank's predecessor in the
-    ring of channel k"""
+    """dsts[k] = op(srcs[k], others[k]) of the rank's predecessor in the ring of channel k"""
     sent = []
     for i in parts:
         op, pairs = i.core.operator(i.op), zip(i.srcs, i.others, strict=True)
