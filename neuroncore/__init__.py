@@ -9,7 +9,7 @@ import os.path as _path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-# In a source checkout isa/ and kernels/ stand beside this folder; in an install they lie inside it.
+# In a source checkout isa/ and kernels/ are next to this folder; in an install they are inside it.
 _HERE = _path.dirname(__file__)
 if not _path.isdir(_path.join(_HERE, "isa")):
     __path__.append(_path.dirname(_HERE))
@@ -37,15 +37,12 @@ _HOMES = {
     "settings": "frontend.settings",
     "unload_ipython_extension": "hosts.notebook",
 }
-_MODULES = {"errors": "base.errors"}  # those of inner rooms that programs catch errors by
 
 
 def __getattr__(name: str) -> _Any:
     """A public name or a module of this package, which is imported when it is first used."""
     if name in _HOMES:
         found = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        found = _importlib.import_module(f"neuroncore.{_MODULES[name]}")
     elif name.startswith("_") or _util.find_spec(f"neuroncore.{name}") is None:
         raise AttributeError(f"module 'neuroncore' has no attribute {name!r}")
     else:

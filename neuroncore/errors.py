@@ -1,0 +1,3 @@
+"""The public name of `neuroncore.base.errors`: programs catch errors by it."""
+
+from neuroncore.base.errors import *

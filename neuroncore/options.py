@@ -1,0 +1,3 @@
+"""The public name of `neuroncore.base.options`: programs set options by it."""
+
+from neuroncore.base.options import *
