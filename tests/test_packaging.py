@@ -119,7 +119,7 @@ def test_public_names_and_modules_are_attributes(tmp_path):
     code += "print(*(getattr(n, name).__module__ for name in ('Options', 'run', 'settings')))\n"
     code += "try: n.nothing\nexcept AttributeError as error: print(error)"
     assert python(code, tmp_path).splitlines() == [
-        "neuroncore.base.errors",
+        "neuroncore.errors",
         "neuroncore.base.options neuroncore.hosts.api neuroncore.frontend.settings",
         "module 'neuroncore' has no attribute 'nothing'",
     ]
