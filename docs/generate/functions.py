@@ -91,7 +91,6 @@ from neuroncore.core.binding import arguments
 from neuroncore.core.core import Core
 from neuroncore.core.offsets import Offsets, resolve
 from neuroncore.core.staging import staged
-from neuroncore.memory.tile import Tile
 
 SKIP = modes.skip
 '''
@@ -124,10 +123,13 @@ def issue_text(instruction: Instruction) -> str:
 
 def execute_text(instruction: Instruction) -> str:
     """Return the function of a core, a legal Call and its arguments, in the clause's order, that
-    executes the call and records nothing."""
-    parameters = ", ".join(f"{p.name}: Any" for p in instruction.parameters)
-    head = f"def {instruction.name}(core: Core, call: Any, {parameters}) -> Offsets | None:"
-    body = [*_find_tiles(instruction), *_resolve(instruction), *_execute(instruction)]
+    executes the call and records nothing. The last arguments are true for each operand that is a
+    tile, of those that may be numbers or None (`Instruction.open_operands`)."""
+    parameters = [f"{p.name}: Any" for p in instruction.parameters]
+    parameters += [f"{_is_tile(p)}: bool" for p in instruction.open_operands]
+    listed = ", ".join(parameters)
+    head = f"def {instruction.name}(core: Core, call: Any, {listed}) -> Offsets | None:"
+    body = [*_resolve(instruction), *_execute(instruction)]
     text = "\n".join([_docstring(instruction), *body, "return offsets"])
     return "\n".join(["", "", head, indent(text, "    "), ""])
 
@@ -209,7 +211,8 @@ def _issue_body(instruction: Instruction) -> Iterator[str]:
 
 def _issue(instruction: Instruction) -> Iterator[str]:
     yield from _recognize(instruction)
-    listed = ", ".join(["core", "call", *(p.name for p in instruction.parameters)])
+    names = [*(p.name for p in instruction.parameters), *map(_is_tile, instruction.open_operands)]
+    listed = ", ".join(["core", "call", *names])
     yield "try:"
     yield f"    offsets = execute.{instruction.name}({listed})"
     yield "except NeuronError:"
@@ -251,9 +254,8 @@ def _recognize(instruction: Instruction) -> Iterator[str]:
 
 def _find_tiles(instruction: Instruction) -> Iterator[str]:
     """Find which of the arguments that may be numbers are tiles."""
-    for p in instruction.operands:
-        if not (p.always_tile or p.name in instruction.lists):
-            yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
+    for p in instruction.open_operands:
+        yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
 
 
 def _is_usual(parameter: Parameter) -> bool:

@@ -220,6 +220,11 @@ class Instruction:
         return tuple(p for p in self.parameters if p.operand)
 
     @cached_property
+    def open_operands(self) -> tuple[Parameter, ...]:
+        """Operands that may be a number or None instead of a tile."""
+        return tuple(p for p in self.operands if not (p.always_tile or p.name in self.lists))
+
+    @cached_property
     def varying(self) -> tuple[Parameter, ...]:
         """Parameters that a Call leaves open: tiles, and numbers that nothing depends on."""
         return tuple(p for p in self.parameters if p.varies)

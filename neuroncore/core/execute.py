@@ -15,7 +15,6 @@ from neuroncore.core.binding import arguments
 from neuroncore.core.core import Core
 from neuroncore.core.offsets import Offsets, resolve
 from neuroncore.core.staging import staged
-from neuroncore.memory.tile import Tile
 
 SKIP = modes.skip
 
@@ -36,15 +35,15 @@ def activate2(
     reduce_op: Any,
     reduce_res: Any,
     reduce_cmd: Any,
+    imm0_is_tile: bool,
+    imm1_is_tile: bool,
+    relu_param_is_tile: bool,
+    reduce_res_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
     Each step rounds to float32. The accumulator folds what is not yet rounded to dst.
     """
-    imm0_is_tile = isinstance(imm0, Tile)
-    imm1_is_tile = isinstance(imm1, Tile)
-    relu_param_is_tile = isinstance(relu_param, Tile)
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -100,15 +99,15 @@ def activation(
     reduce_op: Any,
     reduce_res: Any,
     reduce_cmd: Any,
+    bias_is_tile: bool,
+    scale_is_tile: bool,
+    reduce_res_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = op(data[p, f] * scale[p] + bias[p]);  reduce_res[p] = the accumulator
 
     Multiplication and addition round separately. The accumulator adds the float32 results before
     they are rounded to dst.
     """
-    bias_is_tile = isinstance(bias, Tile)
-    scale_is_tile = isinstance(scale, Tile)
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -160,11 +159,11 @@ def activation_reduce(
     reduce_res: Any,
     bias: Any,
     scale: Any,
+    reduce_res_is_tile: bool,
+    bias_is_tile: bool,
+    scale_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = op(data[p, f] * scale[p] + bias[p]);  reduce_res[p] = sum over f of op(...)"""
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
-    bias_is_tile = isinstance(bias, Tile)
-    scale_is_tile = isinstance(scale, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -739,12 +738,13 @@ def dma_transpose(
     return offsets
 
 
-def dropout(core: Core, call: Any, dst: Any, data: Any, prob: Any) -> Offsets | None:
+def dropout(
+    core: Core, call: Any, dst: Any, data: Any, prob: Any, prob_is_tile: bool
+) -> Offsets | None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
     Elements that are kept are not scaled; their bits stay.
     """
-    prob_is_tile = isinstance(prob, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -785,14 +785,14 @@ def exponential(
     reduce_res: Any,
     reduce_cmd: Any,
     reduce_init: Any,
+    max_value_is_tile: bool,
+    reduce_res_is_tile: bool,
+    reduce_init_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = exp(src[p, f] - max_value[p]);  reduce_res[p] = sum over f of exp(...)
 
     The sum is of float32 numbers, before they are rounded to dst.
     """
-    max_value_is_tile = isinstance(max_value, Tile)
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
-    reduce_init_is_tile = isinstance(reduce_init, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1004,14 +1004,20 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
 
 
 def nc_match_replace8(
-    core: Core, call: Any, dst: Any, data: Any, vals: Any, imm: Any, dst_idx: Any
+    core: Core,
+    call: Any,
+    dst: Any,
+    data: Any,
+    vals: Any,
+    imm: Any,
+    dst_idx: Any,
+    dst_idx_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
     dst_idx[p, i] = f_i, all ones where there is none. If vals[p, :] holds a value several times,
     these take its occurrences in order, i descending.
     """
-    dst_idx_is_tile = isinstance(dst_idx, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1360,14 +1366,14 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
     return offsets
 
 
-def rand2(core: Core, call: Any, dst: Any, min: Any, max: Any) -> Offsets | None:
+def rand2(
+    core: Core, call: Any, dst: Any, min: Any, max: Any, min_is_tile: bool, max_is_tile: bool
+) -> Offsets | None:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
 
     u takes the upper 24 bits of a random number. Each operation rounds to float32, so that max
     itself is possible.
     """
-    min_is_tile = isinstance(min, Tile)
-    max_is_tile = isinstance(max, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1464,13 +1470,13 @@ def range_select(
     reduce_op: Any,
     range_start: Any,
     on_false_value: Any,
+    reduce_res_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
     rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
     """
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1709,9 +1715,9 @@ def scalar_tensor_tensor(
     operand1: Any,
     reverse0: Any,
     reverse1: Any,
+    operand0_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p, f]"""
-    operand0_is_tile = isinstance(operand0, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1757,13 +1763,13 @@ def select_reduce(
     reduce_cmd: Any,
     reduce_op: Any,
     reverse_pred: Any,
+    on_false_is_tile: bool,
+    reduce_res_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
 
     max_f is the largest of dst[p, :] before it is rounded.
     """
-    on_false_is_tile = isinstance(on_false, Tile)
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1932,10 +1938,9 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
 
 
 def tensor_copy_predicated(
-    core: Core, call: Any, dst: Any, src: Any, predicate: Any, reverse_pred: Any
+    core: Core, call: Any, dst: Any, src: Any, predicate: Any, reverse_pred: Any, src_is_tile: bool
 ) -> Offsets | None:
     """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
-    src_is_tile = isinstance(src, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2037,10 +2042,10 @@ def tensor_scalar(
     operand1: Any,
     reverse1: Any,
     engine: Any,
+    operand0_is_tile: bool,
+    operand1_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p]"""
-    operand0_is_tile = isinstance(operand0, Tile)
-    operand1_is_tile = isinstance(operand1, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2085,14 +2090,14 @@ def tensor_scalar_cumulative(
     imm0: Any,
     imm1: Any,
     reduce_cmd: Any,
+    imm0_is_tile: bool,
+    imm1_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
     r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
     the last instruction left it with reduce. It stays float32 even if dst is narrower.
     """
-    imm0_is_tile = isinstance(imm0, Tile)
-    imm1_is_tile = isinstance(imm1, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2140,11 +2145,11 @@ def tensor_scalar_reduce(
     reduce_cmd: Any,
     reduce_init: Any,
     reduce_res_negate: Any,
+    operand0_is_tile: bool,
+    reduce_res_is_tile: bool,
+    reduce_init_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
-    operand0_is_tile = isinstance(operand0, Tile)
-    reduce_res_is_tile = isinstance(reduce_res, Tile)
-    reduce_init_is_tile = isinstance(reduce_init, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2232,12 +2237,12 @@ def tensor_tensor_scan(
     op1: Any,
     reverse0: Any,
     reverse1: Any,
+    initial_is_tile: bool,
 ) -> Offsets | None:
     """r[p, f] = (data0[p, f] <op0> r[p, f-1]) <op1> data1[p, f];  dst = r, r[p, -1] = initial
 
     The state stays float32 even if dst is narrower.
     """
-    initial_is_tile = isinstance(initial, Tile)
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

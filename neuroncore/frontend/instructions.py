@@ -208,6 +208,10 @@ def activate2(
                 reduce_op,
                 reduce_res,
                 reduce_cmd,
+                imm0_is_tile,
+                imm1_is_tile,
+                relu_param_is_tile,
+                reduce_res_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -352,7 +356,19 @@ def activation(
             call = core.prepare(ACTIVATION, key, arguments(ACTIVATION, locals()))
         try:
             offsets = execute.activation(
-                core, call, dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd
+                core,
+                call,
+                dst,
+                op,
+                data,
+                bias,
+                scale,
+                reduce_op,
+                reduce_res,
+                reduce_cmd,
+                bias_is_tile,
+                scale_is_tile,
+                reduce_res_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -485,7 +501,18 @@ def activation_reduce(
             call = core.prepare(ACTIVATION_REDUCE, key, arguments(ACTIVATION_REDUCE, locals()))
         try:
             offsets = execute.activation_reduce(
-                core, call, dst, op, data, reduce_op, reduce_res, bias, scale
+                core,
+                call,
+                dst,
+                op,
+                data,
+                reduce_op,
+                reduce_res,
+                bias,
+                scale,
+                reduce_res_is_tile,
+                bias_is_tile,
+                scale_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -2282,7 +2309,7 @@ def dropout(
         if call is None:
             call = core.prepare(DROPOUT, key, arguments(DROPOUT, locals()))
         try:
-            offsets = execute.dropout(core, call, dst, data, prob)
+            offsets = execute.dropout(core, call, dst, data, prob, prob_is_tile)
         except NeuronError:
             if core.leftovers is not None:
                 core.leftovers.refused()
@@ -2400,7 +2427,17 @@ def exponential(
             call = core.prepare(EXPONENTIAL, key, arguments(EXPONENTIAL, locals()))
         try:
             offsets = execute.exponential(
-                core, call, dst, src, max_value, reduce_res, reduce_cmd, reduce_init
+                core,
+                call,
+                dst,
+                src,
+                max_value,
+                reduce_res,
+                reduce_cmd,
+                reduce_init,
+                max_value_is_tile,
+                reduce_res_is_tile,
+                reduce_init_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -2974,7 +3011,9 @@ def nc_match_replace8(
         if call is None:
             call = core.prepare(NC_MATCH_REPLACE8, key, arguments(NC_MATCH_REPLACE8, locals()))
         try:
-            offsets = execute.nc_match_replace8(core, call, dst, data, vals, imm, dst_idx)
+            offsets = execute.nc_match_replace8(
+                core, call, dst, data, vals, imm, dst_idx, dst_idx_is_tile
+            )
         except NeuronError:
             if core.leftovers is not None:
                 core.leftovers.refused()
@@ -3917,7 +3956,7 @@ def rand2(
         if call is None:
             call = core.prepare(RAND2, key, arguments(RAND2, locals()))
         try:
-            offsets = execute.rand2(core, call, dst, min, max)
+            offsets = execute.rand2(core, call, dst, min, max, min_is_tile, max_is_tile)
         except NeuronError:
             if core.leftovers is not None:
                 core.leftovers.refused()
@@ -4224,6 +4263,7 @@ def range_select(
                 reduce_op,
                 range_start,
                 on_false_value,
+                reduce_res_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -4894,7 +4934,17 @@ def scalar_tensor_tensor(
             )
         try:
             offsets = execute.scalar_tensor_tensor(
-                core, call, dst, data, op0, operand0, op1, operand1, reverse0, reverse1
+                core,
+                call,
+                dst,
+                data,
+                op0,
+                operand0,
+                op1,
+                operand1,
+                reverse0,
+                reverse1,
+                operand0_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -5038,6 +5088,8 @@ def select_reduce(
                 reduce_cmd,
                 reduce_op,
                 reverse_pred,
+                on_false_is_tile,
+                reduce_res_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -5495,7 +5547,9 @@ def tensor_copy_predicated(
                 TENSOR_COPY_PREDICATED, key, arguments(TENSOR_COPY_PREDICATED, locals())
             )
         try:
-            offsets = execute.tensor_copy_predicated(core, call, dst, src, predicate, reverse_pred)
+            offsets = execute.tensor_copy_predicated(
+                core, call, dst, src, predicate, reverse_pred, src_is_tile
+            )
         except NeuronError:
             if core.leftovers is not None:
                 core.leftovers.refused()
@@ -5797,7 +5851,19 @@ def tensor_scalar(
             call = core.prepare(TENSOR_SCALAR, key, arguments(TENSOR_SCALAR, locals()))
         try:
             offsets = execute.tensor_scalar(
-                core, call, dst, data, op0, operand0, reverse0, op1, operand1, reverse1, engine
+                core,
+                call,
+                dst,
+                data,
+                op0,
+                operand0,
+                reverse0,
+                op1,
+                operand1,
+                reverse1,
+                engine,
+                operand0_is_tile,
+                operand1_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -5935,7 +6001,7 @@ def tensor_scalar_cumulative(
             )
         try:
             offsets = execute.tensor_scalar_cumulative(
-                core, call, dst, src, op0, op1, imm0, imm1, reduce_cmd
+                core, call, dst, src, op0, op1, imm0, imm1, reduce_cmd, imm0_is_tile, imm1_is_tile
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -6100,6 +6166,9 @@ def tensor_scalar_reduce(
                 reduce_cmd,
                 reduce_init,
                 reduce_res_negate,
+                operand0_is_tile,
+                reduce_res_is_tile,
+                reduce_init_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:
@@ -6331,7 +6400,17 @@ def tensor_tensor_scan(
             call = core.prepare(TENSOR_TENSOR_SCAN, key, arguments(TENSOR_TENSOR_SCAN, locals()))
         try:
             offsets = execute.tensor_tensor_scan(
-                core, call, dst, data0, data1, initial, op0, op1, reverse0, reverse1
+                core,
+                call,
+                dst,
+                data0,
+                data1,
+                initial,
+                op0,
+                op1,
+                reverse0,
+                reverse1,
+                initial_is_tile,
             )
         except NeuronError:
             if core.leftovers is not None:

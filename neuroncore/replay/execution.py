@@ -17,7 +17,7 @@ from neuroncore.clause.operand import Operand
 from neuroncore.core import execute
 from neuroncore.core.core import Core
 from neuroncore.core.offsets import Offsets
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
@@ -67,6 +67,7 @@ def plan(call: Call) -> Plan:
             values.append((slot, instruction.values.index(p.name)))
         else:
             given[slot] = call.arguments[p.name]
+    given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
     run = getattr(execute, instruction.name)
     return Plan(call, run, given, tiles, lists, values, operands, loads)
 
