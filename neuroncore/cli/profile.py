@@ -60,8 +60,8 @@ def _add_view(actions: Any) -> None:
     parser.add_argument(
         "--output-format",
         choices=FORMATS,
-        help="perfetto is a timeline for ui.perfetto.dev (default: summary-text, and a page "
-        "X.html for X.neff)",
+        help="the format of the figures; perfetto writes a timeline that ui.perfetto.dev opens "
+        "(default: summary-text, and a page X.html for X.neff)",
     )
     parser.add_argument(
         "--output-file", type=Path, metavar="FILE", help="write to this file instead of printing"

@@ -138,19 +138,19 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError for what all_gather_v has no group of: it takes the 4 ranks of one chip
-    of logical cores of two (nki.collectives)."""
+    """Raise SignatureError unless the group is all ranks of one chip, each of two cores, without
+    has_rdispls: all_gather_v takes no other group (nki.collectives)."""
     each = chip_ranks(core)
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one and not displaced
     require(
         ok,
-        "it takes the ranks of one chip, at LNC2, without has_rdispls",
+        "the group must be all ranks of one chip, at LNC2, without has_rdispls",
         SignatureError,
         argument="has_rdispls" if displaced else "replica_group",
         expected=f"all {each} ranks of one chip, of 2 cores each",
         got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
-        because="the compiler supports only this so far",
+        because="the compiler does not support other groups yet",
     )
 
 
@@ -177,7 +177,7 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         argument="replica_group",
         expected=expected,
         got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
-        because="the compiler supports only this so far",
+        because="the compiler does not support other groups yet",
     )
 
 

@@ -105,7 +105,7 @@ def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move
                 whole.shape[-1],
                 whole.strides,
             ):
-                raise ValueError("elements are picked from something else")
+                raise ValueError("elements are picked from a view that is not the whole tensor")
             lies = whole
         else:
             low, high = low + min(reach, 0), high + max(reach, 0)

@@ -173,16 +173,16 @@ def _geometry(given: tuple[Any, ...]) -> Geometry:
     kinds = isinstance(region, MemoryRegion), isinstance(kept, Format), isinstance(dtype, Format)
     numbers = type(spread) is int, type(pitch) is int, type(placed) is bool
     if not all((*lists, *kinds, *numbers, len(shape) == len(strides) > 0, len(place) == 2)):
-        raise ValueError("a geometry of something else")
+        raise ValueError("a malformed geometry")
     if min(*whole, *shape, spread, *place) < 0:
-        raise ValueError("a geometry of something else")
+        raise ValueError("a malformed geometry")
     return layout(*laid_out).geometry(shape, strides, dtype)
 
 
 def place(file: Any, *numbers: Any) -> Place:
     *span, function = numbers
     if not (isinstance(file, str) and isinstance(function, str) and are_dims(tuple(span))):
-        raise ValueError("a line of something else")
+        raise ValueError("a malformed line")
     return Place(file, *numbers)
 
 
@@ -191,5 +191,5 @@ def _area(given: tuple[Any, ...]) -> Area:
     numbers = found.partitions, found.row_bytes, found.line
     kinds = isinstance(found.region, MemoryRegion), isinstance(found.name, str)
     if not all((*kinds, are_dims(numbers), type(found.placed) is bool)):
-        raise ValueError("an area of something else")
+        raise ValueError("a malformed area")
     return found

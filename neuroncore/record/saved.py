@@ -157,7 +157,7 @@ def _record(content: bytes) -> Record:
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
     if not isinstance(head["about"], dict):
-        raise ValueError("notes of something else")
+        raise ValueError("malformed notes")
     columns, at = [], 0
     for kind, count in head["columns"]:
         if kind not in INTEGERS or count < 0:
@@ -198,7 +198,7 @@ def _array_of(given: list[Any], blobs: list[bytes]) -> Array:
     name, shape, number = given
     form = lookup(name)
     if not are_dims(tuple(shape)) or min(shape, default=0) < 0 or number < 0:
-        raise ValueError("an array of something else")
+        raise ValueError("a malformed array")
     if prod(shape) * form.itemsize != len(blobs[number]):
         raise ValueError(f"an array of {shape} in {len(blobs[number])} bytes")
     return np.frombuffer(bytearray(blobs[number]), form.numpy).reshape(shape)
@@ -240,7 +240,7 @@ def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[byte
 def _world(given: Any, programs: int) -> World:
     ranks, cores, instance = given
     if not are_dims((ranks, cores)) or not isinstance(instance, str | None):
-        raise ValueError("a world of something else")
+        raise ValueError("a malformed world")
     world = World(ranks, cores, instance)
     if world.size != programs:
         raise ValueError(f"{programs} programs of {world.size} cores")
@@ -259,7 +259,7 @@ def _input(name: Any, storage: Any, shape: Any, dtype: Any, rank: Any) -> Input:
     form = lookup(dtype)
     fits = isinstance(name, str) and are_dims((storage, rank, *shape)) and isinstance(form, Format)
     if not fits or min(shape, default=0) < 0:
-        raise ValueError("an input of something else")
+        raise ValueError("a malformed input")
     return Input(name, storage, tuple(shape), form, rank)
 
 
@@ -282,11 +282,11 @@ def _outcome_of(given: dict[str, Any], blobs: list[bytes]) -> Outcome:
     findings = []
     for code, message, place in given["findings"]:
         if not (isinstance(code, str) and isinstance(message, str)):
-            raise ValueError("a finding of something else")
+            raise ValueError("a malformed finding")
         findings.append((code, message, None if place is None else tables.place(*place)))
     shares = [list(value(ranks)) for ranks in given["shares"]]
     if not all(are_dims(tuple(ranks)) for ranks in shares):
-        raise ValueError("programs of something else")
+        raise ValueError("a malformed list of a rank's programs")
     results = tree(given["results"], lambda one: _array_of(one, blobs))
     changed = {int(place): _array_of(one, blobs) for place, one in given["changed"]}
     return Outcome(results, findings, shares, changed)

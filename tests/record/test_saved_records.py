@@ -266,7 +266,7 @@ def in_area(head):
         (in_geometry, "outside its tensor"),
         (in_birth, "lines"),
         (in_tile, "dst of dma_copy is not a tile"),
-        (in_area, "an area of something else"),
+        (in_area, "a malformed area"),
         (in_shape, "a view of no elements"),
         (in_indices, "moved by 2147483648 indices"),
     ],

@@ -61,7 +61,7 @@ def _store(slot: Assigned, value: Any) -> None:
             f"a tile of shape {value.shape} can't be assigned to {slot}",
             expected=str(slot.shape),
             got=str(value.shape),
-            because="the DMA writes each element that it reads once",
+            because="the DMA writes as many elements as it reads and repeats none",
             hint="nl.broadcast_to(tile, shape) repeats a tile",
         )
     isa.dma_copy(slot, value)

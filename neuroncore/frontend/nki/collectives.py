@@ -194,8 +194,8 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
-    """Raise ShapeError for a dimension that this API doesn't take: 0, of tiles in SBUF those that
-    are given."""
+    """Raise ShapeError for a dimension that this API doesn't take: it takes 0, and for tiles in
+    SBUF the dimensions `on_chip`."""
     tiles = [one for one in srcs if isinstance(one, Tile)] if isinstance(srcs, list | tuple) else []
     taken = on_chip if tiles and all(one.storage.on_chip for one in tiles) else (0,)
     if dim not in taken:
@@ -204,7 +204,7 @@ def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
             argument="collective_dim",
             expected=" or ".join(map(str, taken)),
             got=str(dim),
-            because="collectives support only this so far",
+            because="NKI does not support other dimensions yet",
         )
 
 

@@ -115,7 +115,7 @@ class Kernel:
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             raise UsageError(
-                f"the kernel's grid asks for {len(shares)} cores, and a rank's are {lnc}"
+                f"the kernel's grid runs on {len(shares)} cores, but lnc={lnc} gives a rank {lnc}"
             )
         arguments = [
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
