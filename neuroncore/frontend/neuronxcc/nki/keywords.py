@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import CodeType
 from typing import Any
 
 from neuroncore.base import source
@@ -18,17 +19,20 @@ HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedul
 IGNORED = frozenset({"buffer", "max_free_vec_size"})
 
 
-def check_keywords(kwargs: dict[str, Any], *known: str, name: str = "") -> None:
-    """Refuse keywords that no release has; `known` are the keywords that the caller reads.
+def check_keywords(
+    kwargs: dict[str, Any], *known: str, name: str = "", code: CodeType | None = None
+) -> None:
+    """Refuse keywords that no release has; `known` are the keywords that the function reads.
 
-    `name` is the user's name of the function, if it differs. Raises SignatureError.
+    `code` is the code of the function, by default the caller's; `name` is the user's name of the
+    function, if it differs. Raises SignatureError.
     """
     if not kwargs:
         return
     unknown = kwargs.keys() - HINTS.union(known)
     if not unknown:
         return
-    code = sys._getframe(1).f_code
+    code = code or sys._getframe(1).f_code
     called = name or code.co_name
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for keyword in sorted(unknown):

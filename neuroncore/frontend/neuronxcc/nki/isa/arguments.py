@@ -3,6 +3,7 @@ reaches."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DtypeError
 from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
     flush,
@@ -106,6 +108,38 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 # --- issuing --------------------------------------------------------------------------------------
+
+
+def begin(kwargs: dict[str, Any]) -> None:
+    """Take the first steps of a function of the API: refuse keywords that no release has, then
+    issue the call that was held back, before the arguments are read. Raises SignatureError."""
+    if kwargs:
+        check_keywords(kwargs, code=sys._getframe(1).f_code)
+    flush()
+
+
+def like(operand: str, name: str, mask: Any, dtype: Any, **arguments: Any) -> Tensor:
+    """Issue an instruction, and return its result: a tile with the shape of one of its operands,
+    and with that operand's format unless `dtype` is another."""
+    x = arguments[operand]
+    return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, **arguments)
+
+
+def per_partition(
+    columns: int, operand: str, name: str, mask: Any, dtype: Any, **arguments: Any
+) -> Tensor:
+    """Issue an instruction, and return its result: a tile with some columns for each partition of
+    an operand, and with the operand's format unless `dtype` is another. The result of a part of
+    the operand has the same partitions, and all columns."""
+    x = arguments[operand]
+    return produce(
+        name,
+        ((x.shape[0], columns), format_or(dtype, x.dtype)),
+        mask,
+        space=x.shape,
+        part=lambda dst, box: dst.within((box[0], (0, columns))),
+        **arguments,
+    )
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:

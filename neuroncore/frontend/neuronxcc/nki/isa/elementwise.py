@@ -9,12 +9,12 @@ from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     apart,
+    begin,
     format_or,
     number,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import Format
@@ -34,8 +34,7 @@ def tensor_tensor(
 ) -> Tensor:
     """data1 <op> data2; free axes of size 1 are repeated, and an operand with one element per
     partition is repeated along all of them."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape:
         x, y = _repeated(*_of_one_rank(x, y))
@@ -84,8 +83,7 @@ def memset(
     **kwargs: Any,
 ) -> Tensor:
     """A tile of SBUF filled with a number."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     out = (tuple(shape), format_or(dtype, None))
     return produce(
         "memset", out, mask, value=number(value), engine=member(constants.engine, engine)

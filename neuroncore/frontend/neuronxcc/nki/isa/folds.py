@@ -9,9 +9,8 @@ import numpy as np
 
 from neuroncore.base.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
-from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, format_or
+from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.memory.access import Dims
@@ -37,8 +36,7 @@ def tensor_reduce(
     The access pattern has the reduced axes last, as they stream past a lane. The pages require that
     order, but kernels reduce other axes too (nki-samples, average_pool2d).
     """
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x = tile(data)
     axes = _folded(x, axis)
     order = [a for a in range(len(x.shape)) if a not in axes] + [*axes]

@@ -10,15 +10,16 @@ from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
     apart,
+    begin,
     column,
     float32_column,
     format_or,
+    like,
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import bias as as_bias
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member, reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 
@@ -54,15 +55,14 @@ def activation(
     **kwargs: Any,
 ) -> Tensor:
     """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
+    begin(kwargs)
+    return like(
+        "data",
         "activation",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
+        dtype,
         op=token(op),
-        data=data,
+        data=tile(data, "data"),
         bias=as_bias(bias, "bias"),
         scale=column(scale, "scale"),
         reduce_op=token(reduce_op),
@@ -84,15 +84,14 @@ def activation_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
+    begin(kwargs)
+    return like(
+        "data",
         "activation_reduce",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
+        dtype,
         op=token(op),
-        data=data,
+        data=tile(data, "data"),
         reduce_op=token(reduce_op),
         reduce_res=accumulator(reduce_res, "reduce_res"),
         bias=as_bias(bias, "bias"),
@@ -102,34 +101,22 @@ def activation_reduce(
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """data with elements zeroed at random, each with probability `prob`."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
-        "dropout",
-        (data.shape, format_or(dtype, data.dtype)),
-        mask,
-        data=data,
-        prob=column(prob, "prob"),
-    )
+    begin(kwargs)
+    return like("data", "dropout", mask, dtype, data=tile(data, "data"), prob=column(prob, "prob"))
 
 
 def nc_stream_shuffle(
     src: Any, dst: Any, shuffle_mask: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
     """dst[p] = src[shuffle_mask[p]] within each group of 32 partitions."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
-    return write("nc_stream_shuffle", dst, mask, src=src, shuffle_mask=shuffle_mask)
+    begin(kwargs)
+    return write("nc_stream_shuffle", dst, mask, src=tile(src, "src"), shuffle_mask=shuffle_mask)
 
 
 def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """1 / data."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce("reciprocal", (data.shape, format_or(dtype, data.dtype)), mask, data=data)
+    begin(kwargs)
+    return like("data", "reciprocal", mask, dtype, data=tile(data, "data"))
 
 
 def scalar_tensor_tensor(
@@ -146,15 +133,15 @@ def scalar_tensor_tensor(
     **kwargs: Any,
 ) -> Tensor:
     """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data = tile(data, "data")
     operand1 = tile(operand1, "operand1")
     data, operand1 = apart(data, operand1)
-    return produce(
+    return like(
+        "data",
         "scalar_tensor_tensor",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
+        dtype,
         data=data,
         op0=token(op0),
         operand0=float32_column(operand0, "operand0"),
@@ -169,15 +156,9 @@ def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """A copy in SBUF."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
-    return produce(
-        "tensor_copy",
-        (src.shape, format_or(dtype, src.dtype)),
-        mask,
-        src=src,
-        engine=member(enums.engine, engine),
+    begin(kwargs)
+    return like(
+        "src", "tensor_copy", mask, dtype, src=tile(src, "src"), engine=member(enums.engine, engine)
     )
 
 
@@ -191,34 +172,25 @@ def tensor_copy_dynamic_dst(
     **kwargs: Any,
 ) -> Tensor:
     """Copy src to a part of dst at a free offset from a tile: dst is indexed with that tile."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
-    return write("tensor_copy", dst, mask, src=src, engine=member(enums.engine, engine))
+    begin(kwargs)
+    return write(
+        "tensor_copy", dst, mask, src=tile(src, "src"), engine=member(enums.engine, engine)
+    )
 
 
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """A copy of the part of src at a free offset from a tile: src is indexed with that tile."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
-    return produce(
-        "tensor_copy",
-        (src.shape, format_or(dtype, src.dtype)),
-        mask,
-        src=src,
-        engine=member(enums.engine, engine),
-    )
+    begin(kwargs)
+    return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
 
 def tensor_partition_reduce(
     op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
     """The reduction of a tile across partitions, in one partition."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data = tile(data, "data")
     return produce(
         "tensor_partition_reduce",
@@ -246,14 +218,13 @@ def tensor_scalar(
     **kwargs: Any,
 ) -> Tensor:
     """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
+    begin(kwargs)
+    return like(
+        "data",
         "tensor_scalar",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
-        data=data,
+        dtype,
+        data=tile(data, "data"),
         op0=token(op0),
         operand0=float32_column(operand0, "operand0"),
         reverse0=reverse0,
@@ -278,32 +249,18 @@ def tensor_scalar_cumulative(
     **kwargs: Any,
 ) -> Tensor:
     """The cumulative reduction by op1 of src <op0> imm0."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
+    begin(kwargs)
+    arguments = {
+        "src": tile(src, "src"),
+        "op0": token(op0),
+        "op1": token(op1),
+        "imm0": column(imm0, "imm0"),
+        "imm1": column(imm1, "imm1"),
+        "reduce_cmd": member(enums.reduce_cmd, reduce_cmd),
+    }
     if dst is not None:
-        return write(
-            "tensor_scalar_cumulative",
-            dst,
-            mask,
-            src=src,
-            op0=token(op0),
-            op1=token(op1),
-            imm0=column(imm0, "imm0"),
-            imm1=column(imm1, "imm1"),
-            reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
-        )
-    return produce(
-        "tensor_scalar_cumulative",
-        (src.shape, format_or(dtype, src.dtype)),
-        mask,
-        src=src,
-        op0=token(op0),
-        op1=token(op1),
-        imm0=column(imm0, "imm0"),
-        imm1=column(imm1, "imm1"),
-        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
-    )
+        return write("tensor_scalar_cumulative", dst, mask, **arguments)
+    return like("src", "tensor_scalar_cumulative", mask, dtype, **arguments)
 
 
 def tensor_scalar_reduce(
@@ -319,14 +276,13 @@ def tensor_scalar_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """data <op0> operand0, and its reduction along the free axes in reduce_res."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
+    begin(kwargs)
+    return like(
+        "data",
         "tensor_scalar_reduce",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
-        data=data,
+        dtype,
+        data=tile(data, "data"),
         op0=token(op0),
         operand0=column(operand0, "operand0"),
         reduce_op=token(reduce_op),
@@ -349,8 +305,7 @@ def tensor_tensor_scan(
     **kwargs: Any,
 ) -> Tensor:
     """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data0 = tile(data0, "data0")
     data1 = tile(data1, "data1")
     data0, data1 = apart(data0, data1)

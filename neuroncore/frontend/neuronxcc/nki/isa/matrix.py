@@ -10,12 +10,12 @@ from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    begin,
     cast,
     in_sbuf,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import chosen, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format, float32
@@ -43,8 +43,7 @@ def nc_matmul(
     The result is float32; a transpose has the format of its operand. Operands in PSUM are copied to
     SBUF first, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
     """
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     s, x = tile(stationary, "stationary"), tile(moving, "moving")
     if PSUM in (s.storage.region, x.storage.region):
         s, x = in_sbuf(s, "stationary"), in_sbuf(x, "moving")
@@ -113,8 +112,7 @@ def nc_transpose(
     If the Vector engine is requested for a larger tile, it works in squares: the API's pages allow
     only one square, but kernels that were measured on trn1 (autocomp's searches) pass 128 x 64.
     """
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
     _check_transposed(x)
     most = current().machine.limits.vector_transpose

@@ -10,11 +10,11 @@ from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    begin,
     cast,
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, oob_mode
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
@@ -85,8 +85,7 @@ def dma_transpose(
 
     A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
     """
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x = tile(src, "src")
     if x.dynamic:
         raise refusals.transposed_indirectly(x)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base import enums
-from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
+    begin,
     column,
     format_or,
+    like,
+    per_partition,
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32, member, reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
@@ -34,73 +34,37 @@ __all__ = [
 ]
 
 
-def columns(count: int) -> Callable[[Tensor, Box], Tensor]:
-    """Return the function that finds the part of a result with `count` columns that belongs to a
-    part of the operand: the same partitions, all columns."""
-    return lambda dst, box: dst.within((box[0], (0, count)))
-
-
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Mean and variance from the result of bn_stats: (P, 2)."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
-        "bn_aggr",
-        ((data.shape[0], 2), format_or(dtype, data.dtype)),
-        mask,
-        space=data.shape,
-        part=columns(2),
-        data=data,
-    )
+    begin(kwargs)
+    return per_partition(2, "data", "bn_aggr", mask, dtype, data=tile(data, "data"))
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    return produce(
-        "bn_stats",
-        ((data.shape[0], 6), format_or(dtype, data.dtype)),
-        mask,
-        space=data.shape,
-        part=columns(6),
-        data=data,
-    )
+    begin(kwargs)
+    return per_partition(6, "data", "bn_stats", mask, dtype, data=tile(data, "data"))
 
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """The 8 greatest of each partition, the greatest first."""
-    check_keywords(kwargs)
-    flush()
-    src = tile(src, "src")
-    return produce(
-        "max8",
-        ((src.shape[0], 8), format_or(dtype, src.dtype)),
-        mask,
-        space=src.shape,
-        part=columns(8),
-        src=src,
-    )
+    begin(kwargs)
+    return per_partition(8, "src", "max8", mask, dtype, src=tile(src, "src"))
 
 
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
     """The index in data of each of 8 values, for each partition."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    vals = tile(vals, "vals")
-    return produce(
+    begin(kwargs)
+    return per_partition(
+        8,
+        "data",
         "nc_find_index8",
-        ((data.shape[0], 8), format_or(dtype, uint32)),
         mask,
-        space=data.shape,
-        part=columns(8),
-        data=data,
-        vals=vals,
+        uint32 if dtype is None else dtype,
+        data=tile(data, "data"),
+        vals=tile(vals, "vals"),
     )
 
 
@@ -116,16 +80,14 @@ def nc_match_replace8(
 ) -> Tensor:
     """data with the first match of each of 8 values replaced by a number; the indices of the
     matches are in dst_idx."""
-    check_keywords(kwargs)
-    flush()
-    data = tile(data, "data")
-    vals = tile(vals, "vals")
-    return produce(
+    begin(kwargs)
+    return like(
+        "data",
         "nc_match_replace8",
-        (data.shape, format_or(dtype, data.dtype)),
         mask,
-        data=data,
-        vals=vals,
+        dtype,
+        data=tile(data, "data"),
+        vals=tile(vals, "vals"),
         imm=imm,
         dst_idx=dst_idx,
     )
@@ -148,14 +110,13 @@ def range_select(
     **kwargs: Any,
 ) -> Tensor:
     """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
-    check_keywords(kwargs)
-    flush()
-    on_true_tile = tile(on_true_tile, "on_true_tile")
-    return produce(
+    begin(kwargs)
+    return like(
+        "on_true_tile",
         "range_select",
-        (on_true_tile.shape, format_or(dtype, on_true_tile.dtype)),
         mask,
-        on_true_tile=on_true_tile,
+        dtype,
+        on_true_tile=tile(on_true_tile, "on_true_tile"),
         comp_op0=token(comp_op0),
         comp_op1=token(comp_op1),
         bound0=column(bound0, "bound0"),
@@ -183,16 +144,13 @@ def select_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
-    check_keywords(kwargs)
-    flush()
-    predicate = tile(predicate, "predicate")
-    on_true = tile(on_true, "on_true")
+    begin(kwargs)
     return write(
         "select_reduce",
         dst,
         mask,
-        predicate=predicate,
-        on_true=on_true,
+        predicate=tile(predicate, "predicate"),
+        on_true=tile(on_true, "on_true"),
         on_false=column(on_false, "on_false"),
         reduce_res=accumulator(reduce_res, "reduce_res"),
         reduce_cmd=member(enums.reduce_cmd, reduce_cmd),

@@ -9,11 +9,11 @@ import numpy as np
 
 from neuroncore.base.errors import NotEmulated, SignatureError
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Mask
-from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or, in_sbuf, write
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, format_or, in_sbuf, write
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset
 from neuroncore.frontend.neuronxcc.nki.isa.forwarded import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import chosen, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.memory.access import Dims
@@ -63,8 +63,7 @@ def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
     """The values of an index expression, whose first axis is the partition. The number of a program
     or of an iteration is an expression of one element, shape (1, 1): vLLM's paged attention and
     nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` this way."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     if isinstance(expr, int):
         expr = Index((1, 1), (0, 0), int(expr))
     if not isinstance(expr, Index) or expr.ndim < 2:
@@ -99,8 +98,7 @@ def affine_select(
     **kwargs: Any,
 ) -> Tensor:
     """on_true_tile where comparisons of index expressions hold, else a number."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)
     if isinstance(pred, bool | np.bool_):

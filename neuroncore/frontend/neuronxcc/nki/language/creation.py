@@ -18,6 +18,7 @@ from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.lifetimes import numbering
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -312,8 +313,7 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tile of SBUF with the transpose of a tensor of two axes in HBM: dma_transpose."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     return isa.dma_transpose(_in_hbm(src, "src"), mask=mask, dtype=dtype)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.expressions import Mask
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import composed
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
@@ -74,8 +75,7 @@ def where(
     Comparisons of index expressions are conditions too; affine_select makes them tiles. Example:
     iitaku/nki-llama, whose flash attention was measured on the device.
     """
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     if isinstance(condition, Mask):
         ones = isa.memset(condition.shape, 1, uint8)
         condition = isa.affine_select(condition, ones, 0)

@@ -13,6 +13,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.frontend.formats import common, format_of
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -194,8 +195,7 @@ copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     """src repeated along axes of size 1; across partitions by a product with ones, or by
     nc_stream_shuffle for formats other than float32."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):
         x = x.expand_dims(1)

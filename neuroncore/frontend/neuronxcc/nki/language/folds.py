@@ -15,7 +15,7 @@ from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
 from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
-from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import (
     Axis,
@@ -80,8 +80,7 @@ def mean(
 ) -> Tensor:
     """The mean along free axes, of the elements that a mask chooses: tensor_reduce in float32,
     tensor_scalar."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data = tile(x, "x")
     form = dtype or (float32 if data.dtype.is_integer else data.dtype)
     if chosen(mask, data.shape) != [()]:
@@ -126,8 +125,7 @@ def rms_norm(
     **kwargs: Any,
 ) -> Tensor:
     """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes; w has x's shape, or 1 for sizes."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data = tile(x, "x")
     weights = broadcast_to(w, shape=data.shape)
     more = {"axis": axis, "n": n, "epsilon": epsilon, "dtype": dtype or compute_dtype}
@@ -139,8 +137,7 @@ def rms_norm(
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """The transpose of a 2-D tile: nc_transpose."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data = tile(x, "x")
     if len(data.shape) > 2:
         raise ShapeError(
@@ -174,8 +171,7 @@ def gather_flattened(
 ) -> Tensor:
     """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather. A mask is over
     indices."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     x, places = tile(data), tile(indices, "indices")
     if places.dtype is not uint32:
         places = copy(places, dtype=uint32)
@@ -217,8 +213,7 @@ def all_reduce(
 
 def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
     """A new tile of numbers uniform in [0, 1)."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
 
@@ -239,8 +234,7 @@ def _seed(given: Any) -> int:
 
 def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Restart the random numbers, from a number or a [1, 1] tile."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     if not isinstance(seed, Tensor):
         number = new((1, 1), uint32)
         issue("memset", dst=number, value=_seed(seed))
@@ -258,8 +252,7 @@ def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs:
 
 def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Print a prefix and the values of a tensor."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     print(prefix, tile(x).resolved().numpy() if isinstance(x, Tensor) else x)
 
 

@@ -13,12 +13,12 @@ from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend import grids, integers
 from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
     PSUM,
     chosen,
     fill,
-    flush,
     follow,
     hold,
     issue,
@@ -58,8 +58,7 @@ def loop_reduce(
 ) -> Tensor:
     """x reduced over the iterations of some loops: a copy in the first of them, then
     result = result <op> x."""
-    check_keywords(kwargs)
-    flush()
+    begin(kwargs)
     data, combine = tile(x, "x"), token(op)
     listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
     loops = [index for index in listed if isinstance(index, LoopIndex)]
