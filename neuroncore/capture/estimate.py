@@ -2,8 +2,8 @@
 
 No guess about a compiler is in it. Each engine takes its instructions in their order, and an
 instruction begins when its semaphores have the values that it waits for. Transfers take their turn
-on the DMA engines. Costs of single instructions come from the machine's file; the constants
-below, which it lacks, are measured in published traces.
+on the DMA engines. All times come from the machine's file, those of transfers from its section
+`replay`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,7 @@ from neuroncore.machine import Machine
 
 Array = npt.NDArray[Any]
 
-# Of 26 published traces. An engine takes a static trigger each 82 ns, and the first byte moves
-# 0.88 us after it; with descriptors made on the device (published attention alone) 0.58 us and
-# 1.33 us. An engine that waits begins 0.40 us after the last byte. Loads take 0.95 us more (static)
-# or 0.3 us. GpSimd is ready for its first descriptors after 1.29 us. An element takes 7 ns of its
-# DMA engine and its bytes at 27.5 GB/s (trn2) or 18.7 (trn1).
-STATIC_TRIGGER_NS, STATIC_START_NS, STATIC_LOAD_NS = 82.0, 880.0, 950.0
-DIRECT_TRIGGER_NS, DIRECT_START_NS, DIRECT_LOAD_NS = 580.0, 1330.0, 300.0
-GPSIMD_START_NS, DONE_NS, ELEMENT_NS = 1290.0, 400.0, 7.0
-DMA_GIGABYTES_PER_S = {"trn1": 18.7}
-USUAL_GIGABYTES_PER_S = 27.5
-ORDER_NS = 45.0  # of an instruction that only waits
-WEIGHTS_NS = 35.0  # from the begin of loading weights to that of the product, if it need not wait
-# The Tensor engine has its full clock in a window if 3/8 of 8,192 rows moved in the one before.
-WINDOW_NS, ROWS, PHASES = 3413.33, 3072, 4
-# Of 26 published traces, whose median error is 3 %, 80 % are within these parts of the estimate.
-# The constants above are from the same traces.
-RANGE = 0.97, 1.07
+PHASES = 4  # of the windows of the Tensor engine's clock that are tried
 ADDS = "++", "+="
 MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
@@ -100,20 +84,23 @@ class _Clock:
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
-        self.throttles = machine.fixed.warmup_ns > 0
+        self.window_ns, self.rows = machine.replay.clock_window_ns, machine.replay.clock_rows
+        self.slowest = 1.0 / machine.fixed.cold_clock_share
 
     def slow(self, ns: float) -> float:
         """By how much products take longer at a time."""
-        if not self.throttles:
+        if not self.window_ns:
             return 1.0
-        window = int((ns - self.phase) // WINDOW_NS)
-        return 1.0 if self.moved[window - 1] >= ROWS else 2.0
+        window = int((ns - self.phase) // self.window_ns)
+        return 1.0 if self.moved[window - 1] >= self.rows else self.slowest
 
     def move(self, begin: float, end: float, rows: float) -> None:
-        first, last = (int((ns - self.phase) // WINDOW_NS) for ns in (begin, end))
+        if not self.window_ns:
+            return
+        first, last = (int((ns - self.phase) // self.window_ns) for ns in (begin, end))
         for window in range(first, last + 1):
-            low = max(begin, self.phase + window * WINDOW_NS)
-            high = min(end, self.phase + (window + 1) * WINDOW_NS)
+            low = max(begin, self.phase + window * self.window_ns)
+            high = min(end, self.phase + (window + 1) * self.window_ns)
             self.moved[window] += rows * (high - low) / ((end - begin) or 1.0)
 
 
@@ -121,7 +108,7 @@ class _Replay:
     """The streams of one core being timed."""
 
     def __init__(self, graph: Graph, machine: Machine, phase_ns: float) -> None:
-        self.graph, self.machine = graph, machine
+        self.graph, self.machine, self.times = graph, machine, machine.replay
         self.clock, self.semaphores = _Clock(machine, phase_ns), _Semaphores()
         self.at = {engine: 0 for engine in graph.code}
         self.free = dict.fromkeys(graph.code, 0.0)
@@ -158,7 +145,7 @@ class _Replay:
             if None not in times:
                 earliest = self.free[engine]
                 if engine == GPSIMD and stream[self.at[engine]].blocks:
-                    earliest = max(earliest, GPSIMD_START_NS)
+                    earliest = max(earliest, self.times.gpsimd_start_ns)
                 yield engine, max([earliest, *(ns for ns in times if ns is not None)])
 
     def _take(self, engine: int, begin: float) -> None:
@@ -192,9 +179,9 @@ class _Replay:
         if kind.role == "table":
             return self.machine.fixed.activation_table_ns, 0.0
         if kind.role == "weights":
-            return WEIGHTS_NS, 0.0
+            return self.times.weights_ns, 0.0
         if kind.role != "compute":
-            return (0.0 if kind.role == "setup" else ORDER_NS), 0.0
+            return (0.0 if kind.role == "setup" else self.times.order_ns), 0.0
         unit = self.machine.engines[ENGINES[engine].lower()]
         streams = [one for one in kind.operands if one.free > 1] or list(kind.operands)
         longest = float(max((one.free for one in streams), default=1))
@@ -208,29 +195,30 @@ class _Replay:
         unit, read = self.machine.engines["tensor"], kind.operand("src")
         if read.free > MOST_COLUMNS:
             raise UsageError(f"a product streams {read.free:,} columns")
-        passes = 2 if read.free_bytes == 4 * read.free else 1
-        begin = max(begin, self.array_free - WEIGHTS_NS)
+        passes = self.machine.fixed.float32_passes if read.free_bytes == 4 * read.free else 1
+        begin = max(begin, self.array_free - self.times.weights_ns)
         start = max(begin, self.array_free)
         cycles = max(unit.overhead_cycles + passes * read.free, unit.min_interval_cycles)
         busy = cycles / unit.clock_ghz * self.clock.slow(start)
         self.clock.move(start, start + busy, passes * read.free)
         self.array_free = start + busy
-        return Done(TENSOR, number, begin, begin + 2.0, start + busy + unit.latency_ns)
+        free, end = begin + self.times.product_ns, self.array_free + unit.latency_ns
+        return Done(TENSOR, number, begin, free, end)
 
     def _trigger(self, engine: int, number: int, begin: float, move: _Move) -> Done:
+        times = self.times
         issue, start, load = (
-            (STATIC_TRIGGER_NS, STATIC_START_NS, STATIC_LOAD_NS)
+            (times.static_trigger_ns, times.static_start_ns, times.static_load_ns)
             if move.static
-            else (DIRECT_TRIGGER_NS, DIRECT_START_NS, DIRECT_LOAD_NS)
+            else (times.direct_trigger_ns, times.direct_start_ns, times.direct_load_ns)
         )
-        shown = ORDER_NS if engine == GPSIMD and not move.static else issue
+        shown = times.order_ns if engine == GPSIMD and not move.static else issue
         done = Done(engine, number, begin, begin + issue, begin + shown)
-        rate = DMA_GIGABYTES_PER_S.get(self.machine.name, USUAL_GIGABYTES_PER_S)
-        size = max(move.read, move.written)
-        busy = (move.elements * ELEMENT_NS + size / rate) / RINGS
+        moving = max(move.read, move.written) / times.gigabytes_per_s_per_engine
+        busy = (move.elements * times.element_ns + moving) / RINGS
         first = max(begin + start, self.dma_free)
         self.dma_free = first + busy
-        end = self.dma_free + DONE_NS + load * (move.source == HBM)
+        end = self.dma_free + times.done_ns + load * (move.source == HBM)
         self.semaphores.add(move.semaphore, move.increment, end, -1)
         self.moves.append((done, move, first, end))
         return done
@@ -299,11 +287,13 @@ def estimate(program: Neff, machine: Machine) -> Capture:
     engine's clock begin: the times are those of the middle of several, the range is over all.
     Raises UsageError if a semaphore is never incremented as far as something waits, or changed in a
     way that is not known."""
-    phases = np.arange(PHASES) * WINDOW_NS / PHASES if machine.fixed.warmup_ns > 0 else [0.0]
-    each = [timed(program, machine, float(phase)) for phase in phases]
+    window_ns = machine.replay.clock_window_ns
+    phases = range(PHASES) if window_ns else range(1)
+    each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
     each.sort(key=lambda one: one.busiest.window_ns)
     low, high = (
-        each[at].busiest.window_ns * share for at, share in zip((0, -1), RANGE, strict=True)
+        one.busiest.window_ns * share
+        for one, share in zip((each[0], each[-1]), machine.replay.range, strict=True)
     )
     return replace(each[len(each) // 2], range_ns=(low, high))
 
@@ -367,7 +357,7 @@ def _elements(replay: _Replay) -> Array:
     """One for each transfer, for as long as the DMA engines move it."""
     made = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
-        made[at] = first, end - DONE_NS, 0, -1, move.written
+        made[at] = first, end - replay.times.done_ns, 0, -1, move.written
     return np.sort(made, order="begin_ns", kind="stable")
 
 

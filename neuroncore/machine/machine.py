@@ -172,6 +172,40 @@ class Fixed:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """Times that only the estimate of a compiled program needs (`capture/estimate.py`).
+
+    Descriptors of a static transfer are in memory before the program runs, those of a direct one
+    are made on the device. A trigger keeps its engine for `trigger_ns`; the first byte moves
+    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd is
+    ready for its first descriptors after `gpsimd_start_ns`. An element takes `element_ns` of its
+    DMA engine, and its bytes take their time at the engine's rate. An engine that waits for a
+    transfer begins `done_ns` after the last byte.
+
+    An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its weights
+    unless it has to wait, and the next instruction `product_ns` later. The Tensor engine has its
+    full clock in a window if `clock_rows` moved in the one before, and always if windows have 0 ns.
+    """
+
+    static_trigger_ns: float
+    static_start_ns: float
+    static_load_ns: float
+    direct_trigger_ns: float
+    direct_start_ns: float
+    direct_load_ns: float
+    gpsimd_start_ns: float
+    done_ns: float
+    element_ns: float
+    gigabytes_per_s_per_engine: float
+    order_ns: float
+    weights_ns: float
+    product_ns: float
+    clock_window_ns: float
+    clock_rows: float
+    range: Sequence[float]  # factors of the estimate, between which 80 % of measurements are
+
+
+@dataclass(frozen=True)
 class Machine:
     """One NeuronCore. `has` and the numbers are all that other code may ask about a generation."""
 
@@ -190,6 +224,7 @@ class Machine:
     engines: Mapping[str, Engine]
     dma: Dma
     fixed: Fixed
+    replay: Replay
     peak_tflops: Mapping[str, float]
     facts: Mapping[str, Fact]
     sources: Mapping[str, str]  # by the keys that facts name them with
@@ -221,7 +256,7 @@ class Machine:
         return self.limits.partitions * self.limits.stationary_free
 
 
-SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
+SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import captures
@@ -35,6 +36,14 @@ def times(made, phase=0.0):
     """Begin and end of the instructions, in the order of time."""
     rows = estimate.timed(made, TRN2, phase).busiest.instructions
     return [(float(row["begin_ns"]), float(row["end_ns"])) for row in rows]
+
+
+def test_times_of_transfers_are_numbers_of_the_machine():
+    made = neff.read(captures.neff(captures._copying()))
+    slow = replace(TRN2, replay=replace(TRN2.replay, static_start_ns=2_880.0))
+    usual, later = (estimate.timed(made, one).busiest.window_ns for one in (TRN2, slow))
+    assert TRN2.replay.static_start_ns == 880
+    assert later - usual == pytest.approx(4_000)  # a load and a store
 
 
 def test_a_load_a_copy_and_a_store_follow_each_other():
