@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neuroncore.report import ranges
+from neuroncore.report import measurements, ranges
 from neuroncore.report.ranges import Kind, Range, Residual
 
 DOCS = Path(__file__).parents[1]
@@ -456,8 +455,8 @@ def harnesses() -> str:
     return table(
         "machine, measured by | us | grade",
         (
-            (f"{h['generation']}, {h['measured_by']}", f"{h['offset_us']:g}", h["grade"])
-            for h in tomllib.loads(OFFSETS.read_text("utf-8"))["harness"]
+            (f"{one.generation}, {one.measured_by}", f"{one.offset_us:g}", one.grade)
+            for one in measurements.harnesses(OFFSETS)
         ),
     )
 

@@ -15,11 +15,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import DISABLE_DGE
 from neuroncore.base.structs import dataclass
+from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import Kind, kind_of
@@ -92,14 +94,15 @@ def spilled(row: Row) -> bool:
 
 
 def harnesses(path: Path) -> list[Harness]:
-    """Return the [[harness]] tables of a TOML file. Raise UsageError for other files."""
+    """Return the [[harness]] tables of a TOML file. `as` names a harness of isa/harnesses.toml that
+    adds the same time. Raise UsageError for other files."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))["harness"]
         return [
             Harness(
                 table["generation"],
                 table["measured_by"],
-                float(table["offset_us"]),
+                _added_us(table),
                 str(table.get("grade", "")),
                 str(table.get("flags", "")),
             )
@@ -107,6 +110,11 @@ def harnesses(path: Path) -> list[Harness]:
         ]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} is not a list of harnesses: {error!r}") from None
+
+
+def _added_us(table: Mapping[str, Any]) -> float:
+    known = overheads(table["generation"])
+    return float(known[table["as"]].value if "as" in table else table["offset_us"])
 
 
 def offset_us(row: Row, known: Sequence[Harness]) -> float:

@@ -217,6 +217,18 @@ def test_a_harness_adds_its_own_offset_on_its_own_machine(tmp_path):
     assert measurements.offset_us(row(measured_by="neuron-profile"), known) == 0.0
 
 
+def test_a_harness_may_add_the_time_of_another(tmp_path):
+    file, text = (
+        tmp_path / "offsets.toml",
+        '[[harness]]\ngeneration = "trn2"\nmeasured_by = "mine"\n',
+    )
+    file.write_text(f'{text}as = "nki.benchmark"\n')
+    assert measurements.harnesses(file) == [Harness("trn2", "mine", 9.0)]
+    file.write_text(f'{text}as = "nki.bench"\n')
+    with pytest.raises(UsageError, match="is not a list of harnesses"):
+        measurements.harnesses(file)
+
+
 def test_flags_are_those_of_the_row_and_of_its_harness():
     known = [Harness("trn2", "neuron-profile", 16.0, flags="--disable-dge")]
     leaves = measurements.leaves_descriptors
