@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from math import inf
 from pathlib import Path
 from textwrap import indent
 
@@ -276,7 +277,7 @@ def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
         guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
         yield f"{p.name} = {p.name}.{row}{guard}"
     if isinstance(p.declared, Immediate | Register):
-        yield f"if not ({p.declared.quick(p.name)}):"
+        yield f"if not ({_is_taken_as_it_is(p.name, p.declared)}):"
         take = f"declared[{p.name!r}].take({instruction.name!r}, {p.name!r}, {p.name})"
         yield f"    {p.name} = {_clause(instruction)}.{take}"
     if isinstance(p.declared, Static) and p.declared.sequence:
@@ -285,6 +286,21 @@ def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
     if p.name in instruction.lists:
         yield f"if not are_tiles({p.name}):"
         yield "    raise TypeError"
+
+
+def _is_taken_as_it_is(name: str, declared: Immediate | Register) -> str:
+    """An expression that is true for a value that `take` would return unchanged."""
+    if isinstance(declared, Register):
+        free = f" and not {name}.frozen" if declared.written else ""
+        return f"type({name}) is VirtualRegister{free}"
+    absent = f"{name} is None or " if declared.optional else ""
+    if declared.depth:
+        return f"{absent}type({name}) is tuple and not {name}"
+    if declared.kind is float and declared.low == -inf:
+        return f"{absent}type({name}) is float or type({name}) is int"
+    low, high = declared.low, declared.high
+    bounds = "" if low == -inf else f" and {int(low)} <= {name} <= {int(high)}"
+    return f"{absent}type({name}) is {declared.kind.__name__}{bounds}"
 
 
 def _is_optional(declared: Op | Act) -> bool:

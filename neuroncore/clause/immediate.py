@@ -28,16 +28,6 @@ class Immediate:
     floats: bool = False  # whole numbers as floats will do
     keyed: bool = False  # legality, engine or cost depend on it
 
-    def quick(self, name: str) -> str:
-        """An expression that is true if a value can be taken as it is; others go to `take`."""
-        absent = f"{name} is None or " if self.optional else ""
-        if self.depth:
-            return f"{absent}type({name}) is tuple and not {name}"
-        if self.kind is float and self.low == -inf:
-            return f"{absent}type({name}) is float or type({name}) is int"
-        bounds = "" if self.low == -inf else f" and {int(self.low)} <= {name} <= {int(self.high)}"
-        return f"{absent}type({name}) is {self.kind.__name__}{bounds}"
-
     def take(self, instruction: str, name: str, value: Any) -> Any:
         """The value as Python's numbers and tuples. Raises SignatureError for another kind,
         DtypeError for a number that does not fit."""
@@ -107,10 +97,6 @@ class Register:
     number: bool = False
     written: bool = False
     keyed = False
-
-    def quick(self, name: str) -> str:
-        free = f" and not {name}.frozen" if self.written else ""
-        return f"type({name}) is VirtualRegister{free}"
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
         """The register or the integer. Raises DynamicControlError for what is neither, and for a
