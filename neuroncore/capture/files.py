@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
@@ -10,6 +11,7 @@ ARCHIVE = 1024  # where the archive of a compiled program begins
 NAME = 0x0A  # with what it begins: the tag of the program's name
 GZIP = b"\x1f\x8b"
 JSON = b"{["  # with what JSON begins
+SAVED, HEAD = b'"neuroncore.', 64  # the format of a saved run, and the bytes that it is in
 
 
 def is_capture(path: Path) -> bool:
@@ -34,3 +36,19 @@ def is_trace(start: bytes) -> bool:
 
 def is_json(start: bytes) -> bool:
     return bool(start.lstrip()) and start.lstrip()[0] in JSON
+
+
+def saved_run(path: Path, content: bytes) -> str:
+    """Return the sentence for a run that neuroncore saved under a name of the vendor's files; ""
+    for any other file."""
+    try:
+        head = zlib.decompressobj(wbits=31).decompress(content[:ARCHIVE], HEAD)
+    except zlib.error:
+        return ""
+    if SAVED not in head:
+        return ""
+    option = "-s" if path.suffix == ".ntff" else "-n"
+    return (
+        f"{path} is a run that neuroncore saved, not a file of a device: "
+        f"`neuroncore profile view {option} {path}` prints it"
+    )

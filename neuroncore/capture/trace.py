@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
-from neuroncore.capture.files import START, VERSIONS
+from neuroncore.capture.files import START, VERSIONS, saved_run
 from neuroncore.capture.protobuf import Malformed, Message
 
 Array = npt.NDArray[Any]
@@ -160,8 +160,8 @@ def load(path: Path) -> Trace:
 
 
 def content(path: Path, largest: int) -> bytes:
-    """The bytes of a file. Raises UsageError if it can't be read, is larger than that, or stands
-    for a file that was not fetched."""
+    """The bytes of a file. Raises UsageError if it can't be read, is larger than that, is only a
+    pointer of Git LFS, or is a saved run of neuroncore."""
     try:
         if path.stat().st_size > largest:
             raise UsageError(f"{path} has more than {largest:,} bytes: it is not read")
@@ -170,6 +170,8 @@ def content(path: Path, largest: int) -> bytes:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     if data.startswith(LFS):
         raise UsageError(f"{path} is a pointer of Git LFS: fetch the file itself with git lfs pull")
+    if saved := saved_run(path, data):
+        raise UsageError(saved)
     return data
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.capture.files import saved_run
 from neuroncore.cli.failures import NotPython
 from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
@@ -75,6 +76,8 @@ def parsed(path: Path) -> ast.Module:
         pass
     except (RecursionError, MemoryError):
         raise NotPython(f"{path}:1: nested too deeply for Python") from None
+    if saved := saved_run(path, content):
+        raise UsageError(saved)
     raise _not_text(path, content)
 
 

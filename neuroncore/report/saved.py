@@ -139,8 +139,8 @@ def read(path: Path, kind: Kind) -> Document:
         raise UsageError(f"there is no file {path}") from None
     except (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError):
         raise UsageError(
-            f"{path} was not written by neuroncore; use the vendor's neuron-profile for NEFF and "
-            "NTFF files of the device"
+            f"{path} was not written by neuroncore; for files of a device use `neuroncore neff "
+            "X.neff` and `neuroncore profile import X.ntff`"
         ) from None
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None

@@ -1,5 +1,6 @@
 """Commands on files of devices: profile import, profile view, why, diff and neff."""
 
+import gzip
 import json
 
 import captures
@@ -95,3 +96,31 @@ def test_other_files_are_refused_in_one_sentence(capsys, folder, words):
     assert main([*words]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("neuroncore: ") and told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("why", "ours.neff"), "-n ours.neff"),
+        (("run", "ours.neff"), "-n ours.neff"),
+        (("neff", "ours.neff"), "-n ours.neff"),
+        (("why", "ours.ntff"), "-s ours.ntff"),
+        (("profile", "import", "ours.ntff"), "-s ours.ntff"),
+    ],
+)
+def test_saved_runs_under_names_of_the_vendor_are_refused_by_what_they_are(
+    capsys, folder, words, option
+):
+    for kind in ("neff", "ntff"):
+        saved = gzip.compress(f'{{"format": "neuroncore.{kind}/1"}}'.encode())
+        (folder / f"ours.{kind}").write_bytes(saved)
+    assert main([*words]) == 2
+    told = capsys.readouterr().err
+    assert "is a run that neuroncore saved" in told and f"profile view {option}`" in told
+    assert told.count("\n") == 1
+
+
+def test_other_compressed_files_are_not_taken_for_saved_runs(capsys, folder):
+    (folder / "other.neff").write_bytes(gzip.compress(b"{}"))
+    assert main(["neff", "other.neff"]) == 2
+    assert "neuroncore saved" not in capsys.readouterr().err

@@ -199,7 +199,9 @@ NEFFS = {  # what is no file of ours
 @pytest.mark.parametrize("name", [name for name in NEFFS if name != "other JSON"])
 def test_files_of_others_are_refused(name, tmp_path):
     (tmp_path / "x.neff").write_bytes(NEFFS[name])
-    with pytest.raises(UsageError, match=r"x\.neff was not written by neuroncore.*vendor's"):
+    with pytest.raises(
+        UsageError, match=r"x\.neff was not written by neuroncore.*`neuroncore neff"
+    ):
         saved.read(tmp_path / "x.neff", "neff")
 
 
