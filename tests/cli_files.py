@@ -1,4 +1,12 @@
-"""Kernels and a script, as files that a test of the command line writes."""
+"""Kernels and a script, as files that a test of the command line writes, and runs of them."""
+
+import json
+import sys
+from pathlib import Path
+
+from neuroncore.cli import main
+
+NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
 
 OLDER = """
 from neuronxcc import nki
@@ -108,3 +116,15 @@ if __name__ == "__main__":
     assert "fail" not in sys.argv, "asked to fail"
     sys.exit("bad" if "exit" in sys.argv else 0)
 """
+
+
+def ran(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    code = main(["run", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def document(capsys, file, *arguments):
+    code, out, _ = ran(capsys, file, "--json", *arguments)
+    return code, json.loads(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,16 +20,16 @@ class How(NamedTuple):
     moves: bool = False
 
 
-class Windows(Draws):
+class Windows(Draws, ABC):
     """Draws of views."""
 
+    @abstractmethod
     def register(self, high: int) -> tuple[str, int]:
         """The name of a register with a number up to `high`, and the number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
         """A tile with whole numbers up to `high` that are known, and these."""
-        raise NotImplementedError
 
     def _offset(self, high: int) -> tuple[str, int]:
         """What says at run time where a view begins: a register, or a tile of one number."""

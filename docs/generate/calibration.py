@@ -188,78 +188,65 @@ is added.
 # Each known error, its reason, and the rows that show it.
 WRONG = (
     (
-        "Matrix products of the SDK's tutorial on trn1, except the last step. They were "
-        "published with "
-        "an older compiler.",
+        "Matrix products of the SDK's tutorial on trn1, except the last step. They were published "
+        "with an older compiler.",
         ("M0337", "M0339", "M0341"),
     ),
     (
         "Transfers of 4 bytes, and of a few more: the vector additions of CS149's first steps. "
-        "The behavior "
-        "of a DMA queue with tens of thousands of them is unknown; in the model they overlap too "
-        "well.",
+        "The behavior of a DMA queue with tens of thousands of them is unknown; in the model they "
+        "overlap too well.",
         ("M0290", "M0291", "M0320"),
     ),
     (
         "Batched float32 products with K = 64 of the published baseline: the Tensor engine seems "
-        "to run "
-        "at half clock for longer than the warm-up of the model.",
+        "to run at half clock for longer than the warm-up of the model.",
         ("M0953", "M0989"),
     ),
     (
         "The table doubles every latency of kda-for-trainium, because its profiles show about "
-        "half of the "
-        "time that one core needs. Two variants of silu and one of a transposed product would "
-        "fit without "
-        "doubling, and so would their counters of busy engines. The counters of two more, of "
-        "lora and "
-        "swiglu, agree better with half of the latency in the table (ratios 0.73 and 0.68).",
+        "half of the time that one core needs. Two variants of silu and one of a transposed "
+        "product would fit without doubling, and so would their counters of busy engines. The "
+        "counters of two more, of lora and swiglu, agree better with half of the latency in the "
+        "table (ratios 0.73 and 0.68).",
         ("M1085", "M1087", "M1103", "M1032", "M1094"),
     ),
     (
         "Products of rows that were normalized before take three to four times as long on trn2, "
-        "while "
-        "variants with the same products and separate buffers are estimated well: 3.7 us for "
-        "each product, "
-        "as if its load began when the previous one had ended.",
+        "while variants with the same products and separate buffers are estimated well: 3.7 us "
+        "for each product, as if its load began when the previous one had ended.",
         ("M0952", "N0004", "N0005"),
     ),
     (
         "Mamba, where the compiler repeated loads and products that it could have kept; another "
-        "release "
-        "kept them (awsdoc/mamba).",
+        "release kept them (awsdoc/mamba).",
         ("M0203", "M1037"),
     ),
     (
         "Tiles that do not fit into SBUF, which the compiler spills. The model estimates which "
-        "tiles it "
-        "spills, and when.",
+        "tiles it spills, and when.",
         ("M0363", "M0365", "M0367"),
     ),
     (
         "A depthwise convolution of autocomp: variants with 131,072 instructions on three "
-        "elements each. "
-        "The compiler must have reduced their number: the fastest variant takes 3.5 ns for each, "
-        "which no "
-        "engine can do.",
+        "elements each. The compiler must have reduced their number: the fastest variant takes "
+        "3.5 ns for each, which no engine can do.",
         ("M0271", "M0272", "M0273"),
     ),
     (
-        "Attention of nki-moe-megakernel on trn3: chains of short Vector instructions, which "
-        "seem to be "
-        "faster there.",
+        "Attention of nki-moe-megakernel on trn3: chains of short Vector instructions, which seem "
+        "to be faster there.",
         ("M1485", "M1486"),
     ),
     (
-        "The baseline of rope on trn1, which is bound by the Vector engine: its copies of half "
-        "of the "
-        "partitions, which the model distributes among engines, seem to stay on Vector. On trn2 "
-        "they fit.",
+        "The baseline of rope on trn1, which is bound by the Vector engine: its copies of half of "
+        "the partitions, which the model distributes among engines, seem to stay on Vector. On "
+        "trn2 they fit.",
         ("M0090",),
     ),
     (
-        "Unfused attention on short sequences: a small kernel with a store and a load between "
-        "its parts.",
+        "Unfused attention on short sequences: a small kernel with a store and a load between its "
+        "parts.",
         ("M1138", "M1140", "M1148"),
     ),
 )
