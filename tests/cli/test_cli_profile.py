@@ -153,7 +153,7 @@ def test_view_needs_files_that_belong_together(capsys):
     assert "no file none.neff" in refused(capsys, "view", "-n", "none.neff")
     assert "not the ntff" in refused(capsys, "view", "-s", "x.neff")
     Path("real.neff").write_bytes(b"\1\0\0\0" * 300)
-    assert "vendor's neuron-profile" in refused(capsys, "view", "-n", "real.neff")
+    assert "for files of a device use" in refused(capsys, "view", "-n", "real.neff")
     assert "can't be written" in refused(capsys, "view", *NTFF, "--output-file", ".")
 
 
