@@ -215,6 +215,12 @@ def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
     return found[0] if found else (None, 0)
 
 
+def innermost_place(trace: TracebackType | None) -> Place | None:
+    """The place of the innermost frame of the user's that an error came through."""
+    frame, instruction = innermost(trace)
+    return None if frame is None else place(frame.f_code, instruction)
+
+
 def visits_of(trace: TracebackType | None) -> list[Visit]:
     """As `visits`, of an error that has left them."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]

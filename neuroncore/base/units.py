@@ -1,4 +1,4 @@
-"""Times and sizes for people."""
+"""Times, sizes and counts for people."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def size(count: float) -> str:
             return f"{_digits(count)} {unit}"
         count /= 1024
     return f"{_digits(count)} GiB"
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun, such as 1 call and 1,200 calls; `nouns` is a plural that does
+    not end in "s"."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def _digits(value: float) -> str:

@@ -19,6 +19,7 @@ from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.moves import HBM, SBUF, UNKNOWN
 from neuroncore.capture.trace import ENGINES
 from neuroncore.machine import Machine
+from neuroncore.report.summary import union_ns
 
 Array = npt.NDArray[Any]
 
@@ -46,16 +47,6 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
     return found | (
         _of_peak(machine, len(capture.cores), total, flops, moved) if machine is not None else {}
     )
-
-
-def union_ns(begin: Array, end: Array) -> float:
-    """How long at least one of the intervals lasts."""
-    if not len(begin):
-        return 0.0
-    order = np.argsort(begin, kind="stable")
-    begin, reached = begin[order], np.maximum.accumulate(end[order])
-    gaps = np.maximum(begin[1:] - reached[:-1], 0.0)
-    return float(reached[-1] - begin[0] - gaps.sum())
 
 
 def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from neuroncore.base.structs import dataclass
-from neuroncore.base.units import size
+from neuroncore.base.units import plural, size
 from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.neff import STATE_BUFFER, Graph, Neff, Statement
 from neuroncore.capture.trace import ENGINES
@@ -32,8 +32,8 @@ def text(program: Neff, whole: bool = False) -> Iterator[str]:
     """The contents of a program: with `whole` all instructions of each engine, otherwise the
     first."""
     yield (
-        f"{program.name} for {program.target}, compiler {program.compiler}, {len(program.graphs)} "
-        f"core{'s' * (len(program.graphs) != 1)}"
+        f"{program.name} for {program.target}, compiler {program.compiler}, "
+        f"{plural(len(program.graphs), 'core')}"
     )
     for title, ends in (("input", program.inputs), ("output", program.outputs)):
         for name, (form, shape) in ends.items():

@@ -7,11 +7,11 @@ from typing import Any
 
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
-from neuroncore.capture.figures import union_ns
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathPart, idle, parts, steps
 from neuroncore.capture.trace import ENGINES
 from neuroncore.machine.harness import PROFILE, HarnessTime
+from neuroncore.report.summary import union_ns
 
 SCHEMA = "neuroncore.measured_why/1"
 SHOWN = 0.005  # of the time: parts that are less are not printed

@@ -11,6 +11,7 @@ import numpy as np
 from neuroncore.base.enums import engine
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
+from neuroncore.base.units import plural
 from neuroncore.clause import cost
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
@@ -70,7 +71,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
             if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
                 continue
             worst = reasons[timeline.columns.call[slow_rows[np.argmax(spent[slow_rows])]]]
-            times = f"{len(slow_rows):,} call{'s' * (len(slow_rows) != 1)}"
+            times = plural(len(slow_rows), "call")
             who = "DMA" if slow.of_dma else "its engine's"
             message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
             place = timeline.program.place(line)

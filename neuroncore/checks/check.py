@@ -10,6 +10,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import SEVERITIES, Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import plural
 from neuroncore.checks import execution
 from neuroncore.lint.static import read
 
@@ -87,7 +88,7 @@ MANY = {"launch": "launches", "advice": "advice"}
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun if number == 1 else MANY.get(noun, f'{noun}s')}"
+    return plural(number, noun, MANY.get(noun, ""))
 
 
 def check(

@@ -21,6 +21,7 @@ from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import plural
 from neuroncore.checks.permutations import Permutations
 from neuroncore.checks.races import LaunchAccesses, Race, launch_of, races
 from neuroncore.checks.uses import Uses
@@ -84,7 +85,7 @@ class Orders:
 
 
 def _orders(tried: int) -> str:
-    return f"{tried} other order{'s' * (tried != 1)}"
+    return plural(tried, "other order")
 
 
 def _outcome(finding: Finding | None) -> str:

@@ -15,6 +15,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.units import plural
 from neuroncore.cli import failures, measuring
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import WarnedLine, by_line, counted, likely_wrong
@@ -203,7 +204,7 @@ def _timed(run: Run, answers: bool) -> Iterator[str]:
     if world.ranks == 1:
         yield from _estimated(timelines, run.programs, answers)
         return
-    cores = "1 core" if world.cores == 1 else f"{world.cores} cores"
+    cores = plural(world.cores, "core")
     first, *others = collectives.told(timelines, run.collectives, OPERATIONS)
     yield f"{world.ranks} ranks of {cores}: {first}"
     yield from (f"  {line}" for line in others)

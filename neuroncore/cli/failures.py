@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NoReturn
 
 from neuroncore.base import source
@@ -87,31 +87,23 @@ def not_python(error: SyntaxError) -> NotPython | None:
 
 def too_deep(error: RecursionError) -> str:
     """Return a sentence that names the function of the user that recursed forever."""
-    frame, line = innermost(error)
-    if frame is None:
+    place = source.innermost_place(error.__traceback__)
+    if place is None:
         return f"RecursionError: {error}"
-    code = frame.f_code
     return (
-        f"{code.co_filename}:{line}: RecursionError: {code.co_name} is called again before it "
-        f"returns, {sys.getrecursionlimit()} calls deep"
+        f"{place}: RecursionError: {place.function} is called again before it returns, "
+        f"{sys.getrecursionlimit()} calls deep"
     )
 
 
 def interrupted(error: KeyboardInterrupt) -> str:
     """Return a sentence that names the line of the user's code that Ctrl-C interrupted."""
-    frame, line = innermost(error)
-    where = "" if frame is None else f" at {frame.f_code.co_filename}:{line}"
-    return f"neuroncore: interrupted{where}"
-
-
-def innermost(error: BaseException) -> tuple[FrameType | None, int]:
-    """Return the innermost frame of the user in a traceback, and its line."""
-    users = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if source.is_users(f)]
-    return users[-1] if users else (None, 0)
+    place = source.innermost_place(error.__traceback__)
+    return f"neuroncore: interrupted{'' if place is None else f' at {place}'}"
 
 
 def print_traceback(error: BaseException) -> None:
-    """Return the user's frames; for a fault of the emulator, with the last frames too."""
+    """Print the user's frames; for a fault of the emulator, the last frames too."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = _of_the_user(link.__traceback__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from neuroncore.base.units import plural
 from neuroncore.machine.collective_time import SCALED
 from neuroncore.machine.instance import Instance
 from neuroncore.machine.topology import Topology
@@ -43,8 +44,7 @@ def _links(one: Instance) -> str:
 def _hosts(one: Instance) -> str:
     host = one.host
     network = f"{host.efa_interfaces} x {host.efa_gigabits_per_s:g} Gb/s of EFA"
-    servers = f"{host.servers} server{'s' * (host.servers > 1)}"
-    return f"{servers}, {host.vcpus} vCPUs, {host.memory_gib:,} GiB, " + (
+    return f"{plural(host.servers, 'server')}, {host.vcpus} vCPUs, {host.memory_gib:,} GiB, " + (
         network if host.efa_interfaces else "no EFA"
     )
 

@@ -42,5 +42,4 @@ def _place(error: BaseException) -> source.Place | None:
     """Return the innermost line of the user's code."""
     if isinstance(error, KernelError) and error.place is not None:
         return error.place
-    frame, at = source.innermost(error.__traceback__)
-    return None if frame is None else source.place(frame.f_code, at)
+    return source.innermost_place(error.__traceback__)

@@ -28,6 +28,7 @@ from neuroncore.base.findings import Finding, Severity
 from neuroncore.base.options import Options
 from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import plural
 from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction, Run
 from neuroncore.clause.operand import Operand
@@ -151,7 +152,7 @@ class Core:
         self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
 
     def __repr__(self) -> str:
-        issued = "no record" if self.program is None else f"{len(self.program)} instructions"
+        issued = "no record" if self.program is None else plural(len(self.program), "instruction")
         return f"Core({self.machine.name}, program {self.program_id}, {issued})"
 
     @property

@@ -12,6 +12,7 @@ from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options
+from neuroncore.base.units import plural
 from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
@@ -159,10 +160,8 @@ def _check_world(world: World, machine: Machine, where: Instance | None) -> None
     if world.ranks < 1:
         raise UsageError(f"{world.ranks} ranks: a world has one or more")
     if world.cores > cores_together(machine):
-        raise UsageError(
-            f"a rank of {machine.name} has at most {cores_together(machine)} cores, not "
-            f"{world.cores}"
-        )
+        most = plural(cores_together(machine), "core")
+        raise UsageError(f"a rank of {machine.name} has at most {most}, not {world.cores}")
 
 
 class Way(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.base.units import duration, size
+from neuroncore.base.units import duration, plural, size
 from neuroncore.time.lines import Line
 from neuroncore.time.path import Parts
 from neuroncore.time.queues import QUEUES
@@ -46,8 +46,9 @@ def _of_engine(name: str) -> BoundText:
         count = int((timeline.queue == queue).sum())
         busy = timeline.busy_share[name]
         return (
-            f"the {name} engine: busy {busy:.0%} of the time with {_instructions(count)}, most on "
-            f"the critical path at {where}; give it less work, or move some to another engine"
+            f"the {name} engine: busy {busy:.0%} of the time with {plural(count, 'instruction')}, "
+            f"most on the critical path at {where}; give it less work, or move some to another "
+            "engine"
         )
 
     return BoundText(lambda parts: parts.work.get(name, 0.0), said)
@@ -64,8 +65,8 @@ def _bandwidth(timeline: Timeline, where: str) -> str:
 def _rows(timeline: Timeline, where: str) -> str:
     count = int(timeline.moves.sum())
     return (
-        f"DMA rows: {count:,} transfers of {size(_moved(timeline) / count)} on average, mostly at "
-        f"{where}; move longer contiguous rows of HBM"
+        f"DMA rows: {plural(count, 'transfer')} of {size(_moved(timeline) / count)} on average, "
+        f"mostly at {where}; move longer contiguous rows of HBM"
     )
 
 
@@ -73,8 +74,8 @@ def _issue(timeline: Timeline, where: str) -> str:
     own = timeline.moves
     each = duration(float(timeline.busy[own].mean()))
     return (
-        f"DMA issue: {int(own.sum()):,} transfers, one per {each}, mostly at {where}; use fewer, "
-        "larger transfers"
+        f"DMA issue: {plural(int(own.sum()), 'transfer')}, one per {each}, mostly at {where}; "
+        "use fewer, larger transfers"
     )
 
 
@@ -95,8 +96,8 @@ def _latency(_: Timeline, where: str) -> str:
 
 
 def _overhead(timeline: Timeline, where: str) -> str:
-    count = int((~timeline.moves).sum())
-    return f"the fixed cost of {_instructions(count)}, mostly at {where}; use fewer, larger ones"
+    count = plural(int((~timeline.moves).sum()), "instruction")
+    return f"the fixed cost of {count}, mostly at {where}; use fewer, larger ones"
 
 
 def _warm_up(_: Timeline, where: str) -> str:
@@ -115,10 +116,6 @@ def _space(_: Timeline, where: str) -> str:
         f"buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at "
         f"{where}; double-buffer them"
     )
-
-
-def _instructions(count: int) -> str:
-    return f"{count:,} instruction{'s' * (count != 1)}"
 
 
 def _moved(timeline: Timeline) -> int:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from neuroncore.base.units import plural
 from neuroncore.core.core import Core
 from neuroncore.native import jit
 
@@ -142,4 +143,4 @@ def _part(task: _Task, said: Said) -> Iterator[None]:
 def issued(core: Core | None) -> str:
     """Return the progress of the launch on this core."""
     program = core.program if core is not None else None
-    return f"{program.issued if program is not None else 0:,} instructions"
+    return plural(program.issued if program is not None else 0, "instruction")

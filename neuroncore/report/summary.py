@@ -57,7 +57,7 @@ def bound_by(timeline: Timeline) -> dict[str, str]:
 
 def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     engines, estimated = timeline.queue < LOADS, estimate(timeline)
-    working = _length_of_union(timeline.begin[engines], timeline.end[engines])
+    working = union_ns(timeline.begin[engines], timeline.end[engines])
     return {
         "is_simulation": True,
         "target": timeline.machine.name,
@@ -92,8 +92,8 @@ def _clock_ghz(timeline: Timeline) -> float:
     return timeline.machine.engines["scalar"].clock_ghz
 
 
-def _length_of_union(begin: Array, end: Array) -> float:
-    """Return the length of the union of intervals."""
+def union_ns(begin: Array, end: Array) -> float:
+    """Return how long at least one of the intervals lasts."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")
@@ -114,7 +114,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         own = timeline.queue == q
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
         fields[f"{name}_engine_instruction_time"] = float(taken[own].sum()) / 1e9
-        active = _length_of_union(working[own], timeline.end[own])
+        active = union_ns(working[own], timeline.end[own])
         fields[f"{name}_engine_active_time"] = active / 1e9
         fields[f"{name}_engine_active_time_percent"] = active / (timeline.total_ns or 1.0)
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]
@@ -135,7 +135,7 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     the handout of Stanford's CS149 (76,800 for element-wise addition of 25,600 elements)."""
     own = timeline.moves
     count, total = counters.transfers, counters.transfer_bytes
-    moving = _length_of_union((timeline.done - timeline.transfer_ns)[own], timeline.done[own])
+    moving = union_ns((timeline.done - timeline.transfer_ns)[own], timeline.done[own])
     return {
         "dma_transfer_count": count,
         "dma_transfer_total_bytes": total,
@@ -152,7 +152,7 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
     for other ranks."""
     own = [i for i, _ in collectives(timeline.compiled)]
     begin, end = timeline.done[own], timeline.end[own]
-    active = _length_of_union(begin, end)
+    active = union_ns(begin, end)
     return {
         "cc_op_count": len(own),
         "cc_op_time": float((end - begin).sum()) / 1e9,

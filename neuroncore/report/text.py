@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from neuroncore.base.units import size
+from neuroncore.base.units import plural, size
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.estimate import estimate
@@ -47,7 +47,7 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
     parts = [f"HBM {read} read, {written} written"]
     if counters.transfers:
         average = size(counters.transfer_bytes / counters.transfers)
-        parts.append(f"DMA {counters.transfers:,} transfers of {average} on average")
+        parts.append(f"DMA {plural(counters.transfers, 'transfer')} of {average} on average")
     saved, reloaded = (moved[f"spill_{verb}_bytes"] for verb in ("save", "reload"))
     if saved or reloaded:
         parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")

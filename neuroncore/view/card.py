@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from neuroncore.base.findings import Finding
+from neuroncore.base.units import plural
 from neuroncore.report import arrays as tables
 from neuroncore.report.estimate import estimate
 from neuroncore.time.schedule import Timeline
@@ -23,7 +24,7 @@ def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]
-    found = f"<div>{len(findings)} findings: .findings</div>" if findings else ""
+    found = f"<div>{plural(len(findings), 'finding')}: .findings</div>" if findings else ""
     return (
         f"<div><b>{html.escape(head)}</b></div><div>{html.escape(bound)}</div>"
         f"{_table(_busy(slowest))}{_table(_lines(slowest))}{found}"

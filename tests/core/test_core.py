@@ -16,7 +16,7 @@ from neuroncore.frontend import issue
 def test_a_core_is_one_short_line():
     device = Device("trn2")
     device.issue("memset", device.empty((4, 4)), 1.0)
-    assert repr(device.core) == "Core(trn2, program 0, 1 instructions)"
+    assert repr(device.core) == "Core(trn2, program 0, 1 instruction)"
     assert repr(Device("trn1", record=False).core) == "Core(trn1, program 0, no record)"
 
 

@@ -4,7 +4,7 @@ import { Board, color, ink, LABELS, navigable } from "./canvas.js";
 import { lowerBound, sorted } from "./model.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
-import { $, duration, moment, size } from "./text.js";
+import { $, duration, moment, plural, size } from "./text.js";
 
 const HEIGHT = 170;
 
@@ -84,7 +84,7 @@ class MemoryMap {
     const alive = this.between(now, now + core.tick_ns);
     const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`,
       `in program order ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
-      `${alive.length} ${alive.length === 1 ? "tile" : "tiles"}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
+      `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
     said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
     board.clipped(() => {
       this.drawTiles();

@@ -1,7 +1,7 @@
 // The verdict, findings, what-ifs, and all figures.
 
 import { set } from "./state.js";
-import { $, duration, el, percent, table } from "./text.js";
+import { $, duration, el, percent, plural, table } from "./text.js";
 
 /** The result of the run: right, wrong, or the error that ended it. */
 export function drawOutcome(outcome) {
@@ -21,7 +21,7 @@ export function drawHead(core, cores, { version, served, error }) {
   $("sentence").textContent = core.sentence ?? "";
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
-  const parts = [`an estimate, ${core.order}`, `${core.instructions} instructions`, `busy: ${shares.join(", ")}`,
+  const parts = [`an estimate, ${core.order}`, plural(core.instructions, "instruction"), `busy: ${shares.join(", ")}`,
     core.coverage && `covers ${core.coverage}`, `neuroncore ${version}`];
   $("subtitle").textContent = parts.filter(Boolean).join("   ·   ");
   $("window").replaceChildren(...(core.count < core.instructions ? drawWindow(core, served) : []));

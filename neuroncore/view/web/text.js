@@ -29,6 +29,10 @@ export function size(count) {
   return `${digits(count)} GiB`;
 }
 
+export function plural(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }

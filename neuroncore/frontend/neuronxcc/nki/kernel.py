@@ -15,6 +15,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
+from neuroncore.base.units import plural
 from neuroncore.core.core import current, running
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
@@ -114,9 +115,8 @@ class Kernel:
         errors of `launch_ranks`, and UsageError if `lnc` is another number of cores."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
-            raise UsageError(
-                f"the kernel's grid runs on {len(shares)} cores, but lnc={lnc} gives a rank {lnc}"
-            )
+            cores = plural(len(shares), "core")
+            raise UsageError(f"the kernel's grid runs on {cores}, but lnc={lnc} gives a rank {lnc}")
         arguments = [
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
             for args, named in per_rank
