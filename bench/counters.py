@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore import machine
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report.measurements import Row, is_usable, read, recorded
 from neuroncore.report.summary import figures
 from neuroncore.time.schedule import schedule

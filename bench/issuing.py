@@ -27,8 +27,8 @@ from neuroncore.core.core import Core
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-from neuroncore.record.program import Program
-from neuroncore.record.saved import Record, save
+from neuroncore.record.program import Program, Record
+from neuroncore.record.saved import save
 from neuroncore.report import perfetto
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule

@@ -6,7 +6,7 @@ from neuroncore.plain.formats import FORMATS
 from neuroncore.plain.memory import Operand
 from neuroncore.plain.reading import Reading, approximate
 from neuroncore.record.inputs import Setting
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.replay.comparison import codes_at, described, differing, text_of
 
 

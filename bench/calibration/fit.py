@@ -28,7 +28,7 @@ from choices import DGE, FITTED, Choice, Setting
 
 from neuroncore import machine
 from neuroncore.cli.score import ASSERTED, compared
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import (
     Harness,

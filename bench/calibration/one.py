@@ -21,7 +21,8 @@ from neuroncore.base.options import Options
 from neuroncore.core.core import Core
 from neuroncore.frontend.launch import Launch
 from neuroncore.frontend.settings import settings
-from neuroncore.record.saved import Record, save
+from neuroncore.record.program import Record
+from neuroncore.record.saved import save
 
 
 class Launches:

@@ -19,7 +19,7 @@ from math import floor, log
 from pathlib import Path
 
 from neuroncore.cli.score import ASSERTED
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report import measurements, pairs
 from neuroncore.report.measurements import Harness
 from neuroncore.report.pairs import PairWork, Sureness, Variant

@@ -20,7 +20,7 @@ from neuroncore.frontend.neuronxcc.nki import kernel as older
 from neuroncore.frontend.nki import kernel as current
 from neuroncore.frontend.outcome import Launch
 from neuroncore.record.inputs import Setting
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.replay.cursor import Replay
 
 totals = {"run": 0.0, "replay": 0.0, "launches": 0}

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import SEVERITIES, Finding
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.checks import execution
 from neuroncore.lint.static import read
-
-if TYPE_CHECKING:
-    from neuroncore.record import saved
-else:
-    saved = Lazy("neuroncore.record.saved")  # it loads numpy
+from neuroncore.record import is_record
 
 SCHEMA = "neuroncore.check/1"
 
@@ -117,7 +112,7 @@ def check(
     machine.
     """
     more = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
-    if saved.is_record(Path(file)):
+    if is_record(Path(file)):
         if static:
             raise UsageError(f"{file} is a saved run: --static reads sources")
         return _of_a_run(Path(file), target, more, limits or execution.ExecutionLimits())

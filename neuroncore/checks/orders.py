@@ -26,8 +26,7 @@ from neuroncore.checks.permutations import Permutations
 from neuroncore.checks.races import LaunchAccesses, Race, launch_of, races
 from neuroncore.checks.uses import Uses
 from neuroncore.machine.world import World
-from neuroncore.record.program import Program
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Program, Record
 from neuroncore.replay.cursor import Replay
 
 Array = npt.NDArray[Any]

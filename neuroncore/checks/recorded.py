@@ -18,7 +18,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.checks import accumulation, advice, aliases, allocation, capacity, iterations, races
 from neuroncore.checks.uses import Uses
 from neuroncore.machine.world import World
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.time.schedule import Timeline
 
 

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.units import plural
 from neuroncore.cli import failures, measuring
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.hosts.api import Run
-from neuroncore.report import collectives, text
-from neuroncore.report.compare import Agreement
-from neuroncore.report.compiled import listing
+from neuroncore.report import collectives, compiled, perfetto, precision, text
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
@@ -30,11 +27,8 @@ from neuroncore.view import outcome as outcomes
 from neuroncore.view import page as viewing
 
 if TYPE_CHECKING:
-    from neuroncore.report import perfetto, precision
+    from neuroncore.report.compare import Agreement
     from neuroncore.view.document import Shown
-else:
-    perfetto = Lazy("neuroncore.report.perfetto")
-    precision = Lazy("neuroncore.report.precision")
 
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
@@ -189,7 +183,7 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):
         yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
-        yield from (f"  {line}" for line in listing(timeline.compiled))
+        yield from (f"  {line}" for line in compiled.listing(timeline.compiled))
 
 
 def _compared(found: Agreement) -> Iterator[str]:

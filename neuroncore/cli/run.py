@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
@@ -26,9 +26,12 @@ from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.lint.static import read
-from neuroncore.record import saved
+from neuroncore.record import is_record
 from neuroncore.report.progress import progress
-from neuroncore.view.window import PageWindow
+from neuroncore.view import window as windows
+
+if TYPE_CHECKING:
+    from neuroncore.view.window import PageWindow
 
 difflib: Any = Lazy("difflib")
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -257,10 +260,10 @@ def _window(text: str) -> PageWindow:
     """Return an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return PageWindow(int(found[1]), int(found[2]))
+            return windows.PageWindow(int(found[1]), int(found[2]))
         if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
             first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
-            return PageWindow(first, last, ns=True)
+            return windows.PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not A:B, in instructions or times with B after A"
     )
@@ -316,7 +319,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
     ):
         if kernel:
             session.run_kernel(Path(file), kernel)
-        elif saved.is_record(Path(file)):
+        elif is_record(Path(file)):
             session.look_at(Path(file))
         else:
             session.run_script(Path(file))

@@ -16,7 +16,7 @@ import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import cache_folder
 from neuroncore.base.structs import dataclass
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of

@@ -26,11 +26,12 @@ from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.hosts.api import Run, load, of, of_ranks
-from neuroncore.report.compare import Agreement, Incomparable
+from neuroncore.report import compare
 from neuroncore.report.progress import issued
 
 if TYPE_CHECKING:
     from neuroncore.frontend.neuronxcc.nki import kernel as older
+    from neuroncore.report.compare import Agreement
 else:
     older = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 
@@ -184,7 +185,7 @@ class Session:
             self._failed("\n  ".join([str(error), *notes]), error)
         except EmulatorError as error:
             self._our_fault(error)
-        except Incomparable as error:
+        except compare.Incomparable as error:
             self._failed(f"neuroncore: {error}", error)
         except (UsageError, BrokenPipeError, failures.Unwritable):
             raise

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from neuroncore.base import source
 from neuroncore.base.errors import KernelError
 from neuroncore.core.core import Core
 from neuroncore.record.program import Program
 from neuroncore.time.schedule import schedule_cores
+from neuroncore.view import outcome as outcomes
+from neuroncore.view import page as pages
 from neuroncore.view import window as windows
-from neuroncore.view.document import Shown
-from neuroncore.view.outcome import Outcome
+
+if TYPE_CHECKING:
+    from neuroncore.view.document import Shown
 
 
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
     """Return what a page shows of a launch that an error ended on a core, or of a session that an
     error ended outside of a launch. Without instructions the page has only the error and its
     source. A launch on several cores has no timeline: its cores stop at different places."""
-    outcome = Outcome("failed", text, _place(error))
+    outcome = outcomes.Outcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
-        return Shown(kernel, (), (), outcome=outcome)
+        return pages.Shown(kernel, (), (), outcome=outcome)
     count = len(program)
-    return Shown(
+    return pages.Shown(
         kernel,
         schedule_cores([program], core.machine),
         core.findings,

@@ -41,9 +41,9 @@ from neuroncore.memory.storage import Born, HbmMemory, Memory, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
+from neuroncore.record import stacks
 from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
-from neuroncore.record.stacks import Witness
 from neuroncore.record.storages import birth
 
 Array = npt.NDArray[Any]
@@ -122,7 +122,7 @@ class Core:
         self.hbm = self.shared or launch_memory(options)
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
         self.memory = Memory(self.machine, self.hbm, self.world.core(self.number))
-        kind = Witness if options.stacks else Program
+        kind = stacks.Witness if options.stacks else Program
         self.program: Program | None = kind(options.record_limit) if options.record else None
         # operators that do what the options say in place of what others do, by the name of those
         self.operators = NUMBERS if options.nan_minmax == "number" else {}

@@ -15,7 +15,7 @@ from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report.progress import progress
 
 if TYPE_CHECKING:

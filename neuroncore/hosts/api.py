@@ -34,18 +34,14 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.record import saved
-from neuroncore.record.inputs import Outcome, mapped
-from neuroncore.record.row_json import is_number
-from neuroncore.record.saved import Record
+from neuroncore.record.inputs import Outcome, is_number, mapped
+from neuroncore.record.program import Record
 from neuroncore.report import arrays as tables
 from neuroncore.report import difference as differing
-from neuroncore.report import heat_maps
-from neuroncore.report.collectives import CollectiveOperation, operations
-from neuroncore.report.compare import Agreement, Incomparable, agreement
+from neuroncore.report import collectives, compare, heat_maps, why
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.report.why import Why, why
 from neuroncore.time.schedule import Timeline, schedule_cores
 from neuroncore.view import card as cards
 from neuroncore.view import page as viewing
@@ -60,8 +56,11 @@ if TYPE_CHECKING:
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
+    from neuroncore.report.collectives import CollectiveOperation
+    from neuroncore.report.compare import Agreement
     from neuroncore.report.difference import Difference, Side
     from neuroncore.report.heat_maps import TileContents
+    from neuroncore.report.why import Why
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
@@ -245,7 +244,7 @@ class Run:
     def collectives(self) -> list[CollectiveOperation]:
         """Return the collectives, and who waited for whom; for one rank, those of the rank."""
         if self._whole is None:
-            return operations(self.timelines)
+            return collectives.operations(self.timelines)
         return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]
 
     @property
@@ -268,7 +267,7 @@ class Run:
         each resource and of `top` lines, scheduled again."""
         timeline = self.timelines[self._slowest]
         with progress(lambda: "scheduling what-ifs"):
-            return why(self.kernel, timeline, top)
+            return why.why(self.kernel, timeline, top)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
         """Compare this run with a newer one: the faster one, how certain that is, the bottlenecks,
@@ -362,13 +361,15 @@ class Run:
             verb = "changes"
             got = list(self._changed().values())
             if not got:
-                raise Incomparable("the kernel returns nothing and changes none of its arguments")
+                raise compare.Incomparable(
+                    "the kernel returns nothing and changes none of its arguments"
+                )
             if not wanted:
                 got, wanted = arrays_in(self._used), arrays_in(left)
         if len(got) != len(wanted):
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
-            raise Incomparable(f"the kernel {verb} {counts}")
-        return agreement(got, wanted, tolerance)
+            raise compare.Incomparable(f"the kernel {verb} {counts}")
+        return compare.agreement(got, wanted, tolerance)
 
     def _referred(self, reference: Callable[..., Any], given: Arguments) -> Any:
         """Return the results of a reference for the arguments, of each rank if there are "

@@ -27,6 +27,20 @@ from neuroncore.record.columns import ANYWHERE
 Array = npt.NDArray[Any]
 
 
+NUMBERS = {
+    kind.__name__: kind
+    for kind in (
+        *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float16, np.float32, np.float64, np.bool_),
+    )
+}
+
+
+def is_number(given: Any) -> bool:
+    """Return whether a value is a numpy number, which JSON keeps with its type."""
+    return type(given) in NUMBERS.values()
+
+
 class _NegativeZero:
     """-0.0 as a part of a key: it equals 0.0."""
 

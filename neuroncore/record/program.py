@@ -11,7 +11,7 @@ import copy
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -24,6 +24,7 @@ from neuroncore.base.options import Order as Order
 from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
+from neuroncore.machine.world import World
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
@@ -31,7 +32,7 @@ from neuroncore.memory.tile import Tile
 from neuroncore.record.boxes import Boxes, boxes
 from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
 from neuroncore.record.columns import Columns as Columns
-from neuroncore.record.inputs import Data, Leaf, is_tile, mapped
+from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapped
 from neuroncore.record.storages import Area, Storages, restored, storages
 
 Array = npt.NDArray[Any]
@@ -345,3 +346,20 @@ COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 def _values(column: array[int]) -> Array:
     """A copy: what numpy looks at can't grow."""
     return np.array(column, column.typecode)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The programs of one launch, one for each core, and `about` it what its maker noted: text,
+    numbers, and lists and dicts of those. `setting` is what they ran in, without which they can
+    be timed but not executed again; `outcome` is what came of it."""
+
+    programs: Sequence[Program]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    setting: Setting | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def world(self) -> World:
+        """The world of the programs' cores; one rank if no setting says otherwise."""
+        return World(1, len(self.programs)) if self.setting is None else self.setting.world

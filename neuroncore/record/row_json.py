@@ -11,20 +11,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.record.call_json import are_dims, plain, value
-from neuroncore.record.inputs import Leaf, value_of, zero
-
-NUMBERS = {
-    kind.__name__: kind
-    for kind in (
-        *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
-        *(np.float16, np.float32, np.float64, np.bool_),
-    )
-}
-
-
-def is_number(given: Any) -> bool:
-    """Return whether a value is a numpy number, which JSON keeps with its type."""
-    return type(given) in NUMBERS.values()
+from neuroncore.record.inputs import NUMBERS, Leaf, is_number, value_of, zero
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:

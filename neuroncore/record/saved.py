@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, field
+from dataclasses import asdict, astuple
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,14 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.options import Options
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.numerics.formats import Format, lookup
+from neuroncore.record import MARK
 from neuroncore.record import program_json as tables
 from neuroncore.record.call_json import are_dims, plain, value
 from neuroncore.record.inputs import Input, Outcome, Setting
-from neuroncore.record.program import Program
+from neuroncore.record.program import Program, Record
 from neuroncore.record.row_json import plain_tree, tree
 
 Array = npt.NDArray[Any]
@@ -37,29 +36,11 @@ Array = npt.NDArray[Any]
 FORMAT = 9  # of the files: others are refused
 LEVEL = 1  # of compression
 LARGEST = 1 << 33  # bytes that a file may have when they are no longer compressed
-MARK = b"neuroncore.record.saved/"
 INTEGERS = frozenset(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))
 DAMAGED = (
     *(zlib.error, NeuronError, AttributeError, LookupError, OverflowError),
     *(RecursionError, TypeError, ValueError, ZeroDivisionError, MemoryError),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """The programs of one launch, one for each core, and `about` it what its maker noted: text,
-    numbers, and lists and dicts of those. `setting` is what they ran in, without which they can
-    be timed but not executed again; `outcome` is what came of it."""
-
-    programs: Sequence[Program]
-    about: Mapping[str, Any] = field(default_factory=dict)
-    setting: Setting | None = None
-    outcome: Outcome | None = None
-
-    @property
-    def world(self) -> World:
-        """The world of the programs' cores; one rank if no setting says otherwise."""
-        return World(1, len(self.programs)) if self.setting is None else self.setting.world
 
 
 def save(record: Record, path: Path) -> None:
@@ -92,15 +73,6 @@ def packed(record: Record) -> bytes:
     text = json.dumps(head, default=_number).encode()
     content = b"\n".join([text, b"".join([*(c.tobytes() for c in columns), *blobs])])
     return MARK + b"%d\n" % FORMAT + zlib.compress(content, LEVEL)
-
-
-def is_record(path: Path) -> bool:
-    """Return whether a file begins as a saved record does."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MARK)) == MARK
-    except OSError:
-        return False
 
 
 def load(path: Path) -> Record:

@@ -20,7 +20,7 @@ from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.inputs import entered
 from neuroncore.replay.meetings import Meetings, Waits

@@ -16,8 +16,8 @@ from neuroncore.plain.formats import Array
 from neuroncore.plain.memory import Operand
 from neuroncore.plain.reading import Reading, approximate
 from neuroncore.record.inputs import leaves
+from neuroncore.record.program import Record
 from neuroncore.record.rows import Row
-from neuroncore.record.saved import Record
 from neuroncore.replay.comparison import (
     BLAS,
     codes_at,

@@ -22,8 +22,8 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.options import DISABLE_DGE
 from neuroncore.base.structs import dataclass
 from neuroncore.machine.harness import overheads
-from neuroncore.record.program import Program
-from neuroncore.record.saved import Record, load
+from neuroncore.record.program import Program, Record
+from neuroncore.record.saved import load
 from neuroncore.report.ranges import Kind, kind_of
 from neuroncore.time.schedule import Timeline, schedule_cores
 

@@ -40,7 +40,7 @@ from neuroncore.base.installed import version
 from neuroncore.core.core import Core
 from neuroncore.machine import load
 from neuroncore.record import saved as records
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report import perfetto
 from neuroncore.report.profiled import profiled
 from neuroncore.report.summary import bound_by, figures

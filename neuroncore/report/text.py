@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from neuroncore.base.units import plural, size
-from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.estimate import estimate
 from neuroncore.report.summary import share_of_peak, utilization
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
+
+if TYPE_CHECKING:
+    from neuroncore.report.compare import Comparison
 
 
 def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:

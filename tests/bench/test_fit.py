@@ -17,7 +17,7 @@ from choices import Choice
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.record.saved import Record
+from neuroncore.record.program import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness
 from neuroncore.report.score import ScoredPoint

@@ -19,7 +19,8 @@ from older_kernels import stored
 from neuroncore.base.errors import OperatorError, SignatureError, UsageError
 from neuroncore.base.options import PROFILES, Options, vendor_sim
 from neuroncore.frontend.settings import settings
-from neuroncore.record.saved import Record, load, save
+from neuroncore.record.program import Record
+from neuroncore.record.saved import load, save
 from neuroncore.time.schedule import schedule
 
 NAN, INF = np.nan, np.inf

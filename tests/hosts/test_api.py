@@ -320,7 +320,8 @@ def test_random_numbers_start_from_the_seed():
 
 
 def test_a_record_alone_is_no_run(tmp_path):
-    from neuroncore.record.saved import Record, save
+    from neuroncore.record.program import Record
+    from neuroncore.record.saved import save
 
     run = neuroncore.run(add, A, B)
     save(Record(run.record.programs), tmp_path / "one.record")

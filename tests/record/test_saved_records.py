@@ -15,7 +15,8 @@ from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import geometry
-from neuroncore.record.saved import FORMAT, Record, load, save
+from neuroncore.record.program import Record
+from neuroncore.record.saved import FORMAT, load, save
 from neuroncore.report import measurements, perfetto
 from neuroncore.report.measurements import Span
 from neuroncore.report.ranges import Kind

@@ -15,7 +15,8 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import main
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.record.saved import Record, load, save
+from neuroncore.record.program import Record
+from neuroncore.record.saved import load, save
 from neuroncore.report import measurements
 from neuroncore.report.measurements import COLUMNS, Harness
 from neuroncore.report.ranges import Kind, range_of

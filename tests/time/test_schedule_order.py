@@ -16,8 +16,8 @@ from neuronxcc.nki import language as older_nl
 from neuroncore import machine
 from neuroncore.base.options import Order
 from neuroncore.cli import main
-from neuroncore.record.program import Program
-from neuroncore.record.saved import Record, load, save
+from neuroncore.record.program import Program, Record
+from neuroncore.record.saved import load, save
 from neuroncore.report import saved
 from neuroncore.report.summary import summary
 from neuroncore.report.text import estimated
