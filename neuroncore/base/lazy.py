@@ -21,6 +21,7 @@ class Lazy:
         return value
 
 
-def modules(package: str, *names: str) -> dict[str, Lazy]:
-    """Modules of a package by their names, each imported at its first use: for its `__init__`."""
-    return {name: Lazy(f"{package}.{name}") for name in names}
+def modules(package: str, names: str) -> dict[str, Lazy]:
+    """Modules of a package, `names` with spaces between them, each imported at its first use: for its
+    `__init__`."""
+    return {name: Lazy(f"{package}.{name}") for name in names.split()}

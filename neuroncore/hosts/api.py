@@ -37,8 +37,8 @@ from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, is_number, mapped
 from neuroncore.record.program import Record
 from neuroncore.report import arrays as tables
-from neuroncore.report import difference as differing
 from neuroncore.report import collectives, compare, heat_maps, why
+from neuroncore.report import difference as differing
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary

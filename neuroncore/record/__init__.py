@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from neuroncore.record import saved as saved
     from neuroncore.record import stacks as stacks
 else:
-    globals().update(modules(__name__, "saved", "stacks"))
+    globals().update(modules(__name__, "saved stacks"))
 
 MARK = b"neuroncore.record.saved/"
 

@@ -21,14 +21,6 @@ else:
     globals().update(
         modules(
             __name__,
-            "arrays",
-            "collectives",
-            "compare",
-            "compiled",
-            "difference",
-            "heat_maps",
-            "perfetto",
-            "precision",
-            "why",
+            "arrays collectives compare compiled difference heat_maps perfetto precision why",
         )
     )

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from neuroncore.view import server as server
     from neuroncore.view import window as window
 else:
-    globals().update(modules(__name__, "card", "document", "outcome", "page", "server", "window"))
+    globals().update(modules(__name__, "card document outcome page server window"))

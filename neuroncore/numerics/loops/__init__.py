@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from neuroncore.numerics.loops import transpose as transpose
 else:
     globals().update(
-        modules(
-            __name__,
-            *("codec", "elementary", "fold", "matmul", "philox", "precision", "search"),
+        modules(__name__, "codec elementary fold matmul philox precision search"),
             *("shift_registers", "statistics", "stochastic", "transpose"),
         )
     )
