@@ -22,6 +22,6 @@ class Lazy:
 
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
-    """Modules of a package, `names` with spaces between them, each imported at its first use: for its
-    `__init__`."""
+    """The modules of a package with these names, separated by spaces, for its `__init__`: each is
+    imported at its first use."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}

@@ -18,9 +18,5 @@ if TYPE_CHECKING:
     from neuroncore.report import precision as precision
     from neuroncore.report import why as why
 else:
-    globals().update(
-        modules(
-            __name__,
-            "arrays collectives compare compiled difference heat_maps perfetto precision why",
-        )
-    )
+    _names = "arrays collectives compare compiled difference heat_maps perfetto precision why"
+    globals().update(modules(__name__, _names))

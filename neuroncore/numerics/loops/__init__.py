@@ -20,8 +20,5 @@ if TYPE_CHECKING:
     from neuroncore.numerics.loops import stochastic as stochastic
     from neuroncore.numerics.loops import transpose as transpose
 else:
-    globals().update(
-        modules(__name__, "codec elementary fold matmul philox precision search"),
-            *("shift_registers", "statistics", "stochastic", "transpose"),
-        )
-    )
+    _names = "blocks codec elementary fold lanes matmul philox precision search shift_registers"
+    globals().update(modules(__name__, f"{_names} statistics stochastic transpose"))
