@@ -19,8 +19,7 @@ if _TYPE_CHECKING:
     from neuroncore.base.options import Options
     from neuroncore.checks.check import check
     from neuroncore.frontend.alias import activate, activated, deactivate
-    from neuroncore.frontend.precision import precision_of
-    from neuroncore.frontend.settings import settings
+    from neuroncore.frontend.settings import precision_of, settings
     from neuroncore.hosts.api import Run, load, run
 
 _HOMES = {
@@ -32,7 +31,7 @@ _HOMES = {
     "deactivate": "frontend.alias",
     "load": "hosts.api",
     "load_ipython_extension": "hosts.notebook",
-    "precision_of": "frontend.precision",
+    "precision_of": "frontend.settings",
     "run": "hosts.api",
     "settings": "frontend.settings",
     "unload_ipython_extension": "hosts.notebook",

@@ -8,7 +8,7 @@ import pytest
 from accepted import instructions, module
 
 from neuroncore.base.options import Options
-from neuroncore.frontend.vendor.packages import PACKAGES, REPOSITORIES
+from neuroncore.frontend.vendor import PACKAGES, REPOSITORIES
 from neuroncore.report import ranges
 
 numerics = module("numerics")

@@ -24,8 +24,7 @@ from test.utils import common_dataclasses as suite
 from test.utils.exceptions import InferenceException
 from test.utils.test_orchestrator import Orchestrator
 
-from neuroncore.frontend.settings import settings
-from neuroncore.frontend.verifying import is_asked
+from neuroncore.frontend.settings import settings, verifies
 
 ORDERS = int(os.environ.get("NKI_LIBRARY_ORDERS", "1"))
 FLOAT64 = os.environ.get("NKI_LIBRARY_FLOAT64") == "1"
@@ -70,7 +69,7 @@ def _results(test: Any, target: str) -> list[list[Any]]:
     """What the kernel returns, rank by rank, in whatever order they start."""
     found: list[list[Any]] = []
     for turns in range(ORDERS):
-        asked = {"turns": turns, "record": is_asked(), "precision": FLOAT64}
+        asked = {"turns": turns, "record": verifies(), "precision": FLOAT64}
         options = replace(nki_cpu_simulator.OPTIONS, **asked)
         kernel = nki_cpu_simulator.Simulation(test.kernel_func).kernel
         cores = test.compiler_input.logical_nc_config

@@ -15,7 +15,7 @@ import numpy as np
 
 from neuroncore.frontend import inputs
 from neuroncore.frontend import launch as launching
-from neuroncore.frontend.arrays import as_numpy
+from neuroncore.frontend.arguments import as_numpy
 from neuroncore.frontend.neuronxcc.nki import kernel as older
 from neuroncore.frontend.nki import kernel as current
 from neuroncore.frontend.outcome import Launch

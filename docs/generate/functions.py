@@ -54,7 +54,7 @@ from neuroncore.core.binding import MISSING, arguments, kinds, member, numbered
 from neuroncore.core.core import current, running
 from neuroncore.core.faults import NOT_OURS, our_fault
 from neuroncore.core.legality import misused
-from neuroncore.frontend.nki_instruction import (
+from neuroncore.frontend.issue import (
     MaybeTile,
     NkiInstruction,
     Real,

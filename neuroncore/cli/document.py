@@ -16,8 +16,8 @@ from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
 from neuroncore.base.units import plural
 from neuroncore.cli import failures, measuring
+from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.frontend.settings import target_machine
-from neuroncore.frontend.warning import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.hosts.api import Run
 from neuroncore.report import collectives, compiled, perfetto, precision, text
 from neuroncore.report.progress import progress

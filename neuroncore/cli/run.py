@@ -21,10 +21,10 @@ from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.measuring import add_harness
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
+from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
-from neuroncore.frontend.vendor import checkouts
-from neuroncore.frontend.vendor.packages import REPOSITORIES
+from neuroncore.frontend.vendor import REPOSITORIES
 from neuroncore.lint.static import read
 from neuroncore.record import is_record
 from neuroncore.report.progress import progress
@@ -306,7 +306,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
     if arguments.target:
         machine.load(arguments.target)  # rejects unknown names before anything runs
     _check_others(arguments)
-    served = [checkouts.parsed(text) for text in arguments.checkouts]
+    served = [vendor.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
     chosen = settings(arguments.target, options, session, keeps=session.keeps, in_every_thread=True)
     with (

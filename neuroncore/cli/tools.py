@@ -16,7 +16,7 @@ import neuroncore
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import cache_folder
 from neuroncore.frontend.alias import PATH
-from neuroncore.frontend.vendor.checkouts import WITH, Checkout
+from neuroncore.frontend.vendor import WITH, Checkout
 
 hashlib: Any = Lazy("hashlib")
 

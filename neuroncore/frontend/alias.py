@@ -1,4 +1,5 @@
-"""Makes `import nki` find this package while the alias is active.
+"""Makes `import nki` find this package while the alias is active, and imports the packages that
+only the vendor ships from a checkout, or with placeholders for the functions that are missing.
 
 The distribution never installs a top-level `nki`: the name is the vendor's. Frameworks launch
 kernels by packages with other names of the vendor; the stand-ins here replace those that are not
@@ -13,16 +14,158 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from neuroncore.base.errors import UsageError
-from neuroncore.frontend import exports
-from neuroncore.frontend.vendor import placeholders
-from neuroncore.frontend.vendor.finder import VendorFinder
-from neuroncore.frontend.vendor.packages import holding
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.frontend import dialects, vendor
+from neuroncore.frontend.vendor import Checkout, Package, holding
+
+HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # of modules with a name for users
+
+
+class VendorFinder(MetaPathFinder):
+    """Finds what other finders don't, and before them what `--with` names."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        find = self._behind_alias if name.startswith(HOMES) else self._vendors
+        found = find(name, path, target)
+        if found is not None:
+            self.found.add(name)
+        return found
+
+    def forget(self) -> None:
+        """Leave no module that came from here, and no trace in the packages around them."""
+        inside = tuple(f"{name}." for name in self.found)
+        for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
+            around, _, last = name.rpartition(".")
+            if around in sys.modules:
+                vars(sys.modules[around]).pop(last, None)
+            del sys.modules[name]
+        self.found.clear()
+
+    def _vendors(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        package = holding(name)
+        if package is None:
+            return None
+        is_root = name == package.name
+        if package.stand_in and is_root:
+            return None  # the alias has it
+        real_or_none = package.is_whole or package.stand_in
+        if real_or_none and not is_root and not _is_ours(_around(name)):
+            return None  # a real one is there, and has what it has
+        checkout = package.repository and vendor.named(package.repository)
+        if checkout and not is_root and (inside := PathFinder.find_spec(name, path)):
+            return _completed(inside)
+        installed = self._elsewhere(name, path, target)
+        if checkout and is_root:
+            if installed is None or checkout.before_installed:
+                return _served(package, checkout)
+            print(checkout.passed_over(installed.origin), file=sys.stderr)
+        return None if installed else ModuleSpec(name, Empty(), is_package=True)
+
+    def _behind_alias(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """The module that `from nki import name` looks for, by its name inside neuroncore."""
+        own = name.partition(".")[2].partition(".")[2]
+        module, _, last = own.rpartition(".")
+        root = sys.modules.get(module.partition(".")[0])
+        aliased = root is not None and root.__name__.startswith(HOMES)
+        if not aliased or self._elsewhere(name, path, target):
+            return None
+        if holding(own) is not None:
+            return ModuleSpec(name, Same(own), is_package=True)
+        hint = did_you_mean(last, dir(_around(name)))
+        near = f"; {hint}" if hint else ""
+        raise ImportError(f"cannot import name {last!r} from {module!r}{near}", name=module)
+
+    def _elsewhere(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """The spec that another finder returns."""
+        others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        return next((spec for spec in specs if spec is not None), None)
+
+
+def _around(name: str) -> ModuleType:
+    return sys.modules[name.rpartition(".")[0]]
+
+
+def _is_ours(module: ModuleType) -> bool:
+    return isinstance(module, vendor.PlaceholderModule) or module.__name__.startswith(HOMES)
+
+
+class Empty(Loader):
+    """Makes a module of which nothing is here."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return vendor.PlaceholderModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+class Same(Loader):
+    """Gives a module that has another name already."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        real = importlib.import_module(self.name)
+        self._spec = real.__spec__  # importlib is about to overwrite it
+        return real
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+class InCheckout(SourceFileLoader):
+    """Loads a module of a checkout, and puts placeholders where the vendor's module has more."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        package = holding(module.__name__)
+        assert package is not None
+        super().exec_module(module)
+        is_root = module.__name__ == package.name
+
+        def other(name: str) -> Any:
+            if is_root and name in package.exports:
+                home = importlib.import_module(f"{package.name}.{package.exports[name]}")
+                return getattr(home, name)
+            made = vendor.missing(module.__name__, name)
+            setattr(module, name, made)
+            return made
+
+        module.__dict__.setdefault("__getattr__", other)
+
+
+def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
+    """A package from the user's checkout. Raises UsageError if it isn't there."""
+    folder = checkout.package()
+    found = spec_from_file_location(
+        package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    return _completed(found) if package.public else found
+
+
+def _completed(found: ModuleSpec | None) -> ModuleSpec | None:
+    if found is not None and isinstance(found.loader, SourceFileLoader):
+        found.loader = InCheckout(found.loader.name, found.loader.path)
+    return found
+
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
 STAND_INS = {
@@ -42,7 +185,7 @@ class Alias(MetaPathFinder, Loader):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root, dot, rest = name.partition(".")
-        if root not in OURS or (root in STAND_INS and rest and not _is_ours(root)):
+        if root not in OURS or (root in STAND_INS and rest and not _is_alias(root)):
             return None
         if name in STAND_INS and (installed := _installed(name)) is not None:
             _tell(f"neuroncore: {name} is the one in {installed.origin}")
@@ -70,8 +213,8 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
     """Return a placeholder for a name that a stand-in doesn't have. Raises AttributeError, with the
     user's spelling, for a name that another module doesn't have."""
     if holding(home) is not None:
-        return placeholders.missing(home, name)
-    raise exports.unknown(home, name, dir(module))
+        return vendor.missing(home, name)
+    raise dialects.unknown(home, name, dir(module))
 
 
 @functools.cache
@@ -80,7 +223,7 @@ def _tell(what: str) -> None:
     print(what, file=sys.stderr)
 
 
-def _is_ours(root: str) -> bool:
+def _is_alias(root: str) -> bool:
     """Return whether an imported package is part of neuroncore."""
     return root in sys.modules and sys.modules[root].__name__ == OURS[root]
 
@@ -115,7 +258,7 @@ def deactivate() -> None:
     for finder in [f for f in sys.meta_path if isinstance(f, VendorFinder)]:
         finder.forget()
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, Alias | VendorFinder)]
-    roots = [root for root in OURS if root in ROOTS or _is_ours(root)]
+    roots = [root for root in OURS if root in ROOTS or _is_alias(root)]
     for name in [n for n in sys.modules if n.partition(".")[0] in roots]:
         del sys.modules[name]
 

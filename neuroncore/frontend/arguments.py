@@ -1,19 +1,143 @@
-"""Arguments of a kernel: positional and named ones, and the arrays among them."""
+"""The arguments of a kernel: arrays of the host's libraries, annotations in signatures, such as
+`x: nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
+
+An array that is passed to several ranks is copied for each rank; the operating system copies only
+the pages that the rank writes."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import mmap
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import source
 from neuroncore.base.errors import UsageError
-from neuroncore.frontend.arrays import as_numpy
-from neuroncore.record.inputs import Setting
+from neuroncore.base.findings import Finding
+from neuroncore.base.structs import dataclass
+from neuroncore.memory import access
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import lookup
+from neuroncore.record.inputs import Setting, like
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ArrayLibrary:
+    """A library with its own type of arrays; it is used only after the user has imported it."""
+
+    name: str
+    kind: str  # the name of its type of arrays
+    taken: Callable[[Any], Array]  # converts its array to numpy
+    given: Callable[[Array], Any]  # converts back; unchanged if the format is unknown
+    cast: str  # how its users convert an array, for hints
+
+    def made(self, value: Any) -> bool:
+        """Return whether a value is an array of this library."""
+        module = sys.modules.get(self.name)
+        return module is not None and isinstance(value, getattr(module, self.kind, ()))
+
+
+def _from_torch(tensor: Any) -> Array:
+    """Return a numpy array on a torch tensor's memory, by a view as integers if numpy lacks its
+    format."""
+    torch = sys.modules["torch"]
+    with torch._C.DisableTorchFunction():  # which copies tensors of a stand-in's device
+        plain = tensor.detach().cpu()
+    if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
+        form = lookup(plain.dtype)
+        as_integers = plain.view(getattr(torch, f"int{form.bits}"))
+        return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
+    return plain.numpy()  # type: ignore[no-any-return]
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    form = lookup(array.dtype)
+    if not hasattr(torch, form.name):
+        return array
+    if not form.is_integer and form.itemsize < 4 and form != "float16":  # numpy lacks it
+        integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
+        return integers.view(getattr(torch, form.name))
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _to_jax(array: Array) -> Any:
+    jax: Any = sys.modules["jax"]
+    return jax.numpy.asarray(array) if hasattr(jax.numpy, array.dtype.name) else array
+
+
+LIBRARIES = (
+    ArrayLibrary("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
+    ArrayLibrary("jax", "Array", np.asarray, _to_jax, ".astype(jnp.{})"),
+)
+
+
+def library(value: Any) -> ArrayLibrary | None:
+    """Return the library whose array a value is; None for arrays of numpy and for other values."""
+    return next((library for library in LIBRARIES if library.made(value)), None)
+
+
+def as_numpy(value: Any) -> Array:
+    """Return an array of any library as numpy's, in the same memory if both can share it. Raises
+    UsageError for a torch tensor in a float format that a NeuronCore lacks."""
+    made_by = library(value)
+    return made_by.taken(value) if made_by else np.asarray(value)
+
+
+class Annotation:
+    """An annotation that ignores its brackets, except for `mutable`, for sizes, and for a list of
+    sizes and a format: with those it describes a tensor."""
+
+    def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
+        self.__name__ = name
+        self.shape, self.dtype = shape, dtype
+
+    def __getitem__(self, parameters: Any) -> Annotation:
+        listed = parameters if isinstance(parameters, tuple) else (parameters,)
+        if any(one is mutable for one in listed):
+            return mutable_tensor
+        if len(listed) == 2 and isinstance(listed[0], list | tuple):
+            return Annotation(self.__name__, tuple(listed[0]), listed[1])
+        if all(isinstance(one, int) for one in listed):
+            return Annotation(self.__name__, listed)
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Annotation:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nki.typing.{self.__name__}"
+
+
+tensor = Annotation("tensor")
+mutable_tensor = Annotation("mutable_tensor")
+scalar = Annotation("scalar")
+mutable = Annotation("mutable")
+
+
+def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
+    """Return findings for arguments whose shape differs from their parameter's annotation."""
+    declared = getattr(function, "__annotations__", {})
+    if not any(isinstance(one, Annotation) and one.shape for one in declared.values()):
+        return
+    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+    for name, one in declared.items():
+        shape = tuple(getattr(arguments.get(name), "shape", ()))
+        if isinstance(one, Annotation) and one.shape and shape and one.shape != shape:
+            place = source.parameter(inspect.unwrap(function).__code__, name)
+            message = f"{name} has the shape {shape}; its annotation declares {one.shape}"
+            yield Finding("ANNOTATION_SHAPE", message, place)
+
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -47,18 +171,24 @@ def copied(arguments: Arguments) -> Arguments:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
 
 
-def values_in(value: Any) -> list[Any]:
-    """Return the single values in arguments, in order."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in values_in(item)]
-    return [value]
+def leaves(value: Any) -> Iterator[Any]:
+    """Return the single values in a result or in arguments, in order."""
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def is_host_array(value: Any) -> bool:
+    """Return whether a value is an array of numpy, torch or a similar library, and not a number or
+    a tensor."""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
 
 
 def arrays_in(value: Any) -> list[Array]:
     """Return the arrays in a result or in arguments, in order, as arrays of numpy."""
-    return [as_numpy(one) for one in values_in(value) if hasattr(one, "dtype")]
+    return [as_numpy(one) for one in leaves(value) if hasattr(one, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
@@ -69,3 +199,86 @@ def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
     numbered = list(zip((ranks[name] for name in setting.arrays), arrays, strict=True))
     each = range(setting.world.ranks)
     return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}
+
+
+SMALL = 1 << 16  # bytes of the largest array that is simply copied
+
+
+def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
+    """Return the arguments of ranks, with separate arrays for those whose memory is passed to
+    another rank too. An array of a single rank stays the caller's, and the kernel's writes appear
+    in it."""
+    whole = {id(one): as_numpy(one) for one in leaves(list(per_rank)) if is_array(one)}
+    several = _in_several(per_rank, whole)
+    with ExitStack() as files:
+        copies = {n: _Copies(whole[n], files) for n in several}
+        return [_own(arguments, copies) for arguments in per_rank]
+
+
+def _own(given: Arguments, copies: dict[int, _Copies]) -> Arguments:
+    copies_made: dict[int, Any] = {}
+    args, kwargs = (_replaced(part, copies, copies_made) for part in given)
+    return args, kwargs
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array of the host, of any library."""
+    return is_host_array(value) or library(value) is not None
+
+
+def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[int]:
+    """Return the ids of the arrays whose memory is, at least in part, in the arguments of two
+    ranks."""
+    ranks: dict[int, set[int]] = {n: set() for n in whole}
+    for rank, arguments in enumerate(per_rank):
+        for one in leaves(list(arguments)):
+            if id(one) in ranks:
+                ranks[id(one)].add(rank)
+    several = {n for n, those in ranks.items() if len(those) > 1}
+    before: list[tuple[int, int]] = []  # arrays with lower addresses: their ends, and ids
+    for (low, high), n in sorted((_span(array), n) for n, array in whole.items() if array.size):
+        before = [one for one in before if one[0] > low]
+        overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
+        several.update([n, *overlaps] if overlaps else ())
+        before.append((high, n))
+    return several
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Return the addresses of an array's first byte and of the byte after its last."""
+    low, high = access.extent(array.shape, array.strides)
+    start = int(array.__array_interface__["data"][0])
+    return start + low, start + high + array.itemsize
+
+
+class _Copies:
+    """The contents of an array, from which any number of separate arrays are made."""
+
+    def __init__(self, array: Array, files: ExitStack) -> None:
+        self.array, self.files = array, files
+        self.file: Any = None
+
+    def another(self) -> Array:
+        if self.array.nbytes < SMALL:
+            return self.array.copy()
+        if self.file is None:
+            self.file = self.files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 so it is
+            self.file.write(np.ascontiguousarray(self.array).view(np.uint8).data)
+            self.file.flush()
+        pages = mmap.mmap(self.file.fileno(), self.array.nbytes, access=mmap.ACCESS_COPY)
+        return np.frombuffer(pages, self.array.dtype).reshape(self.array.shape)
+
+
+def _replaced(value: Any, copies: dict[int, _Copies], made: dict[int, Any]) -> Any:
+    """Return a rank's arguments with its own arrays; an array that is passed twice stays one
+    array."""
+    if isinstance(value, dict):
+        return {key: _replaced(one, copies, made) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return like(value, [_replaced(one, copies, made) for one in value])
+    if id(value) not in copies:
+        return value
+    if id(value) not in made:
+        made_by, copy = library(value), copies[id(value)].another()
+        made[id(value)] = made_by.given(copy) if made_by else copy
+    return made[id(value)]

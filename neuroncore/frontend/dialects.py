@@ -1,13 +1,16 @@
-"""Finds the API in which a kernel is written, from the names that its code uses."""
+"""The APIs and their names: the API in which a kernel is written, and the public names of an API's
+modules."""
 
 from __future__ import annotations
 
 import dis
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal
+
+from neuroncore.base.errors import did_you_mean
 
 Dialect = Literal["nki", "neuronxcc.nki"]
 # The names of each API's modules: as users import them, and their own `__name__`.
@@ -94,3 +97,20 @@ def takes_self(function: Callable[..., Any]) -> bool:
     Other kernels in a class are called as attributes, without the object: the vendor's decorator
     makes an object that classes don't bind (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def api(space: dict[str, Any]) -> list[str]:
+    """Return the names of a module that are not modules and don't begin with an underscore."""
+    return [n for n, v in space.items() if n[0] != "_" and not isinstance(v, ModuleType)]
+
+
+def unknown(
+    module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
+) -> AttributeError:
+    """Return the error for a name that a module doesn't have. `removed` has the replacements of
+    names that earlier releases had."""
+    hint = removed.get(name) or did_you_mean(name, known)
+    return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

@@ -1,12 +1,16 @@
-"""Runs a kernel: converts arguments, runs it on one core or several, converts results."""
+"""Runs a kernel: converts arguments, runs it on one core or several, converts results; also inside
+functions that jax traces, such as those under jax.jit."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.findings import Finding
@@ -17,14 +21,20 @@ from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
-from neuroncore.frontend import ending, misuse, verifying
-from neuroncore.frontend.arguments import Arguments
+from neuroncore.frontend import inputs
+from neuroncore.frontend.arguments import Arguments, apart
 from neuroncore.frontend.inputs import Inputs
 from neuroncore.frontend.outcome import Launch as Launch
-from neuroncore.frontend.settings import current_settings, environment_options, target_machine, tell
-from neuroncore.frontend.sharing import apart
-from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
-from neuroncore.frontend.warning import warn
+from neuroncore.frontend.outcome import NeuronWarning as NeuronWarning
+from neuroncore.frontend.outcome import warn
+from neuroncore.frontend.settings import (
+    current_settings,
+    environment_options,
+    target_machine,
+    tell,
+    unobserved,
+    verifies,
+)
 from neuroncore.machine import Machine
 from neuroncore.machine.instance import Instance
 from neuroncore.machine.instance import find as find_instance
@@ -35,11 +45,14 @@ from neuroncore.record.program import Order
 from neuroncore.report.progress import issued, progress
 
 if TYPE_CHECKING:
+    from neuroncore.frontend import misuse, verifying
     from neuroncore.precision import doubles, findings
     from neuroncore.precision import shadow as shadows
     from neuroncore.precision import watch as watches
     from neuroncore.precision.findings import Precision
 else:
+    misuse = Lazy("neuroncore.frontend.misuse")
+    verifying = Lazy("neuroncore.frontend.verifying")
     doubles = Lazy("neuroncore.precision.doubles")
     findings = Lazy("neuroncore.precision.findings")
     shadows = Lazy("neuroncore.precision.shadow")
@@ -142,7 +155,7 @@ def launch_ranks(
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
     """Return the finished launches of all ranks, verified if that is requested."""
     launches = [rank.close(precision) for rank in ranks]
-    if verifying.is_asked():
+    if verifies():
         verifying.verify(launches)
     return launches
 
@@ -181,7 +194,7 @@ class _Rank:
     ) -> None:
         self.cores, self.function, self.way = cores, function, way
         self.args, self.kwargs = given
-        keeps = current_settings().keeps or verifying.is_asked()
+        keeps = current_settings().keeps or verifies()
         self.inputs = Inputs(cores, way.tensor, keeps)
         self.names = _names(function, self.args)
         self.result: Any = None
@@ -209,9 +222,9 @@ class _Rank:
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
-        ending.check(self.function, self.result, self.cores, self.inputs.storages())
-        ending.check_turns(self.cores)
-        ending.check_constants(self.cores)
+        inputs.check(self.function, self.result, self.cores, self.inputs.storages())
+        inputs.check_turns(self.cores)
+        inputs.check_constants(self.cores)
 
     def left(self) -> list[Tile]:
         return self.inputs.left(self.result)
@@ -347,3 +360,37 @@ def _complete(result: Any, other: Any) -> None:
             exact = doubles.on(double.storage, theirs).codes()
             doubles.on(mine_exact.storage, mine).codes()[brought] = exact[brought]
             findings.add(mine_exact.energy, double.energy)
+
+
+def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an argument is a value of a graph that jax is building."""
+    jax = sys.modules.get("jax")
+    return jax is not None and any(_is_tracer(x) for x in jax.tree.leaves((args, kwargs)))
+
+
+def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the results of a kernel as values of the graph: it is launched whenever the graph
+    runs.
+
+    The shapes of the results are those of a launch on zeros, which is not reported.
+    """
+    jax: Any = sys.modules["jax"]
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if _is_tracer(leaf)]
+
+    def launched(*values: Any) -> Any:
+        known = dict(zip(places, map(np.asarray, values), strict=True))
+        positional, named = jax.tree.unflatten(
+            tree, [known.get(i, x) for i, x in enumerate(leaves)]
+        )
+        return kernel(*positional, **named)
+
+    tracers = [leaves[i] for i in places]
+    with unobserved():
+        results = launched(*(np.zeros(tracer.shape, tracer.dtype) for tracer in tracers))
+    shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), results)
+    return jax.pure_callback(launched, shapes, *tracers)
+
+
+def _is_tracer(value: Any) -> bool:
+    return isinstance(value, sys.modules["jax"].core.Tracer)

@@ -23,7 +23,7 @@ from neuroncore.base.errors import (
     did_you_mean,
 )
 from neuroncore.base.structs import dataclass
-from neuroncore.frontend.unread import Unread
+from neuroncore.frontend.tensors import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."

@@ -1,7 +1,6 @@
 """The operators of the API: arguments of nki.isa, and functions of tiles when called.
 
-Both dialects have the same names, and each turns a call into instructions in its own way.
-"""
+Both dialects have the same names, and each turns a call into instructions in its own way."""
 
 from __future__ import annotations
 
@@ -9,9 +8,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from neuroncore.base.errors import OperatorError
+from neuroncore.base.errors import OperatorError, SignatureError, UsageError
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.core.core import running
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 
 class Operation:
@@ -95,3 +96,22 @@ def operations(
     by_name = {name: of_two(name) for name in OF_TWO if name not in without}
     by_name |= {name: activation(name) for name in ACTIVATIONS if name not in without}
     return by_name | {name: by_number(name, row) for name, row in BY_NUMBER.items()}
+
+
+WIDTHS = [*FORMATS, *OPAQUE]  # widest first among floats; formats only for memory are refused later
+
+
+def format_of(dtype: Any, position: int) -> Format:
+    """Return the format that an argument called `dtype` names."""
+    try:
+        return lookup(dtype)
+    except UsageError as error:
+        raise SignatureError(str(error), argument="dtype", position=position) from None
+
+
+def common(x: Any, y: Any) -> Format:
+    """Return the format of x <op> y: the format of the tile, or the wider one of two tiles."""
+    if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
+        return x.dtype
+    formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
+    return min(formats, key=WIDTHS.index)

@@ -16,6 +16,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
+from neuroncore.precision.findings import Precision
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
@@ -23,6 +24,7 @@ STOCHASTIC_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_EN"
 SEED_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
 FLAGS_VARIABLE = "NEURON_CC_FLAGS"
+VERIFY_VARIABLE = "NEURONCORE_VERIFY"
 SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -53,6 +55,12 @@ _process = Settings()  # for threads without settings: a thread begins with an e
 
 def current_settings() -> Settings:
     return _settings.get() or _process
+
+
+def verifies() -> bool:
+    """Return whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1,
+    or the name of a file to which each launch appends a line of JSON."""
+    return current_settings().verify or os.environ.get(VERIFY_VARIABLE, "0") not in ("", "0")
 
 
 @contextmanager
@@ -170,3 +178,23 @@ def _switched(variable: str, default: bool) -> bool:
     if value.lower() not in SWITCH:
         raise UsageError(f"{variable} is {value!r}; it must be 0 or 1")
     return SWITCH[value.lower()]
+
+
+def precision_of(
+    kernel: Callable[..., Any],
+    *args: Any,
+    bound: float | None = None,
+    target: str | None = None,
+    **kwargs: Any,
+) -> Precision:
+    """Launch a kernel together with a computation in float64, and return the errors.
+
+    `kernel` is a function decorated with `nki.jit`, of either API, or anything that launches one;
+    the last of several launches counts. `bound` is the least relative L2 error of a result that is
+    reported. Raises UsageError if nothing was launched.
+    """
+    options = current_settings().options or environment_options()
+    options = replace(options, precision=True, precision_bound=bound)
+    precision = last_launch(kernel, args, kwargs, target, options).precision
+    assert precision is not None  # the option sets it
+    return precision

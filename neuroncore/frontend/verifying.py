@@ -14,7 +14,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.outcome import Launch
-from neuroncore.frontend.settings import current_settings
+from neuroncore.frontend.settings import VERIFY_VARIABLE
 from neuroncore.record.program import Record
 from neuroncore.report.progress import progress
 
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from neuroncore.replay.verification import Verdict
 else:
     verification = Lazy("neuroncore.replay.verification")
-
-VARIABLE = "NEURONCORE_VERIFY"
-
-
-def is_asked() -> bool:
-    """Return whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1,
-    or the name of a file to which each launch appends a line of JSON."""
-    return current_settings().verify or os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
 def verify(launches: Sequence[Launch]) -> None:
@@ -76,7 +68,7 @@ def record_of(launches: Sequence[Launch]) -> Record:
 
 def _tell(line: dict[str, Any], text: str) -> None:
     """Write a line to standard error, or a line of JSON to the file that the environment names."""
-    file = os.environ.get(VARIABLE, "1")
+    file = os.environ.get(VERIFY_VARIABLE, "1")
     if file in ("", "0", "1"):
         print(f"neuroncore: {text}", file=sys.stderr)
         return

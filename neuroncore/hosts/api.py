@@ -22,12 +22,12 @@ from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (
     Arguments,
     arrays_in,
+    as_numpy,
     by_rank,
     copied,
     of_a_rank,
     with_rank,
 )
-from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch, tell

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from neuroncore.frontend.ending import leaves
-from neuroncore.frontend.vendor import placeholders
+from neuroncore.frontend import vendor
+from neuroncore.frontend.arguments import leaves
 
 NAME = "xla:0"
 OURS = re.compile(r"(xla|neuron)(:\d+)?")
@@ -50,9 +50,7 @@ def stand_in(torch: Any) -> None:
             return _called(torch, function, args, named)
 
     OnCPU().__enter__()
-    torch.classes.neuron = placeholders.PlaceholderModule(
-        "torch.classes.neuron"
-    )  # used in annotations
+    torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")  # used in annotations
 
 
 def is_marked(value: Any) -> bool:

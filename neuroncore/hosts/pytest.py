@@ -20,7 +20,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
-    from neuroncore.frontend import alias, misuse, warning
+    from neuroncore.frontend import alias, misuse, outcome
     from neuroncore.frontend import settings as setting
     from neuroncore.hosts import api
 else:
@@ -28,7 +28,7 @@ else:
     api = Lazy("neuroncore.hosts.api")
     misuse = Lazy("neuroncore.frontend.misuse")
     setting = Lazy("neuroncore.frontend.settings")
-    warning = Lazy("neuroncore.frontend.warning")
+    outcome = Lazy("neuroncore.frontend.outcome")
 
 
 NAME = "neuroncore.pytest"
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if _asked(config, config.option):
         alias.activate()
         # launches with the test's own settings, which have no other observer
-        warned = "neuroncore.frontend.warning.NeuronWarning"
+        warned = "neuroncore.frontend.outcome.NeuronWarning"
         config.addinivalue_line("filterwarnings", f"error::{warned}")
         config.pluginmanager.register(Kernels(config), f"{NAME}.kernels")
 
@@ -100,7 +100,7 @@ class LaunchWatch:
     def met(self) -> dict[Any, Any]:
         """Return the findings of all launches, by the line of a kernel."""
         findings = (each for run in self.launches for each in run.findings)
-        return warning.by_line(warning.likely_wrong(findings))
+        return outcome.by_line(outcome.likely_wrong(findings))
 
 
 WATCH = pytest.StashKey[LaunchWatch]()
@@ -143,7 +143,7 @@ class Kernels:
         marks = item.iter_markers("neuroncore")
         allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
         met = watch.met().items()
-        if told := [warning.counted(same) for line, same in met if line.code not in allowed]:
+        if told := [outcome.counted(same) for line, same in met if line.code not in allowed]:
             pytest.fail("\n".join(told), pytrace=False)
         return result
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neuroncore.base.findings import Finding
-from neuroncore.frontend import warning
+from neuroncore.frontend import outcome
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 
@@ -35,7 +35,7 @@ SMALL, LARGE = np.zeros((2, 3), np.float32), np.zeros((8, 4), np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
-    monkeypatch.setattr(warning, "_told", set())
+    monkeypatch.setattr(outcome, "_told", set())
 
 
 def told(launches, action=None, **about):
@@ -63,7 +63,7 @@ def test_the_tiles_of_a_line_are_counted():
 
 def test_what_is_of_no_line_is_told_in_its_own_words():
     findings = [Finding("CAPACITY", said, None) for said in ("too much", "too many", "too much")]
-    assert [list(map(str, same)) for same in warning.by_line(findings).values()] == [
+    assert [list(map(str, same)) for same in outcome.by_line(findings).values()] == [
         ["warning[CAPACITY] too much"] * 2,
         ["warning[CAPACITY] too many"],
     ]

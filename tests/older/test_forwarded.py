@@ -5,13 +5,13 @@ import inspect
 import pytest
 
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.frontend.neuronxcc.nki.isa import forwarded, searches
+from neuroncore.frontend.neuronxcc.nki.isa import forwarded
 
 ADDED = {"dtype", "mask", "kwargs"}  # parameters that this API adds to every instruction
 NAMED_OTHERWISE = {f"tensor_copy_dynamic_{end}": "tensor_copy" for end in ("dst", "src")}
 
 
-FUNCTIONS = {n: getattr(m, n) for m in (forwarded, searches) for n in m.__all__}
+FUNCTIONS = {n: getattr(m, n) for m in (forwarded, forwarded) for n in m.__all__}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -20,8 +20,8 @@ from neuroncore.base.errors import EmulatorError
 from neuroncore.base.options import Options
 from neuroncore.cli import main
 from neuroncore.core.packs import Packs
+from neuroncore.frontend.outcome import NeuronWarning
 from neuroncore.frontend.settings import settings
-from neuroncore.frontend.warning import NeuronWarning
 from neuroncore.plain.memory import Tensor
 from neuroncore.plain.reading import Reading
 

@@ -1,6 +1,11 @@
 """A narrow product was given weights that were packed for the wide one before it."""
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
 from bench.programs.checks import main
-import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc
+
+
 @nki.jit
 def kernel(x9, x13):
     p6 = nl.ndarray((10, 14), dtype=nl.float32, buffer=nl.psum)

@@ -1,6 +1,11 @@
 """The passes of a product were added up before they joined a sum, where a part of the result began one."""
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
 from bench.programs.checks import main
-import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc
+
+
 @nki.jit
 def kernel(x4, x10):
     t3 = nl.ndarray((95, 1, 11), dtype=nl.float8_e5m2, buffer=nl.sbuf)

@@ -1,24 +1,67 @@
-"""nki.jit, nki.simulate and the kernel object they make."""
+"""nki.jit, nki.simulate and the kernel object they make.
+
+Kernels of NKI 0.1 and 0.2 find the words sbuf, psum and hbm without importing them: "The sbuf
+keyword is available in any NKI kernel", says the quickstart of SDK 2.27 and 2.28
+(nki/get-started/quickstart-implement-run-kernel.rst); that of 2.29 has nl.sbuf instead.
+"""
 
 from __future__ import annotations
 
+import builtins
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
+from threading import Lock
 from types import MethodType
 from typing import Any
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.core.core import running
-from neuroncore.frontend import grids
-from neuroncore.frontend.annotations import disagreements
-from neuroncore.frontend.arguments import Arguments
+from neuroncore.frontend import integers
+from neuroncore.frontend.arguments import Arguments, disagreements
 from neuroncore.frontend.dialects import dialect, takes_self
-from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
-from neuroncore.frontend.nki import keywords
+from neuroncore.frontend.launch import (
+    Launch,
+    Way,
+    finish,
+    in_graph,
+    is_traced,
+    launch,
+    launch_ranks,
+)
+from neuroncore.frontend.nki.language.creation import MemoryName
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.traced import in_graph, is_traced
-from neuroncore.frontend.vendor.placeholders import Absent
+from neuroncore.frontend.vendor import Absent
+
+WORDS = {
+    "sbuf": MemoryName(MemoryRegion.sbuf),
+    "psum": MemoryName(MemoryRegion.psum),
+    "hbm": MemoryName(MemoryRegion.private_hbm),
+}
+
+
+_lock, _running = Lock(), 0
+
+
+@contextmanager
+def known() -> Iterator[None]:
+    """While a kernel runs, in any thread: names that neither it nor its module defines are looked
+    for among Python's own, and the words are among them."""
+    global _running
+    with _lock:
+        _running += 1
+        for name, word in WORDS.items():
+            setattr(builtins, name, word)
+    try:
+        yield
+    finally:
+        with _lock:
+            _running -= 1
+            for name in () if _running else WORDS:
+                delattr(builtins, name)
+
 
 SIZES = "a positive int, or a tuple of them"
 
@@ -33,10 +76,12 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid, an int or a tuple of ints."""
-        sizes = grids.axes(grid, SIZES)
+        sizes = integers.grid_axes(grid, SIZES)
         return type(self)(
             self.function,
-            tuple(grids.size(n, "the size of a launch grid's axis", 1, SIZES) for n in sizes),
+            tuple(
+                integers.grid_size(n, "the size of a launch grid's axis", 1, SIZES) for n in sizes
+            ),
         )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
@@ -64,7 +109,7 @@ class Kernel:
         if is_traced(args, kwargs):
             return in_graph(self, args, kwargs)
         try:
-            with keywords.known():
+            with known():
                 run = launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid)
         except SignatureError as error:
             _explain(error, self.function)
@@ -83,7 +128,7 @@ class Kernel:
             raise UsageError(f"the kernel's grid is {self.grid}, and a rank's cores are {cores}")
         way = Way(NkiTensor, [[program] for program in range(cores)])
         grid = self.grid or (cores,)
-        with keywords.known():
+        with known():
             return launch_ranks(self.function, per_rank, way, grid=grid, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:

@@ -1,6 +1,6 @@
 """nki.typing: annotations for kernel signatures."""
 
-from neuroncore.frontend.annotations import mutable, mutable_tensor, scalar, tensor
+from neuroncore.frontend.arguments import mutable, mutable_tensor, scalar, tensor
 
 __all__ = ["mutable", "mutable_tensor", "scalar", "tensor"]
 

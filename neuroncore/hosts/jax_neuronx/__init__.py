@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.frontend.traced import is_traced
+from neuroncore.frontend.launch import is_traced
 from neuroncore.hosts import tensors
 from neuroncore.hosts.kernels import writing
 

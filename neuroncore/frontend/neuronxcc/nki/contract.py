@@ -12,7 +12,7 @@ from typing import Any
 
 from neuroncore.base.errors import OutputError, SignatureError
 from neuroncore.core.core import Core, current
-from neuroncore.frontend.ending import RETURNS, at_return
+from neuroncore.frontend.inputs import RETURNS, at_return
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor

@@ -17,19 +17,25 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.base.units import plural
 from neuroncore.core.core import current, running
-from neuroncore.frontend import grids
-from neuroncore.frontend.annotations import Annotation
-from neuroncore.frontend.arguments import Arguments
+from neuroncore.frontend import integers
+from neuroncore.frontend.arguments import Annotation, Arguments
 from neuroncore.frontend.dialects import takes_self
-from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
+from neuroncore.frontend.launch import (
+    Launch,
+    Way,
+    finish,
+    in_graph,
+    is_traced,
+    launch,
+    launch_ranks,
+)
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.operators import format_of
 from neuroncore.frontend.settings import compiler_flags
-from neuroncore.frontend.traced import in_graph, is_traced
-from neuroncore.frontend.vendor.placeholders import Absent
+from neuroncore.frontend.vendor import Absent
 from neuroncore.machine.harness import BENCHMARK, HarnessTime, harness_time
 from neuroncore.report import saved
 from neuroncore.time.schedule import schedule_cores
@@ -62,7 +68,7 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """Return the kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
-        return self._like(type(self), grid=tuple(map(_axis, grids.axes(grid, SIZES))))
+        return self._like(type(self), grid=tuple(map(_axis, integers.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
         """Return the same kernel with another way of running."""
@@ -202,7 +208,7 @@ def _axis(size: Any) -> int | spmd_dim:
         return spmd_dim(size, 1)
     if isinstance(size, spmd_dim):
         return size
-    count = grids.size(size, "the size of a launch grid's axis", 0, SIZES)
+    count = integers.grid_size(size, "the size of a launch grid's axis", 0, SIZES)
     return count or 1  # nki-samples' pipelined_attention is launched as kernel[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from neuroncore.base.errors import DtypeError, DynamicControlError, SignatureError, ViewError
-from neuroncore.frontend.unread import question
+from neuroncore.frontend.tensors import question
 from neuroncore.memory.tile import Tile
 
 

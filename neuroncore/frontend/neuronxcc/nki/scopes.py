@@ -20,7 +20,7 @@ from neuroncore.base.errors import ImmutableError, ScopeError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki.rebound import bound
+from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage

@@ -15,8 +15,7 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.frontend import integers
-from neuroncore.frontend.bounds import beyond
-from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.integers import DynamicSlice, beyond
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.expressions import (
     Box,
@@ -26,9 +25,8 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
     filled,
     together,
 )
-from neuroncore.frontend.seen import Seen
-from neuroncore.frontend.slices import DynamicSlice
-from neuroncore.frontend.unread import Unread, is_there
+from neuroncore.frontend.operators import format_of
+from neuroncore.frontend.tensors import Seen, Unread, is_there
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.parts import Parted

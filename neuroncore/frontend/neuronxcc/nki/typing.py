@@ -3,7 +3,7 @@
 from typing import Any
 
 from neuroncore.base.errors import ShapeError
-from neuroncore.frontend.annotations import Annotation, mutable, mutable_tensor, tensor
+from neuroncore.frontend.arguments import Annotation, mutable, mutable_tensor, tensor
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 

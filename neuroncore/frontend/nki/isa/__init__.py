@@ -8,12 +8,12 @@ import typing as _typing
 
 from neuroncore.base.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
 from neuroncore.clause.instruction import INSTRUCTIONS as _INSTRUCTIONS
-from neuroncore.frontend import exports as _exports
+from neuroncore.frontend import dialects as _dialects
 from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
-from neuroncore.frontend.nki import promises as _promises
-from neuroncore.frontend.nki import registers as _registers
+from neuroncore.frontend.nki import instructions as _promises
+from neuroncore.frontend.nki import instructions as _registers
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.nki.isa.constants import *
 from neuroncore.frontend.nki.isa.constants import engine
@@ -30,12 +30,12 @@ VirtualRegister = _registers.VirtualRegister
 register_alloc = _registers.register_alloc
 
 _OWN = [name for name, one in _INSTRUCTIONS.items() if one.module == "nki.isa"]
-__all__ = [*_exports.api(globals()), "constants", *_OWN]
+__all__ = [*_dialects.api(globals()), "constants", *_OWN]
 
 
 def __getattr__(name: str) -> _issue.Issues:
     if name not in _OWN:
-        raise _exports.unknown("nki.isa", name, __all__)
+        raise _dialects.unknown("nki.isa", name, __all__)
     function = globals()[name] = _promises.kept(name, _issue.function(name))
     return function
 

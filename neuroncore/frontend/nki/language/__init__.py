@@ -5,22 +5,18 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 """
 
 from neuroncore.base.enums import MemoryRegion as MemoryRegion
-from neuroncore.frontend import exports as _exports
+from neuroncore.frontend import dialects as _dialects
+from neuroncore.frontend.integers import ds as ds
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.nki.dtype import *
+from neuroncore.frontend.nki.language.composed import *
 from neuroncore.frontend.nki.language.control import *
+from neuroncore.frontend.nki.language.control import NKIObject as NKIObject
 from neuroncore.frontend.nki.language.creation import *
 from neuroncore.frontend.nki.language.elementwise import *
 from neuroncore.frontend.nki.language.matrix import *
-from neuroncore.frontend.nki.language.movement import *
-from neuroncore.frontend.nki.language.random import *
-from neuroncore.frontend.nki.language.reductions import *
-from neuroncore.frontend.nki.language.rounding import *
-from neuroncore.frontend.nki.language.trigonometry import *
-from neuroncore.frontend.nki.objects import NKIObject as NKIObject
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
 from neuroncore.frontend.operators import Operation as _Operation
-from neuroncore.frontend.slices import ds as ds
 from neuroncore.numerics.formats import Format as DType  # noqa: F401
 from neuroncore.numerics.formats import bool_ as bool  # noqa: F401 named so by published kernels
 from neuroncore.numerics.formats import float4_e2m1fn_x4 as float4_e2m1fn_x4
@@ -52,11 +48,11 @@ _REMOVED = {
     "mask": "masks were removed from the API with neuronxcc.nki: use slices",
 }
 
-__all__ = _exports.api(globals())
+__all__ = _dialects.api(globals())
 
 
 def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
-    raise _exports.unknown("nki.language", name, __all__, _REMOVED)
+    raise _dialects.unknown("nki.language", name, __all__, _REMOVED)
 
 
 def __dir__() -> list[str]:

@@ -13,11 +13,10 @@ from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.errors import DynamicControlError, SignatureError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
-from neuroncore.frontend.nki.assignment import check_not_in_psum
-from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.nki.tensor import NkiTensor, check_not_in_psum
+from neuroncore.frontend.operators import format_of
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
 
@@ -42,7 +41,7 @@ def par_dim(size: int) -> int:
 @dataclass(frozen=True)
 class MemoryName:
     """A memory as kernels of NKI 0.1 and 0.2 write it: `sbuf.view(dtype, shape)` is a new tensor
-    there, and `buffer=sbuf` says where one is to be (keywords.py)."""
+    there, and `buffer=sbuf` says where one is to be (kernel.py)."""
 
     region: MemoryRegion
 

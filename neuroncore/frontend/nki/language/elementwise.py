@@ -9,11 +9,10 @@ import numpy as np
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.frontend.formats import common
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operators import ByNumber, Operation, Simulated, operations
+from neuroncore.frontend.operators import ByNumber, Operation, Simulated, common, operations
 from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import float32, uint8

@@ -1,4 +1,4 @@
-"""Products, transposes and broadcasts of whole tiles."""
+"""Products, transposes, broadcasts and gathers of whole tiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import ShapeError
+from neuroncore.base.errors import NotEmulated, ShapeError
 from neuroncore.frontend import integers
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
@@ -20,7 +20,10 @@ from neuroncore.frontend.nki.language.elementwise import (
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import float32
 
-__all__ = ["broadcast_to", "expand_dims", "matmul", "transpose"]
+__all__ = [
+    "broadcast_to", "expand_dims", "gather_flattened", "load_transpose2d", "matmul", "transpose",
+]  # fmt: skip
+
 
 PSUM = MemoryRegion.psum
 
@@ -69,3 +72,37 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
         return out
     out = in_partitions(wide, sizes[0])
     return out if dtype in (None, x.dtype) else copy(out, dtype)
+
+
+def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and
+    tensor_copy for another format.
+
+    Axes of size 1 behind the second don't count: so published kernels have it from the vendor's
+    simulator (trnsparse, 0.3).
+    """
+    if len(src.shape) < 2 or max(src.shape[2:], default=1) > 1:
+        raise ShapeError(
+            f"load_transpose2d: src has {len(src.shape)} axes",
+            argument="src",
+            position=0,
+            expected="two axes, and further ones of size 1",
+            got=str(src),
+            hint="nisa.dma_transpose takes up to four",
+        )
+    rows, columns = src.shape[:2]
+    out = ndarray((columns, rows), src.dtype)
+    isa.dma_transpose(out, src if len(src.shape) == 2 else src.reshape((rows, columns)))
+    return out if dtype in (None, src.dtype) else copy(out, dtype)
+
+
+def gather_flattened(
+    data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
+) -> NkiTensor:
+    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather, and
+    tensor_copy for another format and for what is in PSUM."""
+    if axis != 0:
+        raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
+    out = ndarray(indices.shape, data.dtype)
+    isa.nc_n_gather(out, in_sbuf(data), in_sbuf(indices))
+    return out if dtype in (None, data.dtype) else copy(out, dtype)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from neuroncore.frontend.vendor import placeholders
+from neuroncore.frontend import vendor
 
 
 def xla_call(func: Callable[..., Any]) -> Any:
     """Return a stand-in for the function that raises an error when it is called."""
-    return placeholders.missing("torch_neuronx.xla_impl.base", "xla_call")
+    return vendor.missing("torch_neuronx.xla_impl.base", "xla_call")
 
 
 def xla_hlo_call(func: Callable[..., Any]) -> Any:
     """Return a stand-in for the function that raises an error when it is called."""
-    return placeholders.missing("torch_neuronx.xla_impl.base", "xla_hlo_call")
+    return vendor.missing("torch_neuronx.xla_impl.base", "xla_hlo_call")

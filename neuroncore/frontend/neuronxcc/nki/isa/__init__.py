@@ -7,7 +7,7 @@ Every `mask` is a bool or comparisons of index expressions over the axes of its 
 from typing import Any as _Any
 
 from neuroncore.base.errors import NotEmulated as _NotEmulated
-from neuroncore.frontend import exports as _exports
+from neuroncore.frontend import dialects as _dialects
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.neuronxcc.nki.isa import constants as constants
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode as dge_mode
@@ -17,14 +17,11 @@ from neuroncore.frontend.neuronxcc.nki.isa.constants import nc_version as nc_ver
 from neuroncore.frontend.neuronxcc.nki.isa.constants import oob_mode as oob_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd as reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import *
-from neuroncore.frontend.neuronxcc.nki.isa.folds import *
 from neuroncore.frontend.neuronxcc.nki.isa.forwarded import *
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import *
-from neuroncore.frontend.neuronxcc.nki.isa.movement import *
-from neuroncore.frontend.neuronxcc.nki.isa.movement import (
+from neuroncore.frontend.neuronxcc.nki.isa.matrix import (
     _tiled_offloaded_memcpy as _tiled_offloaded_memcpy,
 )
-from neuroncore.frontend.neuronxcc.nki.isa.searches import *
 from neuroncore.frontend.neuronxcc.nki.isa.selection import *
 
 tensor_engine = engine.tensor
@@ -48,11 +45,11 @@ def builtin_custom_op(
     raise _NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
 
 
-__all__ = [*_exports.api(globals()), "constants"]
+__all__ = [*_dialects.api(globals()), "constants"]
 
 
 def __getattr__(name: str) -> _Any:
-    raise _exports.unknown("neuronxcc.nki.isa", name, __all__)
+    raise _dialects.unknown("neuronxcc.nki.isa", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DtypeError
-from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
@@ -22,6 +21,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.operators import format_of
 from neuroncore.numerics.formats import Format, bfloat16, float16, float32
 
 PSUM = MemoryRegion.psum

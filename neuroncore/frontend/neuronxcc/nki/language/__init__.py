@@ -1,20 +1,19 @@
 """nki.language of the older API: tensors, index expressions, loops, and functions of tiles."""
 
 from neuroncore.base.enums import MemoryRegion as _MemoryRegion
-from neuroncore.frontend import exports as _exports
+from neuroncore.frontend import dialects as _dialects
+from neuroncore.frontend.integers import ds as ds
 from neuroncore.frontend.limits import tile_size as tile_size
-from neuroncore.frontend.neuronxcc.nki.grids import arange as arange
-from neuroncore.frontend.neuronxcc.nki.grids import mgrid as mgrid
 from neuroncore.frontend.neuronxcc.nki.isa.constants import bfp16 as bfp16
 from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.language import constants as constants
 from neuroncore.frontend.neuronxcc.nki.language.creation import *
-from neuroncore.frontend.neuronxcc.nki.language.derived import *
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import *
 from neuroncore.frontend.neuronxcc.nki.language.folds import *
 from neuroncore.frontend.neuronxcc.nki.language.loops import *
+from neuroncore.frontend.neuronxcc.nki.language.loops import arange as arange
+from neuroncore.frontend.neuronxcc.nki.language.loops import mgrid as mgrid
 from neuroncore.frontend.operators import Operation as _Operation
-from neuroncore.frontend.slices import ds as ds
 from neuroncore.numerics.formats import bfloat16 as bfloat16
 from neuroncore.numerics.formats import bool_ as bool_
 from neuroncore.numerics.formats import float8_e4m3 as float8_e4m3
@@ -35,11 +34,11 @@ private_hbm = _MemoryRegion.private_hbm
 shared_hbm = _MemoryRegion.shared_hbm
 hbm = private_hbm
 
-__all__ = [*_exports.api(globals()), "constants"]
+__all__ = [*_dialects.api(globals()), "constants"]
 
 
 def __getattr__(name: str) -> _Operation:  # for type checkers: the table makes these names
-    raise _exports.unknown("neuronxcc.nki.language", name, __all__)
+    raise _dialects.unknown("neuronxcc.nki.language", name, __all__)
 
 
 def __dir__() -> list[str]:

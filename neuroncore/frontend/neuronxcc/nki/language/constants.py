@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.operators import format_of
 
 __all__ = ["sizeinbytes"]
 

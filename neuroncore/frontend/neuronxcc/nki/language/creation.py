@@ -14,7 +14,6 @@ from neuroncore.base.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.frontend import integers
-from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
@@ -31,6 +30,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
+from neuroncore.frontend.operators import format_of
 from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format, uint8
 

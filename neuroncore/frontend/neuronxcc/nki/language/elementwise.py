@@ -1,32 +1,129 @@
-"""Elementwise functions of the older API: tiles and numbers in, a tile out.
+"""Elementwise functions of the older API: tiles and numbers in, a tile out. Their names are also
+the operators that nki.isa takes.
 
-Their names are also the operators that nki.isa takes.
+Functions that issue several instructions are functions of the current API on the parts of a tile
+that a mask chooses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
-from neuroncore.frontend.formats import common, format_of
+from neuroncore.frontend import integers
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
-from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
+from neuroncore.frontend.neuronxcc.nki.isa.matrix import across_partitions
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.language.composed import as_newer, as_older
-from neuroncore.frontend.neuronxcc.nki.results import (
-    flush,
-    tile,
-)
+from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, follow, hold, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki import language as newer
-from neuroncore.frontend.operators import LATER, ByNumber, Operation, operations
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.operators import LATER, ByNumber, Operation, common, format_of, operations
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import Format, bool_, float32
+from neuroncore.numerics.formats import Format, bool_, float32, int32, uint8
+
+Axis = int | Sequence[int]
+
+
+def as_newer(x: Tensor) -> NkiTensor:
+    return NkiTensor.like(x)
+
+
+def as_older(x: Tile) -> Tensor:
+    return Tensor.like(x)
+
+
+def lanes(value: Any, box: Box, _: Any) -> Any:
+    """Return the partitions of an argument that belong to a box, with all free axes."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.within((box[0], *((0, n) for n in value.shape[1:])))
+
+
+def composed(
+    function: Callable[..., NkiTensor],
+    mask: Any,
+    *operands: Any,
+    axis: Axis | None = None,
+    folds: bool = False,
+    keepdims: bool = False,
+    cut: Callable[..., Any] = follow,
+    **more: Any,
+) -> Tensor:
+    """Apply a function of the current API to tiles of the older one. The result has the shape of
+    the first tile; a mask is over that shape, and `cut` cuts the other tiles accordingly.
+
+    With `axis` the function gets tiles with only these free axes, one for each position along the
+    other axes. If it `folds` them they are not in the result, or with `keepdims` they have size 1.
+    """
+    flush()
+    tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
+    space = tiles[0].shape
+    whole = tuple((0, n) for n in space)
+    boxes = [box or whole for box in chosen(mask, space)]
+    axes = () if axis is None else free_axes(axis, tiles[0])
+    if axis is not None:
+        more["axis"] = tuple(range(1, len(space)))
+        others = [a for a in range(1, len(space)) if a not in axes]
+        boxes = [row for box in boxes for row in _rows(box, others)]
+    gone = axes if folds else ()
+    kept = [a for a in range(len(space)) if keepdims or a not in gone]
+    sizes = [1 if a in gone else space[a] for a in kept] + [1] * (2 - len(kept))
+    pieces = [[tiles[0].within(box), *(cut(x, box, space) for x in tiles[1:])] for box in boxes]
+    parts = [as_older(function(*map(_newer, piece), **more)) for piece in pieces]
+    if boxes == [whole]:
+        return parts[0].shaped(tuple(sizes))
+    form = parts[0].dtype if parts else format_of(more.get("dtype") or tiles[0].dtype, position=0)
+    places = [
+        tuple((0, 1) if a in gone else box[a] for a in kept) + ((0, 1),) * (2 - len(kept))
+        for box in boxes
+    ]
+
+    def run(dst: Tensor, _: bool | None) -> None:
+        for place, part in zip(places, parts, strict=True):
+            out = dst.within(place)
+            issue("tensor_copy", dst=out, src=part.shaped(out.shape))
+
+    return hold(new(sizes, form), run, places)
+
+
+def _newer(x: Any) -> Any:
+    return as_newer(x) if isinstance(x, Tensor) else x
+
+
+def _rows(box: Box, others: Sequence[int]) -> list[Box]:
+    """Cut a box into pieces of size 1 along some axes."""
+    choices = [
+        [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
+        for a, (first, count) in enumerate(box)
+    ]
+    return list(product(*choices))
+
+
+def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
+    """Return the axes to work along, counted from the front. Raises ShapeError for the
+    partition."""
+    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in integers.axes(axis)))
+    if axes and axes[0] > 0 and axes[-1] < x.ndim:
+        return axes
+    raise ShapeError(
+        f"axis {axis!r} of {x} can't be used",
+        argument="axis",
+        position=1,
+        expected=f"axes from 1 to {x.ndim - 1}",
+        got=repr(axis),
+        because="axis 0 is the partition, and a lane reduces only its own elements",
+        hint="nl.transpose first, or a product with ones: nl.matmul",
+    )
+
 
 PSUM = MemoryRegion.psum
 TILES = (Tile, Untiled)
@@ -222,4 +319,104 @@ def static_cast(input_data: Any, dtype: Any) -> Any:
     return isa.tensor_copy(input_data, dtype=dtype)
 
 
-__all__ = [*OPERATIONS, "broadcast_to", "copy", "reciprocal", "static_cast"]
+add, subtract, multiply = (OPERATIONS[name] for name in ("add", "subtract", "multiply"))
+absolute, sign, less = (OPERATIONS[name] for name in ("abs", "sign", "less"))
+
+
+def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+    """x / y, as x times 1 / y: reciprocal, and tensor_tensor or tensor_scalar."""
+    check_keywords(kwargs)
+    if not is_tile(y):
+        if not is_tile(x):
+            return x / y
+        inverse: Any = float(np.divide(1.0, y))
+    else:
+        inverse = isa.reciprocal(y, dtype=float32, mask=mask)
+        flush()
+    form = common(x, y)
+    # else nl.floor(rows / width) of nki-samples' resize would floor a rounded number
+    fraction = float32 if form.is_integer else form
+    return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
+
+
+def _composed(name: str) -> Callable[..., Any]:
+    function = getattr(newer, name)
+
+    def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+        check_keywords(kwargs, name=name)
+        return composed(function, mask, x, dtype=dtype) if is_tile(x) else on_host(name, x)
+
+    lowered.__name__ = lowered.__qualname__ = name
+    lowered.__doc__ = function.__doc__
+    return lowered
+
+
+floor = _composed("floor")
+ceil = _composed("ceil")
+trunc = _composed("trunc")
+cos = _composed("cos")
+tan = _composed("tan")
+sin = Operation("sin", _composed("sin"), "sin x, of any number.")
+
+
+def where(
+    condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
+) -> Tensor:
+    """x where the condition isn't 0, else y; both tiles or numbers.
+
+    Comparisons of index expressions are conditions too; affine_select makes them tiles. Example:
+    iitaku/nki-llama, whose flash attention was measured on the device.
+    """
+    begin(kwargs)
+    if isinstance(condition, Mask):
+        ones = isa.memset(condition.shape, 1, uint8)
+        condition = isa.affine_select(condition, ones, 0)
+    tiles = [tile(v) for v in (x, y) if is_tile(v)]
+    form = dtype or (common(x, y) if tiles else float32)
+    shapes = [v.shape for v in (tile(condition, "condition"), *tiles)]
+    rank = max(map(len, shapes))
+    spread = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
+    shape = tuple(map(max, zip(*spread, strict=True)))
+
+    def whole_tile(value: Any) -> Tensor:
+        if is_tile(value):
+            return broadcast_to(value, shape=shape)
+        filled = isa.memset(shape, value, form)
+        flush()
+        return filled
+
+    return composed(newer.where, mask, *map(whole_tile, (condition, x, y)), dtype=form)
+
+
+def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
+    """x - y * round(x / y), with a step added where it hasn't the sign of `like`. The quotient is
+    rounded to the nearest integer, since it may be just below the exact integer."""
+    single = {"dtype": float32, "mask": mask}
+    rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
+    wrong = less(multiply(rest, like, **single), 0.0, **single)
+    form = dtype or common(x, y)
+    return add(rest, multiply(wrong, step, **single), dtype=form, mask=mask)
+
+
+def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+    """The remainder of x / y, with the sign of y: nl.divide and six more."""
+    check_keywords(kwargs)
+    if not is_tile(x) and not is_tile(y):
+        return on_host("mod", x, y)
+    return _remainder(x, y, y, y, dtype, mask)
+
+
+def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+    """The remainder of x / y, with the sign of x: nl.divide and nine more."""
+    check_keywords(kwargs)
+    if not is_tile(x) and not is_tile(y):
+        return on_host("fmod", x, y)
+    size = absolute(y, dtype=float32, mask=mask) if is_tile(y) else on_host("abs", y)
+    step = multiply(sign(x, dtype=float32, mask=mask) if is_tile(x) else on_host("sign", x), size)
+    return _remainder(x, y, x, step, dtype, mask)
+
+
+__all__ = [
+    *OPERATIONS, "broadcast_to", "ceil", "copy", "cos", "divide", "floor", "fmod", "mod",
+    "reciprocal", "sin", "static_cast", "tan", "trunc", "where",
+]  # fmt: skip

@@ -13,22 +13,23 @@ import numpy as np
 
 from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
 from neuroncore.frontend import integers
-from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.language.composed import (
+from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
     Axis,
     as_newer,
     as_older,
+    broadcast_to,
     composed,
+    copy,
     lanes,
 )
-from neuroncore.frontend.neuronxcc.nki.language.elementwise import broadcast_to, copy
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.operators import format_of
 from neuroncore.numerics.formats import bool_, float32, uint32
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""Loops and launch grids of the older API."""
+"""Loops, launch grids, and index expressions of the older API."""
 
 from __future__ import annotations
 
+import operator
 from math import prod
 from typing import Any
 
@@ -11,10 +12,10 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.frontend import grids, integers
-from neuroncore.frontend.formats import format_of
+from neuroncore.frontend import integers
+from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import (
     PSUM,
     chosen,
@@ -27,7 +28,8 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.neuronxcc.nki.tokens import token
+from neuroncore.frontend.operators import format_of
+from neuroncore.memory.geometry import make_room
 from neuroncore.numerics.formats import Format
 
 __all__ = [
@@ -109,7 +111,7 @@ class nc:
     count: int
 
     def __post_init__(self) -> None:
-        grids.size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
+        integers.grid_size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
 
     def __repr__(self) -> str:
         return f"nl.nc({self.count})"
@@ -134,7 +136,7 @@ class spmd_dim:
         self.cores_first = isinstance(outer, nc)
         self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # nl.nc(True) is 1
         programs = next(p for p in pieces if not isinstance(p, nc))
-        self.programs = grids.size(programs, "a number of programs", 0, "a positive int")
+        self.programs = integers.grid_size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
             # nki-helpers' nki_matmul_spmd.py is launched this way for one tile, and is right on a
             # device: it is one program, since a second one would read past its operand's rows.
@@ -173,3 +175,60 @@ def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
 def program_ndim() -> int:
     """Return the number of axes of the launch grid; 0 without a grid."""
     return len(current().grid)
+
+
+def arange(*args: int) -> Index:
+    """Return `start` (0) to `stop` by `step` (1) as an expression with one axis, as np.arange."""
+    counted = len(args) == 1 and type(args[0]) is int
+    if counted and (known := _counted.get(args[0])) is not None:
+        return known
+    values = range(*args)
+    index = Index((len(values),), (values.step,), values.start)
+    if counted:
+        make_room(_counted)
+        _counted[args[0]] = index
+    return index
+
+
+_counted: dict[int, Index] = {}  # by their number, from 0 on
+
+
+class Grid(tuple[Index, ...]):
+    """The expressions of nl.mgrid: a tuple, and `p`, `x`, `y`, `z`, ... of its axes."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Index:
+        names = "pxyzw"
+        if len(name) == 1 and name in names[: len(self)]:
+            return self[names.index(name)]
+        raise AttributeError(f"a grid of {len(self)} axes has no {name!r}")
+
+
+class _MeshGrid:
+    """`nl.mgrid[0:128, 0:512]`: an expression for each axis, all over the same axes."""
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Grid:
+        ranges = [_span(k) for k in (key if isinstance(key, tuple) else (key,))]
+        shape = tuple(map(len, ranges))
+        rank = len(shape)
+        return Grid(
+            Index(
+                (*(1,) * axis, shape[axis], *(1,) * (rank - axis - 1)),
+                (*(0,) * axis, r.step, *(0,) * (rank - axis - 1)),
+                r.start,
+            )
+            for axis, r in enumerate(ranges)
+        )
+
+
+def _span(key: Any) -> range:
+    if not isinstance(key, slice) or key.stop is None:
+        raise SignatureError(
+            f"nl.mgrid takes slices, not {key!r}", expected="nl.mgrid[0:128, 0:512]"
+        )
+    parts = (key.start or 0, key.stop, 1 if key.step is None else key.step)
+    return range(*map(operator.index, parts))
+
+
+mgrid = _MeshGrid()

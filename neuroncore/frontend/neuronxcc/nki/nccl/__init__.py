@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.base.errors import SignatureError
+from neuroncore.frontend.neuronxcc.nki.keywords import token
 from neuroncore.frontend.neuronxcc.nki.nccl import collectives as collectives
 from neuroncore.frontend.neuronxcc.nki.nccl.collectives import Groups, Pairs, issued
-from neuroncore.frontend.neuronxcc.nki.tokens import token
 
 __all__ = ["all_gather", "all_reduce", "collective_permute", "collectives", "reduce_scatter"]
 

@@ -1,4 +1,5 @@
-"""Promises that today's API requires of a kernel, and that devices do not need."""
+"""Instructions of today's API that need more than the generated function: registers, and promises
+that the API requires of a kernel and devices do not need."""
 
 from __future__ import annotations
 
@@ -7,9 +8,17 @@ from functools import wraps
 from typing import Any
 
 from neuroncore.base.errors import SignatureError
-from neuroncore.frontend.issue import Issues
-from neuroncore.frontend.nki_instruction import NkiInstruction
+from neuroncore.frontend.issue import Issues, NkiInstruction, function
+from neuroncore.memory.register import VirtualRegister as VirtualRegister
 from neuroncore.memory.tile import Tile
+
+
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """A new register, holding `x` if given."""
+    register = VirtualRegister()
+    if x is not None:
+        function("register_move")(register, x)
+    return register
 
 
 def kept(name: str, function: Issues) -> Issues:

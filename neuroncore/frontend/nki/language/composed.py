@@ -1,0 +1,342 @@
+"""Functions composed of several instructions: rounding, trigonometry, random tensors, and folds
+along the free axes of a tile.
+
+The Scalar engine knows sine only from -pi to pi. All random tensors draw from the Vector engine's
+generators, which `random_seed` seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import pi
+from math import prod as product
+from typing import Any
+
+from neuroncore.base.enums import ON_CHIP, MemoryRegion, reduce_cmd
+from neuroncore.base.errors import ShapeError, SignatureError
+from neuroncore.core.core import current
+from neuroncore.frontend import integers
+from neuroncore.frontend.limits import fitting
+from neuroncore.frontend.nki import isa
+from neuroncore.frontend.nki.language.creation import in_rows, ndarray
+from neuroncore.frontend.nki.language.elementwise import abs as absolute
+from neuroncore.frontend.nki.language.elementwise import (
+    add,
+    checked,
+    copy,
+    divide,
+    exp,
+    greater,
+    less,
+    logical_and,
+    maximum,
+    minimum,
+    multiply,
+    result,
+    right_shift,
+    rsqrt,
+    sign,
+    square,
+)
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.operators import Operation
+from neuroncore.numerics.formats import float32, int32, uint8, uint32
+
+__all__ = [
+    "all", "ceil", "cos", "dropout", "floor", "max", "mean", "min", "prod", "rand",
+    "random_seed", "rms_norm", "sin", "softmax", "sum", "tan", "trunc", "var",
+]  # fmt: skip
+
+
+def _rounded(x: NkiTensor) -> NkiTensor:
+    """The nearest integer, as float32, and x itself where it has no fraction: large or NaN."""
+    whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
+    isa.tensor_copy(whole, x)
+    isa.tensor_copy(nearest, whole)
+    small, magnitude = ndarray(x.shape, uint8), ndarray(x.shape, float32)
+    isa.tensor_scalar(magnitude, x, absolute, None)
+    isa.tensor_scalar(small, magnitude, less, float(2**23))
+    exact = x if x.dtype is float32 else copy(x, float32)
+    isa.tensor_copy_predicated(nearest, exact, small, reverse_pred=True)
+    return nearest
+
+
+def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
+    """The nearest integer, moved by one where it is on the wrong side of x; x if it is whole."""
+    if x.dtype.is_integer:
+        return copy(x, dtype)  # type: ignore[no-any-return]
+    nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
+    isa.tensor_tensor(wrong, nearest, x, comparison)
+    isa.scalar_tensor_tensor(out, wrong, multiply, sign_, add, nearest)
+    return out
+
+
+def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """The greatest integer not above x: tensor_copy to int32 and back, which rounds; tensor_scalar
+    and tensor_copy_predicated keep what is too large; tensor_tensor and scalar_tensor_tensor step
+    down where that was up."""
+    return _stepped(x, greater, -1.0, dtype)
+
+
+def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """The least integer not below x: the instructions of nl.floor."""
+    return _stepped(x, less, 1.0, dtype)
+
+
+def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """x without its fraction: tensor_scalar and nl.floor of |x|, and the sign back with activation
+    and tensor_tensor."""
+    if x.dtype.is_integer:
+        return copy(x, dtype)  # type: ignore[no-any-return]
+    magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
+    isa.tensor_scalar(magnitude, x, absolute, None)
+    isa.activation(signs, sign, x)
+    isa.tensor_tensor(out, floor(magnitude), signs, multiply)
+    return out
+
+
+# 2 pi as a sum of float32 numbers, the first with so few bits that its small multiples are exact
+TURN = (6.28125, 0.0019353071795864769)
+
+
+def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
+    """sin(x + shift): the nearest whole number of turns is taken off, then activation."""
+    turns, whole, rest = (
+        ndarray(x.shape, int32),
+        ndarray(x.shape, float32),
+        ndarray(x.shape, float32),
+    )
+    isa.tensor_scalar(turns, x, multiply, 1 / (2 * pi), op1=add, operand1=shift / (2 * pi))
+    isa.tensor_copy(whole, turns)
+    isa.scalar_tensor_tensor(rest, whole, multiply, -TURN[0], add, x)
+    isa.scalar_tensor_tensor(rest, whole, multiply, -TURN[1], add, rest)
+    isa.tensor_scalar(rest, rest, add, shift, op1=minimum, operand1=pi)
+    isa.tensor_scalar(rest, rest, maximum, -pi)
+    isa.activation(out, sin, rest)
+
+
+def _sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    out = result(x, dtype)
+    _sine(x, out, 0.0)
+    return out
+
+
+sin = Operation(
+    "sin",
+    _sin,
+    "sin x, reduced to one turn first by tensor_scalar, tensor_copy and scalar_tensor_tensor: "
+    "activation.",
+)
+
+
+def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """cos x = sin(x + pi/2): the instructions of nl.sin."""
+    out = result(x, dtype)
+    _sine(x, out, pi / 2)
+    return out
+
+
+def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """tan x = sin x / cos x: nl.sin, nl.cos and nl.divide."""
+    return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)  # type: ignore[no-any-return]
+
+
+def rand(
+    shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """A new tensor of numbers uniform in [0, 1), in steps of 2^-24 before they are rounded to
+    dtype: rand2 from v4 on, before it rng and two tensor_scalar (and dma_copy, for HBM)."""
+    tensor = ndarray(shape, dtype, buffer, name)
+    if buffer in ON_CHIP:
+        _fill(tensor)
+        return tensor
+    for part in fitting(tensor, uint32.itemsize):
+        rows = in_rows(part)
+        tile = ndarray(rows.shape, dtype)
+        _fill(tile)
+        isa.dma_copy(rows, tile)
+    return tensor
+
+
+def _fill(tile: NkiTensor) -> None:
+    if current().machine.has("uniform_random"):
+        isa.rand2(tile, 0.0, 1.0)
+        return
+    bits = ndarray(tile.shape, uint32)
+    isa.rng(bits)
+    isa.tensor_scalar(bits, bits, right_shift, 8)
+    isa.tensor_scalar(tile, bits, multiply, 2.0**-24)
+
+
+def random_seed(seed: NkiTensor) -> None:
+    """Restart the random numbers from a [1, 1] tile of 32 bits: set_rng_seed."""
+    if not isinstance(seed, NkiTensor):
+        raise SignatureError(
+            f"the seed {seed!r} is not a tensor",
+            argument="seed",
+            position=0,
+            expected="a [1, 1] tile of uint32 or int32",
+            got=f"{seed!r:.60} ({type(seed).__name__})",
+            because="the engine's generators read their seed from memory",
+            hint="nl.full((1, 1), 7, nl.uint32) is such a tile",
+        )
+    core = current()
+    if not core.machine.has("uniform_random"):
+        core.report(
+            "SEED_OF_ANOTHER_ENGINE",
+            f"nl.rand on {core.machine.name} uses nisa.rng, which may run on a different engine "
+            "than random_seed; the seed may have no effect on it",
+        )
+    isa.set_rng_seed(seed)
+
+
+def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
+    """x with elements zeroed at random, each with probability `rate`, a number or a [P, 1] tile;
+    the others are not scaled: dropout, and tensor_copy for another format."""
+    out = result(x)
+    isa.dropout(out, x, rate)
+    return out if dtype in (None, x.dtype) else copy(out, dtype)
+
+
+Axis = int | Sequence[int]
+
+
+def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
+    """The axes to fold, counted from the back, as every release has them. Raises ShapeError for the
+    partition, SignatureError for what is no axis or no tile."""
+    axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in integers.axes(axis)))
+    if -x.ndim in axes:
+        raise ShapeError(
+            f"axis 0 of {x} can't be reduced",
+            argument="axis",
+            position=1,
+            expected="the last free axes",
+            got=repr(axis),
+            because="axis 0 is the partition, and a lane reduces only its own elements",
+            hint="nl.transpose first, or a product with ones: nl.matmul",
+        )
+    return axes
+
+
+def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
+    """The shape that is left; on the chip at least two axes are."""
+    axes = [a + x.ndim for a in _axes(x, axis)]
+    sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
+    return tuple(sizes) if len(sizes) > 1 else (*sizes, 1)
+
+
+def _reduced(x: NkiTensor, op: Operation, axis: Axis, dtype: Any, keepdims: bool) -> NkiTensor:
+    out = ndarray(_kept(x, axis, keepdims), dtype or x.dtype)
+    isa.tensor_reduce(out, op, x, _axes(x, axis))
+    return out
+
+
+def sum(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The sum along the last axes: tensor_reduce."""
+    return _reduced(x, add, axis, dtype, keepdims)
+
+
+def prod(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The product along the last axes: tensor_reduce."""
+    return _reduced(x, multiply, axis, dtype, keepdims)
+
+
+def max(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The greatest along the last axes: tensor_reduce."""
+    return _reduced(x, maximum, axis, dtype, keepdims)
+
+
+def min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The least along the last axes: tensor_reduce."""
+    return _reduced(x, minimum, axis, dtype, keepdims)
+
+
+def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
+    """1 where no element along the last axes is 0: tensor_reduce."""
+    return _reduced(x, logical_and, axis, dtype, False)
+
+
+def _count(x: NkiTensor, axis: Axis) -> int:
+    return product(x.shape[a] for a in _axes(x, axis))
+
+
+def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
+    """All axes but the partition. Raises ShapeError for fewer."""
+    axes = _axes(x, axis)
+    if len(axes) != x.ndim - 1:
+        raise ShapeError(
+            f"nl.{name} works along all free axes at once",
+            argument="axis",
+            position=1,
+            expected=repr(tuple(range(1, x.ndim))),
+            got=repr(axis),
+            because="a lane has a single accumulator for all its elements",
+        )
+    return axes
+
+
+def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The mean along the last axes: tensor_reduce in float32, then tensor_scalar."""
+    total = _reduced(x, add, axis, float32, keepdims)
+    out = result(total, dtype or x.dtype)
+    isa.tensor_scalar(out, total, multiply, 1.0 / _count(x, axis))
+    return out
+
+
+def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+    """The variance (of the population) along all free axes: tensor_reduce and tensor_scalar for
+    the mean, then activation and tensor_scalar.
+
+    The reduced axes stay, with size 1, whatever `keepdims` says.
+    """
+    shift, total = ndarray((x.shape[0], 1), float32), ndarray((x.shape[0], 1), float32)
+    squares, out = result(x, float32), ndarray(_kept(x, axis, True), dtype or x.dtype)
+    isa.tensor_reduce(shift, add, x, _all_free(x, axis, "var"), negate=True)
+    isa.tensor_scalar(shift, shift, multiply, 1.0 / _count(x, axis))
+    isa.activation(
+        squares, square, x, bias=shift, reduce_op=add, reduce_res=total,
+        reduce_cmd=reduce_cmd.reset_reduce,
+    )  # fmt: skip
+    isa.tensor_scalar(out, total, multiply, 1.0 / _count(x, axis))
+    return out
+
+
+def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
+    """e^(x - max) over its sum along all free axes: tensor_reduce, activation, reciprocal,
+    tensor_scalar."""
+    column = (x.shape[0], 1)
+    least, total, scale = (ndarray(column, float32) for _ in range(3))
+    powers, out = result(x, float32), result(x, dtype)
+    isa.tensor_reduce(least, maximum, x, _all_free(x, axis, "softmax"), negate=True)
+    isa.activation(
+        powers, exp, x, bias=least, reduce_op=add, reduce_res=total,
+        reduce_cmd=reduce_cmd.reset_reduce,
+    )  # fmt: skip
+    isa.reciprocal(scale, total)
+    isa.tensor_scalar(out, powers, multiply, scale)
+    return out
+
+
+def rms_norm(
+    x: NkiTensor,
+    w: NkiTensor,
+    axis: Axis,
+    n: int,
+    epsilon: float = 1e-6,
+    dtype: Any = None,
+    compute_dtype: Any = None,
+) -> NkiTensor:
+    """x / sqrt(sum(x^2) / n + epsilon) * w, along all free axes: activation, tensor_scalar,
+    tensor_tensor."""
+    _all_free(x, axis, "rms_norm")
+    column, inner = (x.shape[0], 1), compute_dtype or float32
+    total, scale = ndarray(column, float32), ndarray(column, float32)
+    squares, scaled, out = result(x, inner), result(x, inner), result(x, dtype)
+    isa.activation(
+        squares, square, x, reduce_op=add, reduce_res=total, reduce_cmd=reduce_cmd.reset_reduce
+    )
+    isa.tensor_scalar(total, total, multiply, 1.0 / n, op1=add, operand1=epsilon)
+    isa.activation(scale, rsqrt, total)
+    isa.tensor_scalar(scaled, x, multiply, scale)
+    isa.tensor_tensor(out, scaled, w, multiply)
+    return out

@@ -1,0 +1,366 @@
+"""Packages that only the vendor ships: where their source is, if that is public, checkouts that the
+user names, and placeholders for what is missing: any name exists, and a call is refused.
+
+Published modules import such kernels next to their own, wrap them in decorators, derive from them,
+and use them as enumerations and defaults. All that works; only a use of their behavior does not."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import field
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any
+
+from neuroncore.base import source
+from neuroncore.base.errors import NotEmulated, UsageError
+from neuroncore.base.structs import dataclass
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A public repository in which the source of a package is."""
+
+    name: str  # in `--with NAME=FOLDER`
+    url: str
+    places: tuple[str, ...]  # the package's folder, in one release or another
+    holds: tuple[str, ...]  # what is in that folder in every release
+    commit: str = ""  # the last that has it, where later ones don't
+
+    @property
+    def variable(self) -> str:
+        """The environment's name of a checkout."""
+        return "NEURONCORE_" + self.name.upper().replace("-", "_")
+
+    @property
+    def folder(self) -> str:
+        """The name that `git clone` gives a checkout."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def advice(self) -> str:
+        """How to have the package."""
+        older = f" && git -C {self.folder} checkout {self.commit}" if self.commit else ""
+        return (
+            f"git clone {self.url}{older}; then neuroncore run --with {self.name}={self.folder}, "
+            f"or {self.variable}={self.folder}"
+        )
+
+
+# src/nkilib_standalone is the name in its first release (2.27), src/nkilib_src in 2.28 and 2.29.
+NKI_LIBRARY = Repository(
+    "nkilib",
+    "https://github.com/aws-neuron/nki-library",
+    ("src/nkilib_src/nkilib", "src/nkilib_standalone/nkilib"),
+    ("__init__.py", "core"),
+)
+# src/reference is of SDK 2.20. The README calls the folder the source code of
+# neuronxcc.nki.kernels; the commit after 8370e11 (January 2026) removed it.
+NKI_SAMPLES = Repository(
+    "nki-samples",
+    "https://github.com/aws-neuron/nki-samples",
+    ("src/nki_samples/reference", "src/reference"),
+    ("__init__.py", "attention.py"),
+    commit="8370e11",
+)
+REPOSITORIES = {one.name: one for one in (NKI_LIBRARY, NKI_SAMPLES)}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that only the vendor ships."""
+
+    name: str
+    because: str  # what it is, and why it isn't here
+    repository: Repository | None = None
+    public: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each module; () is all
+    stand_in: bool = False  # whether a package of ours stands in for it
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all of its source is public."""
+        return self.repository is not None and not self.public
+
+    def is_public(self, path: str) -> bool:
+        """Return whether the repository has the object at a path in the package, such as
+        attention.flash_fwd, or a member of it."""
+        first, *rest = path.split(".")
+        names = self.public.get(first)
+        if names is None:
+            return self.is_whole or first in self.exports
+        return not names or not rest or rest[0] in names
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """The names that can be imported from the package itself, and the module of each."""
+        return {name: module for module, names in self.public.items() for name in names}
+
+
+CLOSED = "it is part of neuronx-cc, the vendor's compiler, whose source is not public"
+KERNELS = {
+    "allocated_attention": ("allocated_fused_self_attn_for_SD_small_head_size",),
+    "allocated_fused_linear": ("allocated_fused_rms_norm_qkv",),
+    "attention": (
+        *("FlashConfig", "flash_attn_bwd", "flash_fwd"),
+        "fused_self_attn_for_SD_small_head_size",
+    ),
+    "double_row_matmul": ("quantized_double_row_matmul",),
+    "rmsnorm_quant": (),  # a package: all of it
+    "tutorial": ("add_kernel_nx8x128x512",),
+    "util": (),
+    "vision": (
+        *("adaptive_avg_pool2d_kernel", "resize_nearest_fixed_dma_kernel"),
+        "select_and_scatter_kernel",
+    ),
+}
+RANKS = "use neuronxcc.nki.nccl, or today's nki.collectives"
+COMPILER = "it compiles a program for a device; here kernels run directly"
+FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
+LAUNCHING = (
+    "{} is not installed, and neuroncore's replacement has only what launching kernels needs"
+)
+STAGES = ("_internal", "backends", "driver", "frontend", "kernel_builder", "ncc_driver", "target")
+PACKAGES = (
+    Package("nkilib", "nki-library is a separate, public package", NKI_LIBRARY),
+    Package("neuronxcc.nki.kernels", CLOSED, NKI_SAMPLES, KERNELS),
+    Package("neuronxcc.nki._private_kernels", CLOSED),
+    Package("neuronxcc.nki._pre_prod_kernels", CLOSED),
+    Package("neuronxcc.nki._pre_prod_nkl", CLOSED),
+    Package("neuronxcc.nki._private", CLOSED),
+    Package("neuronxcc.nki.compiler.backends", CLOSED),
+    Package("neuronxcc.nki.collectives", RANKS),
+    Package("neuronxcc.starfish", CLOSED),
+    *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
+    Package("libneuronxla", COMPILER),
+    *(Package(name, LAUNCHING.format(name), stand_in=True) for name in FRAMEWORKS),
+    Package("torch.classes.neuron", LAUNCHING.format("torch_neuronx")),
+)
+
+
+# What the API has under another name: for launches of the same kernel, releases of NeuronX
+# Distributed Inference say grid = (vnc(n),) or (nc(n),); NeuronX Distributed says VNC(2).
+SAME = {
+    "neuronxcc.nki.compiler.backends.neuron.dimensions.VNC": ("neuronxcc.nki.language", "nc"),
+    "neuronxcc.starfish.penguin.targets.nki.private_api.vnc": ("neuronxcc.nki.language", "nc"),
+    "neuronxcc.nki._private.private_api.cc_div": ("neuronxcc.nki.nccl.collectives", "cc_div"),
+}
+
+
+def holding(module: str) -> Package | None:
+    """The package that a module is of, or is."""
+    return next((p for p in PACKAGES if f"{module}.".startswith(f"{p.name}.")), None)
+
+
+# What `neuroncore run --with` says, for the programs that it starts: NAME=FOLDER, as in PATH.
+WITH = "NEURONCORE_WITH"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A folder that the user names for a repository, and how: by a variable or `--with`."""
+
+    repository: Repository
+    given: str
+    said: str
+
+    @property
+    def before_installed(self) -> bool:
+        """True if it is served even if the package is installed."""
+        return self.said == "--with"
+
+    def package(self) -> Path:
+        """The folder of the package, in this folder or around it. Raises UsageError."""
+        given = Path(self.given).expanduser()
+        for place in _places(self.repository, given):
+            if all((place / name).exists() for name in self.repository.holds):
+                return place
+        raise UsageError(self._wrong(given))
+
+    def passed_over(self, origin: str | None) -> str:
+        """The warning for a package that is installed, from a file `origin`, and found first."""
+        name = self.repository.name
+        return (
+            f"neuroncore: {name} is the one that is installed ({origin}), not "
+            f"{self.said}={self.given}; `neuroncore run --with {name}={self.given}` takes that"
+        )
+
+    def _wrong(self, given: Path) -> str:
+        repository = self.repository
+        said = f"{self.said} {repository.name}" if self.before_installed else self.said
+        lines = [
+            f"{said}={self.given}",
+            f"  {'expected':9} a checkout of {repository.url}: "
+            f"{' or '.join(repository.places)} in it, with {' and '.join(repository.holds)}",
+            f"  {'got':9} {_seems(given)}",
+        ]
+        if repository.commit and _is_of(given, repository):
+            lines.append(f"  {'because':9} later commits no longer have that folder")
+            lines.append(f"  {'hint':9} git -C {given} checkout {repository.commit}")
+        return "\n".join(lines)
+
+
+def named(repository: Repository) -> Checkout | None:
+    """The checkout of a repository that the user names; --with comes before the variable."""
+    for one in os.environ.get(WITH, "").split(os.pathsep):
+        name, _, folder = one.partition("=")
+        if name == repository.name:
+            return Checkout(repository, folder, "--with")
+    folder = os.environ.get(repository.variable, "")
+    return Checkout(repository, folder, repository.variable) if folder else None
+
+
+def parsed(text: str) -> Checkout:
+    """NAME=FOLDER. Raises UsageError if there is no such name, or the package isn't there."""
+    name, equals, folder = text.partition("=")
+    if not equals or not folder or name not in REPOSITORIES:
+        raise UsageError(
+            f"--with {text}\n  {'expected':9} NAME=FOLDER, a checkout; "
+            f"NAME is {' or '.join(REPOSITORIES)}"
+        )
+    checkout = Checkout(REPOSITORIES[name], os.path.abspath(os.path.expanduser(folder)), "--with")
+    checkout.package()
+    return checkout
+
+
+def _places(repository: Repository, given: Path) -> list[Path]:
+    """Where the package may be if `given` is the checkout, a folder on the way, or inside."""
+    below = []
+    for place in repository.places:
+        parts = PurePosixPath(place).parts
+        below += [given.joinpath(*parts[skipped:]) for skipped in range(len(parts) + 1)]
+    around = [above / place for above in given.absolute().parents for place in repository.places]
+    return below + around
+
+
+def _is_of(given: Path, repository: Repository) -> bool:
+    """Return whether a folder looks like a checkout of a repository, at any commit."""
+    return any((given / place).parent.is_dir() for place in repository.places[:1])
+
+
+def _seems(given: Path) -> str:
+    """The kind of a folder, as far as one can see."""
+    if not given.exists():
+        return "there is no such folder"
+    if not given.is_dir():
+        return "a file"
+    known = [one.url for one in REPOSITORIES.values() if _is_of(given, one)]
+    if known:
+        return f"what seems to be a checkout of {known[0]}"
+    inside = sorted(entry.name for entry in given.iterdir() if entry.name[0] != ".")
+    shown = ", ".join(inside[:5]) + (", ..." if len(inside) > 5 else "")
+    return f"a folder with {shown}" if shown else "an empty folder"
+
+
+class PlaceholderModule(ModuleType):
+    """A module that has whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        made = missing(self.__name__, name)
+        setattr(self, name, made)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}, which exists only in the vendor's package>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`from neuronxcc.starfish.support import name` can't know if that is a module."""
+        raise refusal(missing(*self.__name__.rpartition(".")[::2]))
+
+
+class Absent(type):
+    """The kind of a name that only the vendor's package has. It is a class, so that a published
+    class can derive from it, an annotation name it, and isinstance ask for it."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refused, unless it is named as a class: published modules make objects of classes for
+        defaults, and using such an object is refused. A function that it decorates is refused
+        when it is called."""
+        if cls.__name__[:1].isupper():
+            return super().__call__(*args, **kwargs)
+        if len(args) == 1 and not kwargs and callable(args[0]):
+            return cls
+        raise refusal(cls)
+
+    def __getattr__(cls, name: str) -> Any:
+        """A member, as of an enumeration: the same object each time."""
+        if _is_pythons(name):
+            raise AttributeError(f"{spelt(cls)} has no {name!r}")
+        made = _absent(cls.__module__, f"{cls.__qualname__}.{name}")
+        setattr(cls, name, made)
+        return made
+
+    def __getitem__(cls, grid: Any) -> Any:
+        """The same with a launch grid, or the parameters of a type."""
+        return cls
+
+    def __iter__(cls) -> Any:
+        raise refusal(cls)
+
+    def __repr__(cls) -> str:
+        return f"<{spelt(cls)}, which exists only in the vendor's package>"
+
+
+class Thing(metaclass=Absent):
+    """An object of such a class."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Whatever it takes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(type(self))
+
+    __getitem__ = __iter__ = __mul__ = __rmul__ = __call__
+
+    def __getattr__(self, name: str) -> Any:
+        if _is_pythons(name):
+            raise AttributeError(f"{spelt(type(self))} has no {name!r}")
+        raise refusal(type(self), f".{name}")
+
+
+def missing(module: str, name: str) -> Any:
+    """The placeholder of a name in a module. Raises AttributeError for Python's special names."""
+    if _is_pythons(name):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    if same := SAME.get(f"{module}.{name}"):
+        return getattr(importlib.import_module(same[0]), same[1])
+    return _absent(module, name)
+
+
+def _absent(module: str, name: str) -> Absent:
+    made = Absent(name.rpartition(".")[2], (Thing,), {"__module__": module})
+    made.__qualname__ = name
+    return made
+
+
+def _is_pythons(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def spelt(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def refusal(cls: type, member: str = "") -> NotEmulated:
+    """The error for a use of what isn't here, at the user's line, and where it is."""
+    absent = next(base for base in cls.__mro__ if holding(base.__module__))
+    package = holding(absent.__module__)
+    assert package is not None
+    frame = source.user_frame()
+    at = ""
+    if frame is not None and source.is_users(frame):
+        at = f"{source.place(frame.f_code, source.instruction_of(frame))}: "
+    lines = [f"{at}{spelt(absent)}{member} is not here"]
+    lines += [f"  {label:9} {said}" for label, said in _where(package, absent)]
+    return NotEmulated("\n".join(lines))
+
+
+def _where(package: Package, absent: type) -> list[tuple[str, str]]:
+    """Why it isn't here, and how to have it."""
+    path = spelt(absent).removeprefix(f"{package.name}.")
+    if package.repository is None or not package.is_public(path):
+        return [("because", package.because)]
+    return [
+        ("because", f"its source is public, in {package.repository.url}"),
+        ("hint", package.repository.advice),
+    ]

@@ -1,2 +1,0 @@
-"""Packages that only the vendor ships: imported from a checkout, or importable and refused when
-they are called."""
