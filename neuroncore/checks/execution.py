@@ -1,8 +1,14 @@
-"""Runs a checked file in a separate process, and reads its output."""
+"""Runs a checked file in a separate process, and reads its output.
+
+`python -m neuroncore.checks.execution BYTES WORD ...`: the command line, in a process with
+that limit of address space.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +21,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 
-PROGRAM = "neuroncore.checks.limited"
+PROGRAM = "neuroncore.checks.execution"
 WRONG_USAGE, OURS = (
     2,
     "neuroncore: ",
@@ -103,3 +109,13 @@ def _refused(failure: dict[str, Any]) -> Finding:
         hint=failure["hint"] or "",
         source=f"neuroncore explain {failure['code']}",
     )
+
+
+if __name__ == "__main__":
+    _, memory, *words = sys.argv
+    with contextlib.suppress(ImportError, ValueError):  # Windows has no such limits, macOS refuses
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    sys.argv = ["neuroncore", *words]
+    runpy.run_module("neuroncore", run_name="__main__")

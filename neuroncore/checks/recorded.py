@@ -1,36 +1,271 @@
-"""Findings from the record of a launch and from its schedule. `Run.findings` has them after the
-findings of the launch itself.
-
-* `capacity`: tiles that don't fit.
-* `races`: bytes that cores and programs of a grid use unordered, by `happens_before`.
-* `aliases`: tensors at addresses that overlap.
-* `allocation`: tensors without addresses in a memory where others have addresses.
-* `advice`: legal code that is slower than necessary.
-* `accumulation`: sums in PSUM that continue after they were read, or that nothing reads.
-* `iterations`: parallel loops whose iterations read bytes that other iterations write.
-"""
+"""Findings from the record of a launch and from its schedule: tiles that don't fit, and legal code
+that is slower than necessary. `Run.findings` has them after the findings of the launch itself,
+together with those of `races` and `uses`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.findings import Finding
-from neuroncore.checks import accumulation, advice, aliases, allocation, capacity, iterations, races
-from neuroncore.checks.uses import Uses
+from neuroncore.base.source import Place
+from neuroncore.base.units import plural, size
+from neuroncore.checks import races
+from neuroncore.checks.uses import Uses, carried_reads, overlaps, sums, unplaced
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
 from neuroncore.machine.world import World
-from neuroncore.record.program import Record
+from neuroncore.memory.geometry import View
+from neuroncore.numerics.formats import float32
+from neuroncore.record.program import Program, Record
+from neuroncore.record.storages import Area
 from neuroncore.time.schedule import Timeline
+
+Array = npt.NDArray[Any]
+SHOWN = 6  # lines whose tiles are listed
+
+
+class Alive(NamedTuple):
+    """The tiles that are alive where a tile is made that doesn't fit, and the kind of that tile."""
+
+    culprit: Area
+    bytes_needed: int
+    kinds: Counter[Area]
+
+
+def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
+    """Return a finding for each memory whose tiles don't fit at some point of the program, at the
+    line that makes the first tile that doesn't fit."""
+    machine, program = timeline.machine, timeline.program
+    for region, peak, also in (
+        (MemoryRegion.sbuf, timeline.peak_sbuf, "GCA035"),
+        (MemoryRegion.psum, timeline.peak_psum, "NLA001"),
+    ):
+        room = _room(machine, region)
+        alive = _first_beyond(program, region, room) if peak > room else None
+        if alive is not None:
+            message = (
+                f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
+                f"partition; {machine.name} has {room}: the device's compiler would spill or "
+                f"refuse them ({also}). {_described(alive.culprit)} is the first that does not "
+                f"fit; alive with it are {_listed(program, alive.kinds)}"
+            )
+            line = alive.culprit.line
+            yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
+
+
+def _room(machine: Machine, region: MemoryRegion) -> int:
+    memory = machine.sbuf if region is MemoryRegion.sbuf else machine.psum
+    return memory.partition_bytes
+
+
+def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
+    """Return the first tile that the system cannot place, and the tiles that are alive then. A tile
+    lives from its first use to its last."""
+    uses = Uses(program)
+    areas, kinds = uses.areas, program.kinds
+    free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
+    birth = np.full(len(free), len(uses.columns.call), np.int64)
+    death = np.full(len(free), -1, np.int64)
+    np.minimum.at(birth, uses.area, uses.user)
+    np.maximum.at(death, uses.area, uses.user)
+    placed = np.flatnonzero(free & (death >= 0))
+    taken = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[placed]]
+    born, died = np.argsort(birth[placed], kind="stable"), np.argsort(death[placed], kind="stable")
+    given_back = np.concatenate([[0], np.cumsum(taken[died])])
+    gone = np.searchsorted(death[placed][died], birth[placed][born])
+    alive = np.cumsum(taken[born]) - given_back[gone]
+    beyond = np.flatnonzero(alive > room)
+    if not len(beyond):
+        return None
+    first = placed[born[beyond[0]]]
+    when = birth[first]
+    among = placed[(birth[placed] <= when) & (death[placed] >= when)]
+    counted = Counter(kinds[kind] for kind in areas.kind[among].tolist())
+    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), counted)
+
+
+def _listed(program: Program, kinds: Counter[Area]) -> str:
+    """Return the kinds as text, the largest first."""
+    most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
+    parts = []
+    for kind, count in most[:SHOWN]:
+        where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
+        times = f"{count} times " if count > 1 else ""
+        parts.append(f"{times}{_described(kind)}{where}")
+    rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
+    return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])
+
+
+def _described(kind: Area) -> str:
+    return f"{kind.name or 'a tile'} ({size(kind.row_bytes)} per partition)"
+
+
+LEAST = 0.1  # the share of an engine's or of DMA's busy time that is worth advice
+LEAST_OF_ALL = 0.01  # and the share of all time
+FEW_LANES = 0.25  # at most this share of the lanes
+
+
+class Slow(NamedTuple):
+    """A reason why calls are slow: the code, and the message for the worst call of a line."""
+
+    code: str
+    why: Callable[[Call, Machine], str | None]
+    of_dma: bool = False  # whether the share is of DMA's time instead of all time
+
+
+class Advice(NamedTuple):
+    """The advice for a line on one core, and the share of the time that makes it worth
+    reporting."""
+
+    finding: Finding
+    share: float
+
+
+def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
+    """Return advice for each line, with the share of its instructions in the busy time of their
+    engine, or of DMA, on the core where the share is largest. With several ranks the advice lists
+    all ranks to which it applies. Advice never refuses a kernel."""
+    by_line: dict[tuple[str, Place | None], dict[int, Advice]] = {}
+    for number, timeline in enumerate(timelines):
+        for one in _of_a_core(timeline):
+            by_line.setdefault((one.finding.code, one.finding.place), {})[number] = one
+    for on in by_line.values():
+        finding = max(on.values(), key=lambda one: one.share).finding
+        if world.ranks > 1:
+            message = f"{finding.message}, on {world.all_named(on)}"
+            finding = replace(finding, message=message)
+        yield finding
+
+
+def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
+    for slow in SLOW:
+        calls = timeline.program.calls
+        reasons = [slow.why(call, timeline.machine) for call in calls]
+        affected = np.array([text is not None for text in reasons], np.bool_)[timeline.columns.call]
+        spent = _of_dma(timeline) if slow.of_dma else timeline.busy
+        for line in np.flatnonzero(np.bincount(timeline.columns.line[affected])).tolist():
+            slow_rows = np.flatnonzero(affected & (timeline.columns.line == line))
+            taken, whole = float(spent[slow_rows].sum()), float(spent.sum())
+            if not slow.of_dma:
+                whole = float(spent[np.isin(timeline.queue, timeline.queue[slow_rows])].sum())
+            if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
+                continue
+            worst = reasons[timeline.columns.call[slow_rows[np.argmax(spent[slow_rows])]]]
+            times = plural(len(slow_rows), "call")
+            who = "DMA" if slow.of_dma else "its engine's"
+            message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
+            place = timeline.program.place(line)
+            yield Advice(Finding(slow.code, message, place), taken / whole)
+
+
+def _of_dma(timeline: Timeline) -> Any:
+    """Return the time of each DMA if all DMA engines took part."""
+    return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
+
+
+# --- DMA ------------------------------------------------------------------------------------------
+
+
+def _ends(call: Call) -> list[View]:
+    """Return the source and the destination of a DMA, without indices."""
+    if call.engine is not engine.dma or not call.instruction.traits.computes:
+        return []
+    return [view for view in call.views(*call.reads, *call.writes) if view.size]
+
+
+def _small_elements(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or _transposes(call, ends):
+        return None
+    least = min(cost.contiguous(view) * view.dtype.itemsize for view in ends)
+    if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
+        return None
+    return (
+        f"{call.name} moves {least}-byte runs; below {machine.dma.efficient_bytes} contiguous "
+        "bytes DMA is descriptor-bound"
+    )
+
+
+def _transposes(call: Call, ends: list[View]) -> bool:
+    """Return whether a DMA moves single elements of a matrix to or from addresses a row apart."""
+    if call.instruction.traits.transposes:
+        return True
+    apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
+    return apart and any(not v.on_chip and v.strides[0] == 1 for v in ends if v.shape[0] > 1)
+
+
+def _steps(view: View) -> bool:
+    return any(n > 1 and s > 1 for n, s in zip(view.shape[1:], view.strides[1:], strict=True))
+
+
+def _transposing(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or not _transposes(call, ends):
+        return None
+    least = min(view.dtype.itemsize for view in ends)
+    return f"{call.name} transposes by DMA, element by element of {least} bytes"
+
+
+def _stays_on_chip(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if call.instruction.traits.exchanges or not ends or not all(view.on_chip for view in ends):
+        return None
+    return f"{call.name} moves data from SBUF to SBUF by DMA, with its latency of microseconds"
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _few_lanes(call: Call, machine: Machine) -> str | None:
+    if call.engine is engine.dma or not (call.reads or call.writes) or _multiplies(call):
+        return None
+    lanes = max((view.partitions for view in call.views() if view.on_chip), default=0)
+    every = machine.limits.partitions
+    if not 0 < lanes <= every * FEW_LANES:
+        return None
+    return f"{call.name} works on {lanes} of {every} partitions: the other lanes are idle"
+
+
+def _multiplies(call: Call) -> bool:
+    traits = call.instruction.traits
+    return traits.multiplies or (traits.transposes and call.engine is engine.tensor)
+
+
+def _float32_products(call: Call, machine: Machine) -> str | None:
+    if not call.instruction.traits.multiplies or call.transposes:
+        return None
+    if not any(view.dtype is float32 for view in call.views(*call.reads)):
+        return None
+    passes = machine.fixed.float32_passes
+    return f"{call.name} multiplies float32, which takes {passes} passes and a slower rate"
+
+
+SLOW = (
+    Slow("SMALL_DMA_ELEMENTS", _small_elements, of_dma=True),
+    Slow("TRANSPOSING_DMA", _transposing, of_dma=True),
+    Slow("DMA_WITHIN_SBUF", _stays_on_chip, of_dma=True),
+    Slow("FEW_LANES", _few_lanes),
+    Slow("FLOAT32_PRODUCTS", _float32_products),
+)
 
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Return the findings of a finished launch. `record` has a program for each core and the
     settings of the launch, `timelines` the schedule of each core; nothing is executed."""
-    findings = [one for timeline in timelines for one in capacity.findings(timeline)]
+    findings = [one for timeline in timelines for one in beyond_capacity(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]
     findings += races.findings(used, world)
     for uses in used:
-        for each in (aliases, allocation, accumulation, iterations):
-            findings += each.findings(uses)
-    findings += advice.findings(timelines, world)
+        for each in (overlaps, unplaced, sums, carried_reads):
+            findings += each(uses)
+    findings += advice(timelines, world)
     return list(dict.fromkeys(findings))

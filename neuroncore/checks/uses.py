@@ -1,13 +1,18 @@
-"""The instructions that use each byte of a record, and its last writer."""
+"""The instructions that use each byte of a record, its last writer, and findings about them: sums
+in PSUM that continue after they were read or that nothing reads, tensors at addresses that
+overlap or without addresses where others have them, and iterations of a parallel loop that read
+bytes that others write."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
@@ -15,12 +20,13 @@ from neuroncore.clause.instruction import Call
 from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program
 
-Array = npt.NDArray[Any]
-
 if TYPE_CHECKING:
     from neuroncore.time.loops import dependencies as dataflow
 else:
     dataflow = Lazy("neuroncore.time.loops.dependencies")
+
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +95,331 @@ class Uses:
     def line(self, instruction: int) -> Place:
         """Return the line of the kernel that issued an instruction."""
         return self.program.place(int(self.columns.line[instruction]))
+
+
+def sums(uses: Uses) -> Iterator[Finding]:
+    """Return a finding for each line whose products add to a sum that has been read and do not
+    state that they accumulate: the author may think that the previous group has ended. Also return
+    one for each line whose products begin a sum over one that was never read."""
+    if not any(call.instruction.traits.multiplies for call in uses.program.calls):
+        return
+    in_turn = _InTurn.of(uses)
+    reported: set[int] = set()
+    lines = uses.columns.line
+    for adds, read in in_turn.after_reads():
+        if lines[adds] not in reported:
+            reported.add(int(lines[adds]))
+            yield Finding(
+                "SUM_GOES_ON",
+                f"dst has a sum that {uses.call(read).name} of {uses.line(read).short} has read, "
+                "and this product is added to it: only the first write to a tile begins a sum",
+                uses.line(adds),
+            )
+    for begins, lost in in_turn.over_unread():
+        if ~lines[begins] not in reported:
+            reported.add(~int(lines[begins]))
+            yield Finding(
+                "SUM_NOT_READ",
+                f"dst has a sum of {uses.line(lost).short} that was never read, and this product "
+                "replaces it",
+                uses.line(begins),
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _InTurn:
+    """The uses of each window, in order. A window is on one tensor: another tensor at the same
+    address begins a separate sum."""
+
+    uses: Uses
+    window: Array
+    user: Array
+    writes: Array
+
+    @classmethod
+    def of(cls, uses: Uses) -> _InTurn:
+        order = np.lexsort((uses.place, uses.user, uses.window))
+        return cls(uses, uses.window[order], uses.user[order], uses.writes[order])
+
+    def after_reads(self) -> Iterator[tuple[int, int]]:
+        """Return products that do not state whether they accumulate, each with the instruction that
+        read the sum there after its last write."""
+        after = self._follow(self._products(None), ~self.writes)
+        began = _written_before(self.window, self.writes)
+        for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
+            yield int(self.user[k + 1]), int(self.user[k])
+
+    def over_unread(self) -> Iterator[tuple[int, int]]:
+        """Return products that begin a sum, each with the last product that wrote there, if nothing
+        reads its sum."""
+        every = self._products(None) | self._products(True) | self._products(False)
+        following = self._follow(self._products(False), every)
+        read = self.uses.reaching[~self.uses.writes]
+        for k in following[~np.isin(self.user[following], read)].tolist():
+            yield int(self.user[k + 1]), int(self.user[k])
+
+    def _products(self, adds: bool | None) -> Array:
+        """Return the uses that products write whose `accumulate` argument is `adds`."""
+        stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
+        products: Array = stated[self.uses.columns.call[self.user]] & self.writes
+        return products
+
+    def _follow(self, these: Array, those: Array) -> Array:
+        """Return which of `these` uses follow a use in `those`, of the same window and by another
+        instruction."""
+        same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
+        following: Array = np.flatnonzero(these[1:] & those[:-1] & same)
+        return following
+
+
+def _written_before(window: Array, writes: Array) -> Array:
+    """Return, for each use, whether an earlier use of the same window wrote it."""
+    count = np.cumsum(writes)
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
+    earlier: Array = count > before
+    return earlier
+
+
+def _says(call: Call, adds: bool | None) -> bool:
+    """Return whether a call is a product whose `accumulate` argument is `adds`."""
+    traits = call.instruction.traits
+    is_said = traits.multiplies and traits.adds in call.arguments
+    return is_said and call.arguments[traits.adds] is adds
+
+
+TRIED = 16  # reads per pair of lines
+
+
+def overlaps(uses: Uses) -> Iterator[Finding]:
+    """Return a finding for each line that overwrites the bytes of another tensor that is read
+    afterwards. A tensor may be a view of another tensor's bytes: then the tensor that is read was
+    not written itself, or the instruction that writes the other one reads all that it writes."""
+    program = uses.program
+    if not program.storages().is_placed().any():
+        return
+    storage = program.windows().storage[uses.window]
+    tries: dict[tuple[int, int], int] = {}
+    for k in _candidates(uses, storage).tolist():
+        reader, writer = int(uses.user[k]), int(uses.reaching[k])
+        pair = int(uses.columns.line[reader]), int(uses.columns.line[writer])
+        tries[pair] = tried = tries.get(pair, 0) + 1
+        if tried > TRIED:
+            continue
+        lost = _overwritten(uses, storage, k, writer)
+        if lost is not None:
+            tries[pair] = TRIED
+            yield Finding(
+                "OVERLAPPING_ADDRESSES",
+                f"{uses.call(writer).name} overwrites what {uses.call(lost).name} of "
+                f"{uses.line(lost).short} has put into another tensor at the same bytes, and "
+                f"{uses.call(reader).name} of {uses.line(reader).short} reads as that",
+                uses.line(writer),
+            )
+
+
+def _candidates(uses: Uses, storage: Array) -> Array:
+    """Return operands that are read and whose bytes were last written through other tensors."""
+    kinds, areas = uses.program.kinds, uses.areas
+    placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
+    read = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
+    written = np.flatnonzero(uses.writes)
+    first, last = (np.searchsorted(uses.user[written], uses.reaching[read] + e) for e in (0, 1))
+    only = last - first == 1  # with several results it is not known which
+    read, write = read[only], written[first[only]]
+    candidates: Array = read[storage[read] != storage[write]]
+    return candidates
+
+
+def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
+    """Return the instruction that wrote, through the tensor that is read, the bytes that `writer`
+    overwrites without reading them; None if there is none."""
+    start, end = uses.columns.start[writer : writer + 2]
+    (target,) = (k for k in range(start, end) if uses.writes[k])
+    sources = [k for k in range(start, end) if not uses.writes[k]]
+    if any(_share(uses, k, target) and _is_within(uses, target, k) for k in sources):
+        return None
+    before = np.flatnonzero(uses.writes & (storage == storage[read]) & (uses.user < writer))
+    for k in before[::-1].tolist():
+        if _share(uses, k, target) and _share(uses, k, read):
+            return int(uses.user[k])
+    return None
+
+
+def _is_within(uses: Uses, one: int, other: int) -> bool:
+    """Return whether an operand is in the bounding box (rows and bytes) of another."""
+    table = uses.program.box_table()
+    (low, high, first, last), (least, most, begin, end) = table[
+        uses.box[[one, other]], 1:5
+    ].tolist()
+    return bool(least <= low and high <= most and begin <= first and last <= end)
+
+
+def _share(uses: Uses, one: int, other: int) -> bool:
+    """Return whether two operands share bytes."""
+    near, start = uses.program.boxes().near
+    a, b = int(uses.box[one]), int(uses.box[other])
+    return bool((near[start[a] : start[a + 1]] == b).any())
+
+
+TOLD = 4  # lines, at most
+
+
+def unplaced(uses: Uses) -> Iterator[Finding]:
+    """Return a finding for each of the first lines that let the system place a tensor, in a memory
+    where the kernel has placed others."""
+    kinds = uses.program.kinds
+    placed = {kind.region for kind in kinds if kind.placed}
+    free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
+    lines = dict.fromkeys((kind.line, kind.region) for kind in free)
+    for line, region in list(lines)[:TOLD]:
+        yield Finding(
+            "MIXED_ALLOCATION",
+            f"a tensor in {region.value} without an address, where others have explicit addresses",
+            uses.program.place(line),
+        )
+
+
+NOWHERE = -1  # in no loop
+
+
+@dataclass(frozen=True, eq=False)
+class Nesting:
+    """The parallel loops around each row of a record. Span k begins with row `begins[k]`; the loops
+    around it, outermost first, are in row k of `loops`, and the values of their variables in row k
+    of `values`."""
+
+    begins: Array
+    loops: Array
+    values: Array
+
+    @classmethod
+    def of(cls, marks: Array) -> Nesting:
+        """Make it from the rows of `Data.iterations`, three numbers each."""
+        within: dict[int, int] = {}  # loops in progress, with their variables
+        spans = [dict(within)]
+        for loop, value in marks[:, 1:].tolist():
+            if loop >= 0:
+                within[loop] = value
+            else:
+                del within[~loop]
+            spans.append(dict(within))
+        shape = len(spans), max(map(len, spans))
+        loops, values = np.full(shape, NOWHERE, np.int64), np.zeros(shape, np.int64)
+        for span, around in enumerate(spans):
+            loops[span, : len(around)] = list(around)
+            values[span, : len(around)] = list(around.values())
+        return cls(np.append(0, marks[:, 0]), loops, values)
+
+    def differ(self, one: Array, other: Array) -> Array:
+        """Return, for pairs of rows and by depth, the loops in which they are in different
+        iterations."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+        same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
+        different: Array = same_loop & (self.values[a] != self.values[b])
+        return different
+
+    def share(self, one: Array, other: Array) -> Array:
+        """Return, for pairs of rows, whether both are in the same run of a loop."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+        inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
+        shared: Array = inside.any(axis=1)
+        return shared
+
+    def value(self, row: int, depth: int) -> int:
+        """Return the value of the variable of a loop around a row."""
+        return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
+
+
+def carried_reads(uses: Uses) -> Iterator[Finding]:
+    """Return a finding for each pair of lines of which one reads, in an iteration of a parallel
+    loop, bytes that the other wrote last in another iteration, or overwrites later."""
+    nesting, reported = _nesting(uses), set()
+    if nesting is None:
+        return
+    for operand, writer, depth in _carried(uses, nesting):
+        reader = int(uses.user[operand])
+        lines = uses.line(writer), uses.line(reader)
+        if lines in reported or not _is_one_tensor(uses, operand, writer):
+            continue
+        reported.add(lines)
+        does = "has written" if writer < reader else "overwrites"
+        yield Finding(
+            "LOOP_CARRIED_READ",
+            f"iteration {nesting.value(reader, depth)} of an affine_range reads what iteration "
+            f"{nesting.value(writer, depth)} {does} at {lines[0].short}",
+            lines[1],
+        )
+
+
+def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
+    """Return pairs of instructions in different iterations of a parallel loop that use the same
+    bytes of a tensor, and of which one writes, in the order of the kernel."""
+    nesting = _nesting(uses)
+    if nesting is None:
+        return
+    for operand, writer, _ in (*_carried(uses, nesting), *_written_twice(uses, nesting)):
+        if _is_one_tensor(uses, operand, writer):
+            user = int(uses.user[operand])
+            yield min(user, writer), max(user, writer)
+
+
+def _nesting(uses: Uses) -> Nesting | None:
+    """Return the parallel loops of a program; None if it has none."""
+    marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
+    return Nesting.of(marks) if len(marks) else None
+
+
+def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
+    """Return operands that are written where another iteration has written before."""
+    written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
+    before = uses.reaching[written]
+    differ = nesting.differ(uses.user[written], before)
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(written[k]), int(before[k]), int(differ[k].argmax())
+
+
+def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
+    """Return operands that are read in another iteration than they are written in, each with the
+    instruction that wrote there last before the read, or last of all, and the depth of the loop.
+    Operands that the loop may share and operands that move by indices are left out."""
+    windows = uses.program.windows()
+    shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
+    read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
+    written = uses.reaching[read]
+    differ = nesting.differ(uses.user[read], written) & (written >= 0)[:, np.newaxis]
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(read[k]), int(written[k]), int(differ[k].argmax())
+    yield from _overwritten_later(uses, nesting, read)
+
+
+def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
+    """Return the operands in `read` that are written later, and not earlier by the same
+    iteration."""
+    near, start = uses.program.boxes().near
+    last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
+    np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
+    of_box = np.repeat(np.arange(len(last)), np.diff(start))
+    latest = np.full(len(last), -1, np.int64)  # the last writer of any byte of a box
+    np.maximum.at(latest, of_box, last[near])
+    reader, writer, before = uses.user[read], latest[uses.box[read]], uses.reaching[read]
+    same_iteration = (
+        (before >= 0) & nesting.share(reader, before) & ~nesting.differ(reader, before).any(axis=1)
+    )
+    differ = nesting.differ(reader, writer) & ((writer > reader) & ~same_iteration)[:, np.newaxis]
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(read[k]), int(writer[k]), int(differ[k].argmax())
+
+
+def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
+    """Return whether an instruction writes the operand's tensor at a fixed place, and does not
+    update it in place. Another tensor may be at its address."""
+    windows, start = uses.program.windows(), uses.columns.start
+    window, reader = uses.window[operand], uses.user[operand]
+    updated = slice(start[reader], start[reader + 1])
+    if (uses.writes[updated] & (uses.window[updated] == window)).any():
+        return False
+    written = slice(start[writer], start[writer + 1])
+    others = uses.window[written][uses.writes[written]]
+    fixed = windows.moving[others] < 0
+    return bool((fixed & (windows.storage[others] == windows.storage[window])).any())

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from neuroncore.base.errors import EmulatorError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.checks.check import Checked, check, together
+from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
-from neuroncore.checks.sarif import log
 from neuroncore.cli.world import add_world, check_world
-from neuroncore.lint.releases import RELEASES
+from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:
     from neuroncore import machine
@@ -93,7 +92,7 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(lines(found)))
     if arguments.sarif:
-        arguments.sarif.write_text(json.dumps(log(found.findings), indent=2), "utf-8")
+        arguments.sarif.write_text(json.dumps(sarif_log(found.findings), indent=2), "utf-8")
     if found.unfinished:
         print(f"neuroncore: {found.unfinished}", file=sys.stderr)
     if found.ours:

@@ -1,5 +1,6 @@
-"""Calls of the API compared with one of its releases: names and parameters that it lacks, forms
-that it refuses, and the vendor's lists of known issues (`api/issues.toml`)."""
+"""Calls of the API and the interface of a kernel: names and parameters that a release lacks, forms
+that it refuses, the vendor's lists of known issues (`api/issues.toml`), decorators, parameters,
+classes and results; and source to which the older API gives another meaning."""
 
 from __future__ import annotations
 
@@ -10,22 +11,91 @@ from difflib import get_close_matches
 from functools import cache
 
 from neuroncore.base.structs import dataclass
+from neuroncore.lint.constructs import Rules, Spot, Told
 from neuroncore.lint.inference import Scope
-from neuroncore.lint.nodes import name_of
-from neuroncore.lint.releases import (
+from neuroncore.lint.kernels import SourceFiles
+from neuroncore.lint.modules import (
     HOME,
     RELEASES,
     ROLES,
     ApiForm,
+    Module,
     elsewhere,
     form_in,
     forms,
     is_in,
 )
-from neuroncore.lint.syntax import argument
-from neuroncore.lint.walk import Rules, Spot, Told
+from neuroncore.lint.syntax import argument, name_of
 
 RULES = Rules()
+
+
+@RULES.about(ast.Call)
+def allocations(spot: Spot) -> Iterator[Told]:
+    """Report tensors that programs share and that are made in a loop."""
+    node, scope = spot.node, spot.scope
+    if not isinstance(node, ast.Call) or not spot.nested:
+        return
+    called = scope.scope_of(node.func)
+    calls = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
+    if any(_is_shared(*one) for one in calls):
+        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is in a loop"
+
+
+def _is_shared(scope: Scope, call: ast.Call) -> bool:
+    """Return whether a call makes a tensor in memory that programs share."""
+    buffer = argument(call, 2, "buffer")
+    if buffer is None or scope.api(call.func) not in ROLES["allocations"]:
+        return False
+    memory = ROLES["memories"].get(scope.api(scope.stands_for(buffer)))
+    return bool(memory == ROLES["result_memory"])
+
+
+@RULES.about(ast.AugAssign, ast.Assign)
+def counters(spot: Spot) -> Iterator[Told]:
+    """Report numbers that are counted up in a loop, and read after it: the compiler runs the body
+    once. Published kernels count addresses this way for use within the loop."""
+    node, scope = spot.node, spot.scope
+    name = _counted(node) if spot.traced else ""
+    if not name:
+        return
+    bound = scope.bindings.get(name, [])
+    starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
+    plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
+    if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
+        message = f"{name} is incremented in a loop that is traced once"
+        yield "COUNTER_IN_TRACED_LOOP", node, message
+
+
+def _counted(node: ast.AST) -> str:
+    """Return the name that a statement adds to."""
+    match node:
+        case ast.AugAssign(target=ast.Name(name)):
+            return name
+        case ast.Assign(targets=[ast.Name(name)], value=ast.BinOp(left=left, right=right)):
+            return name if name in (name_of(left), name_of(right)) else ""
+    return ""
+
+
+def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:
+    end = loop.end_lineno or loop.lineno
+    named = (one for one in scope.nodes if isinstance(one, ast.Name) and one.id == name)
+    return any(isinstance(one.ctx, ast.Load) and one.lineno > end for one in named)
+
+
+@RULES.about(ast.Subscript)
+def indexing(spot: Spot) -> Iterator[Told]:
+    """Report slices that are combined with index expressions."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        parts = node.slice.elts
+        sliced = any(isinstance(one, ast.Slice) and (one.lower or one.upper) for one in parts)
+        if sliced and any(_is_expression(scope, one) for one in parts):
+            yield "MIXED_INDEXING", node, f"{ast.unparse(node)} mixes slices and index expressions"
+
+
+def _is_expression(scope: Scope, node: ast.expr) -> bool:
+    return scope.value(node).kind == "indices"
 
 
 def of_the_api(spot: Spot) -> bool:
@@ -290,3 +360,132 @@ def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
             holds = one.when == NAMED and not isinstance(node, ast.Call)
         if holds:
             yield one
+
+
+ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.IntFlag", "enum.StrEnum")
+
+
+def kernels(scope: Scope) -> Iterator[Told]:
+    """Report faults in the decorators and parameters of a kernel."""
+    device, node = scope.device, scope.node
+    if isinstance(node, ast.ClassDef):
+        yield from _class(scope)
+        return
+    if not device.is_kernel:
+        return
+    if node.args.kwonlyargs:
+        where = node.args.kwonlyargs[0]
+        yield "KEYWORD_ONLY", where, f"{node.name} has parameters after `*`"
+    for default in (*node.args.defaults, *node.args.kw_defaults):
+        if default is not None and _is_a_list(scope.module, default):
+            yield "LIST_ARGUMENT", default, f"{node.name} has a list as a default"
+    if scope.program.starts(node):
+        yield from _results(scope)
+
+
+def decorators(scope: Scope) -> Iterator[Told]:
+    """Report faults in the decorators that make a function a kernel, and in their options."""
+    for one in scope.node.decorator_list:
+        name = scope.program.launcher(scope.module, one)
+        if name in ROLES["compiled"] and isinstance(one, ast.Call):
+            yield from _options(one)
+        if name in ROLES["compiled"] and scope.program.is_called_by_kernels(scope.node):
+            yield (
+                "KERNEL_IN_KERNEL",
+                one,
+                f"{scope.node.name} is called by a kernel, but is a kernel itself",
+            )
+
+
+def _options(call: ast.Call) -> Iterator[Told]:
+    for keyword in call.keywords:
+        if keyword.arg == "mode":
+            yield "JIT_MODE", keyword.value, "nki.jit has a mode"
+        elif keyword.arg == "platform_target":
+            yield "JIT_PLATFORM", keyword.value, "nki.jit has a platform_target"
+
+
+def _class(scope: Scope) -> Iterator[Told]:
+    """Report faults in classes whose objects a kernel makes or receives."""
+    node = scope.node
+    assert isinstance(node, ast.ClassDef)
+    meant = [scope.program.modules.meaning(scope.module, one) for one in node.bases]
+    if any(one in ENUMERATIONS for one in meant) or _is_an_error(node):
+        return
+    if not any(_is_object(scope.program, one) for one in meant):
+        yield (
+            "NOT_NKI_OBJECT",
+            node,
+            f"class {node.name} of a kernel does not inherit from NKIObject",
+        )
+    elif len(meant) > 1:
+        bases = ", ".join(map(ast.unparse, node.bases))
+        yield "NOT_NKI_OBJECT", node, f"class {node.name} of a kernel inherits from {bases}"
+
+
+def _is_object(program: SourceFiles, meant: object) -> bool:
+    """Return whether a base is NKIObject, or a class that inherits from it."""
+    if isinstance(meant, tuple) and isinstance(meant[1], ast.ClassDef):
+        module, node = meant
+        inner = [program.modules.meaning(module, one) for one in node.bases]
+        return any(_is_object(program, one) for one in inner if one != meant)
+    return isinstance(meant, str) and meant.rpartition(".")[2] == ROLES["base_class"]
+
+
+def _is_an_error(node: ast.ClassDef) -> bool:
+    names = [ast.unparse(one) for one in node.bases]
+    return any(one.endswith(("Error", "Exception")) for one in names)
+
+
+def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """Return the single results in a kernel's return value."""
+    match node:
+        case ast.Dict():
+            return node.values
+        case ast.Call(func=ast.Name("tuple" | "list"), args=[held]):
+            return _returned(scope, held)
+    listed = scope.elements(node)
+    return [node] if listed is None else [*listed]
+
+
+def _results(scope: Scope) -> Iterator[Told]:
+    """Report tensors that a kernel returns from memory that the caller can't read."""
+    for one in scope.nodes:
+        if not isinstance(one, ast.Return) or one.value is None:
+            continue
+        for result in _returned(scope, one.value):
+            value = scope.value(result)
+            if value.kind != "tensor" or value.memory in (None, ROLES["result_memory"]):
+                continue
+            on_chip = value.memory in ROLES["on_chip"]
+            born = () if on_chip or value.born is None else (value.born,)
+            for at in (one, *born):
+                message = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
+                yield "RESULT_MEMORY", at, message
+
+
+def launches(program: SourceFiles) -> Iterator[Told]:
+    """Report faults in the arguments of kernels that the file calls, and of the calls that make
+    them."""
+    first = program.modules.first
+    for device, passed, values in program.arguments():
+        if values and all(_is_a_list(first, one) for one in values):
+            message = f"{device.name} has a list as an argument: {ast.unparse(passed)}"
+            yield "LIST_ARGUMENT", passed, message
+    decorators = {one for node in first.definitions.values() for one in node.decorator_list}
+    for call in (one for one in first.nodes if isinstance(one, ast.Call)):
+        if call not in decorators and program.api_name(first, call.func) in ROLES["compiled"]:
+            yield from _options(call)
+
+
+def _is_a_list(module: Module, node: ast.expr) -> bool:
+    """Return whether an expression makes a list, or a tuple that contains a list."""
+    match node:
+        case ast.List() | ast.ListComp() | ast.Call(func=ast.Name("list" | "sorted")):
+            return True
+        case ast.Tuple():
+            return any(_is_a_list(module, one) for one in node.elts)
+        case ast.Name() if node.id in module.values and node.id not in module.changed:
+            held = module.values[node.id]
+            return not isinstance(held, ast.Name) and _is_a_list(module, held)
+    return False

@@ -15,15 +15,15 @@ from functools import cached_property, reduce
 from typing import Literal
 
 from neuroncore.base.structs import dataclass
-from neuroncore.lint.kernels import Device, SourceFiles
-from neuroncore.lint.names import Names
-from neuroncore.lint.nodes import Definition, name_of
-from neuroncore.lint.releases import RELEASES, ROLES, form_in
+from neuroncore.lint.kernels import Device, Names, SourceFiles
+from neuroncore.lint.modules import RELEASES, ROLES, form_in
 from neuroncore.lint.syntax import (
+    Definition,
     Shape,
     argument,
     given_to,
     literal,
+    name_of,
     numbers,
     shape_of_view,
     sizes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +10,25 @@ from pathlib import Path
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, Severity, rule
 from neuroncore.base.structs import dataclass
-from neuroncore.lint import api_calls as calls
-from neuroncore.lint import dynamic, older, purity, signatures, subset
+from neuroncore.lint import api_calls, constructs, dynamic
+from neuroncore.lint.constructs import Rule, Spot, Told, spots
 from neuroncore.lint.inference import Scopes
 from neuroncore.lint.kernels import SourceFiles
-from neuroncore.lint.modules import Module, Modules, asks_if_run
-from neuroncore.lint.nodes import name_of
-from neuroncore.lint.releases import RELEASES, is_in
-from neuroncore.lint.walk import Rule, Spot, Told, spots
+from neuroncore.lint.modules import RELEASES, Module, Modules, asks_if_run, is_in
+from neuroncore.lint.syntax import name_of
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
-KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
+KINDS = (constructs.RULES, dynamic.RULES, api_calls.RULES)
 OfNodes = Mapping[type[ast.AST], Sequence[Rule]]
 RULES: OfNodes = {
     node: [tell for kind in KINDS for tell in kind.of.get(node, ())]
     for node in {node for kind in KINDS for node in kind.of}
 }
 # the rules whose codes are about forms of a release
-OF_FORMS: OfNodes = {ast.Compare: [subset.identity], ast.Call: [subset.identity, calls.kinds]}
+OF_FORMS: OfNodes = {
+    ast.Compare: [constructs.identity],
+    ast.Call: [constructs.identity, api_calls.kinds],
+}
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,17 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
-    collects = gc.isenabled()
-    gc.disable()  # the collector would visit the growing trees many times
     try:
         return _read(Modules(file), kernel, api)
     except RecursionError:
         raise UsageError(f"{file} is nested too deeply") from None
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     program = SourceFiles(modules, kernel)
     scopes = Scopes(program, api or RELEASES[-1])
     seen = _spots(scopes)
-    uses = [one for one in seen if calls.of_the_api(one)]
+    uses = [one for one in seen if api_calls.of_the_api(one)]
     others: list[str] = []
     findings: list[Finding] = []
     if api is None:
@@ -83,9 +78,9 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
     forms that the latest release refuses and an older one accepts."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
-    alike = [(spots[0], len(spots)) for spots in calls.alike(uses)]
+    alike = [(spots[0], len(spots)) for spots in api_calls.alike(uses)]
     strange = {
-        release: sum(many for spot, many in alike for _ in calls.misfits(spot, release))
+        release: sum(many for spot, many in alike for _ in api_calls.misfits(spot, release))
         for release in RELEASES[1:]
     }
     for one in forms:
@@ -98,7 +93,7 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
 def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Finding]:
     """Return the findings of the rules whose codes apply in the release."""
     for scope in scopes.all():
-        for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
+        for one in (*api_calls.kernels(scope), *api_calls.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
     silent: set[object] = set()
     for spot in seen:
@@ -112,7 +107,7 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
         for one in reports:
             scope = spot.scope
             yield from _finding(scope.module, scope.release, one, scope.device.name)
-    for one in signatures.launches(scopes.program):
+    for one in api_calls.launches(scopes.program):
         yield from _finding(scopes.program.modules.first, scopes.release, one, "")
 
 
@@ -137,7 +132,7 @@ def _of_other_releases(
     """Return findings for a release that was not requested: names that the latest release removed,
     one severity lower, and known issues of older releases that the kernels also fit, as notes."""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
-        for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
+        for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
             message = f"{sentence}; the file is checked against {release}"
             yield Finding(code, message, place, MILDER[rule(code).severity])
@@ -160,7 +155,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
     """Return the vendor's known issues of a release."""
     for spot in uses:
-        for one in calls.known_issues(spot, release):
+        for one in api_calls.known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
             details = {"because": one.because, "hint": one.hint, "source": one.source}
             text = f"{one.sentence} (releases {one.releases})"

@@ -10,7 +10,7 @@ import pytest
 import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
-from neuroncore.checks import sarif
+from neuroncore.checks.check import sarif_log
 from neuroncore.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs/check.md"
@@ -141,7 +141,7 @@ def test_sarif_is_as_its_published_schema_says(file, tmp_path):
     validator = jsonschema.Draft7Validator(schema)
     file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
     found = [*neuroncore.check(file, static=True).findings, Finding("CAPACITY", "no place", None)]
-    written = sarif.log(found)
+    written = sarif_log(found)
     validator.validate(written)
     written["runs"][0]["results"][0]["level"] = "bad"
     assert not validator.is_valid(written)

@@ -8,8 +8,8 @@ import pytest
 from neuroncore.base.findings import rules
 from neuroncore.checks.check import check
 from neuroncore.cli.explain import pages
-from neuroncore.lint import api_calls, dynamic, older, purity, subset
-from neuroncore.lint.releases import is_in
+from neuroncore.lint import api_calls, constructs, dynamic
+from neuroncore.lint.modules import is_in
 
 PAGES = pages()
 # of modules that read the source, whose examples aren't run
@@ -46,7 +46,7 @@ def test_releases_are_ranges():
     assert not is_in("0.3-0.5", "0.6") and not is_in("0.1", "0.2")
 
 
-@pytest.mark.parametrize("module", [subset, dynamic, purity, older, api_calls])
+@pytest.mark.parametrize("module", [constructs, dynamic, api_calls])
 def test_every_code_that_a_rule_of_the_source_names_has_an_example_that_is_tried(module):
     nodes = ast.walk(ast.parse(inspect.getsource(module)))
     named = {one.value for one in nodes if isinstance(one, ast.Constant)} & set(rules())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.checks import permutations
+from neuroncore.checks import orders
 
 X = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
 
@@ -212,7 +212,7 @@ def by_turns(x):
 def test_a_sum_of_an_inner_loop_lets_outer_iterations_change_places():
     run = neuroncore.run(by_turns, X)
     program = run.record.programs[0]
-    rows, call = permutations.Permutations(program).rows(0), program.columns().call
+    rows, call = orders.Permutations(program).rows(0), program.columns().call
     assert sorted(rows.tolist()) == list(range(len(program))) and rows[0] > len(program) / 2
     assert (program.permuted(rows).columns().call == call[rows]).all()
     products = [row for row in rows.tolist() if program.calls[call[row]].name == "nc_matmul"]
@@ -254,6 +254,6 @@ def test_what_is_not_replayed_says_so(kernel, why):
 
 
 def test_bits_that_differ_without_two_instructions_that_explain_it_are_a_note(monkeypatch):
-    monkeypatch.setattr(permutations.Permutations, "swapped", lambda *_: None)
+    monkeypatch.setattr(orders.Permutations, "swapped", lambda *_: None)
     found = neuroncore.run(within_sbuf, X).orders(1).finding
     assert (found.severity, found.place) == ("note", None) and "elements of result 0" in str(found)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.checks.happens_before import HappensBefore
+from neuroncore.checks.races import HappensBefore
 
 ROWS, COLUMNS = 64, 33
 

@@ -5,7 +5,7 @@ import ast
 from every import for_all
 
 from neuroncore.checks.check import check
-from neuroncore.lint import subset
+from neuroncore.lint import constructs
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 KERNEL = """@nki.jit
@@ -23,13 +23,13 @@ def codes(path, body):
     return {one.code for one in check(path, static=True).findings}
 
 
-@for_all("kind", subset.CONSTRUCTS)
+@for_all("kind", constructs.CONSTRUCTS)
 def test_a_construct_is_reported_in_its_example(kind, tmp_path):
-    row = subset.CONSTRUCTS[kind]
+    row = constructs.CONSTRUCTS[kind]
     assert any(type(node) is kind for node in ast.walk(ast.parse(row.example)))
     assert row.code in codes(tmp_path / "mine.py", row.example)
 
 
 def test_none_is_reported_where_there_is_none(tmp_path):
     found = codes(tmp_path / "mine.py", "n = 1")
-    assert not found & {row.code for row in subset.CONSTRUCTS.values()}
+    assert not found & {row.code for row in constructs.CONSTRUCTS.values()}
