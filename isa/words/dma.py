@@ -244,8 +244,9 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
     """A load and then a product for each block that fills the array."""
     unit, side = machine.engines["tensor"], machine.limits.partitions
     blocks = ceil(call.view("src").size / side**2)
-    cycles = blocks * (unit.overhead_cycles + side / unit.rate["transpose_float32"])
-    return cost.Cost(cycles / unit.clock_ghz, machine.dma.load_latency_ns + unit.latency_ns)
+    rows = side / unit.rate["transpose_float32"]
+    busy = blocks * (unit.overhead_cycles + rows) / unit.clock_ghz
+    return cost.Cost(busy, machine.dma.load_latency_ns + unit.latency_ns, rows=blocks * rows)
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:

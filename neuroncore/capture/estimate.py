@@ -84,7 +84,7 @@ class _Clock:
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
-        self.window_ns, self.rows = machine.replay.clock_window_ns, machine.replay.clock_rows
+        self.window_ns, self.rows = machine.fixed.clock_window_ns, machine.fixed.clock_rows
         self.slowest = 1.0 / machine.fixed.cold_clock_share
 
     def slow(self, ns: float) -> float:
@@ -287,7 +287,7 @@ def estimate(program: Neff, machine: Machine) -> Capture:
     engine's clock begin: the times are those of the middle of several, the range is over all.
     Raises UsageError if a semaphore is never incremented as far as something waits, or changed in a
     way that is not known."""
-    window_ns = machine.replay.clock_window_ns
+    window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
     each.sort(key=lambda one: one.busiest.window_ns)

@@ -58,7 +58,9 @@ class Cost:
     bench/instructions.py compares it with published times of single instructions; the schedule does
     not use it. `table` names the activation table that must be loaded, and `shares_sbuf` is true if
     it uses the SBUF port that Vector and GpSimd share. A `collective` has a latency that depends on
-    the places of its ranks."""
+    the places of its ranks. `rows` is the number of rows that move through the Tensor engine's
+    array, as its clock counts them, and `fills_half` is true if they meet no more than
+    half of it."""
 
     busy_ns: float
     latency_ns: float
@@ -69,6 +71,8 @@ class Cost:
     shares_sbuf: bool = False
     set_up_ns: float = 0.0
     collective: Collective | None = None
+    rows: float = 0.0
+    fills_half: bool = False
 
 
 def stream(
@@ -379,4 +383,6 @@ def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int
         latency,
         weights_ns=load / unit.clock_ghz,
         weights_latency_ns=filling / unit.clock_ghz + fixed.weights_latency_ns,
+        rows=columns / rate,
+        fills_half=2 * held.partitions <= machine.limits.partitions,
     )

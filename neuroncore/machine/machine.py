@@ -142,11 +142,13 @@ class Fixed:
     """Costs of single events.
 
     A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
-    few of them it wants. The Tensor engine that has done little for `warmup_ns` runs at
-    `cold_clock_share` of its clock until it has worked for as long on more than half of its rows.
-    Work on no more than half of them uses that up by `cooling_share` of its time, and keeps it
-    warm for at most `cooling_ns`. Its results are there `weights_latency_ns` later if it has to
-    wait for the stationary tile.
+    few of them it wants. The Tensor engine has its full clock in a window of `clock_window_ns` if
+    `clock_rows` moved in the one before, and else `cold_clock_share` of it; always the full clock
+    if windows have 0 ns. Rows that meet no more than half of its array count half at full clock,
+    until `half_filled_ns` after others, and nothing at half clock. The first product begins at
+    `clock_phase` of its window: windows do not depend on the program, so that this may be anything
+    from 0 to 1 on a device. Results are there `weights_latency_ns` later if a product has to wait
+    for the stationary tile.
     """
 
     semaphore_ns: float
@@ -165,9 +167,10 @@ class Fixed:
     weights_hidden: bool
     weights_latency_ns: float
     weights_bytes_per_cycle: float
-    warmup_ns: float
-    cooling_ns: float
-    cooling_share: float
+    clock_window_ns: float
+    clock_rows: float
+    clock_phase: float
+    half_filled_ns: float
     cold_clock_share: float
 
 
@@ -183,8 +186,7 @@ class Replay:
     transfer begins `done_ns` after the last byte.
 
     An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its weights
-    unless it has to wait, and the next instruction `product_ns` later. The Tensor engine has its
-    full clock in a window if `clock_rows` moved in the one before, and always if windows have 0 ns.
+    unless it has to wait, and the next instruction `product_ns` later.
     """
 
     static_trigger_ns: float
@@ -200,8 +202,6 @@ class Replay:
     order_ns: float
     weights_ns: float
     product_ns: float
-    clock_window_ns: float
-    clock_rows: float
     range: Sequence[float]  # factors of the estimate, between which 80 % of measurements are
 
 

@@ -148,7 +148,9 @@ RESOURCES = (
     Resource("DMA latency", "removed", _transfer_latency, lambda p: p.transfer_latency),
     Resource("latency", "removed", _latency, lambda p: p.latency + p.transfer_latency),
     Resource("overhead", "removed", _overhead, _work),
-    Resource("warm-up", "removed", partial(_fixed, warmup_ns=0.0), partial(_of_queue, "Tensor")),
+    Resource(
+        "warm-up", "removed", partial(_fixed, clock_window_ns=0.0), partial(_of_queue, "Tensor")
+    ),
     Resource(
         "activation tables", "loaded in no time", partial(_fixed, activation_table_ns=0.0),
         lambda p: p.work.get("Scalar", 0.0),

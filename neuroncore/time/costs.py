@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.memory.geometry import View
 from neuroncore.time.loops import allocation as native
 from neuroncore.time.policy import Policy, variants
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, STORES
@@ -27,17 +25,17 @@ class CallTable:
         calls = [call for choices in several for call in choices]
         used = policy.on(machine)
         costs, count = [call.cost(used) for call in calls], len(calls)
-        times = [(c.busy_ns, c.latency_ns, c.set_up_ns, c.weights_ns) for c in costs]
-        columns = np.array(times, np.float64).reshape(count, 4).T.copy()
-        self.busy, self.latency, self.set_up_ns, self.weights_ns = columns
+        times = [(c.busy_ns, c.latency_ns, c.set_up_ns, c.weights_ns, c.rows) for c in costs]
+        columns = np.array(times, np.float64).reshape(count, 5).T.copy()
+        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows = columns
         widths = [len(choices) for choices in several]
         self.last = np.cumsum(widths, dtype=np.int64)
         self.first = self.last - np.array(widths, np.int64)
         self.queue = np.zeros(count, np.int32)
         self.reads = np.array([c.inputs for c in calls], np.int32)
         self.weights = np.full(count, -1, np.int32)
+        self.fills_half = np.array([c.fills_half for c in costs], np.bool_)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
-        self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
         # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
         # space somebody takes over.
         self.stays = np.array([_stays(c) for c in calls], np.bool_)
@@ -57,10 +55,6 @@ class CallTable:
                 self.lane_ns[i] = cost.transfer.ns
             else:
                 self.queue[i] = QUEUE_OF[call.engine]
-            if call.engine is engine.tensor:
-                held = call.arguments.get(call.instruction.traits.weights)
-                rows = held.partitions if isinstance(held, View) else machine.limits.partitions
-                self.filled[i] = 2 * rows > machine.limits.partitions
             if cost.weights_ns:
                 weights = call.instruction.traits.weights
                 self.weights[i] = call.reads.index(weights)

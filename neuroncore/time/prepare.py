@@ -70,7 +70,8 @@ def _work(form: Compiled, machine: Machine) -> Work:
         latency=table.latency.take(row),
         lane=table.lane.take(row, axis=0),
         lane_ns=table.lane_ns.take(row),
-        filled=table.filled.take(row),
+        rows=table.rows.take(row),
+        fills_half=table.fills_half.take(row),
         fresh=(table.reads == 0).take(row),
         shares=table.shares.take(row),
     )

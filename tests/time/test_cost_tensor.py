@@ -30,7 +30,7 @@ def operands(device, k=128, m=128, n=512, form="bfloat16"):
 def warm(device):
     """The timeline of an array that needs no warming up."""
     it = device.core.machine
-    fixed = replace(it.fixed, warmup_ns=0.0, cold_clock_share=1.0)
+    fixed = replace(it.fixed, clock_window_ns=0.0, cold_clock_share=1.0)
     return schedule(device.core.program, replace(it, fixed=fixed))
 
 

@@ -5,8 +5,10 @@ It knows the bytes of every access one by one, of one row for all that no access
 an instruction costs by itself is taken from its clause.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import floor
 
 import nki.isa as nisa
 import nki.language as nl
@@ -259,35 +261,29 @@ def occupancy(steps, it):
 
 
 class Array:
-    """The PE array: slow until it has worked for a while with most of its rows, and again after a
-    while of which it worked less than half, or when work with few rows has used up what it had."""
+    """The PE array: slow in each window unless enough rows moved in the one before."""
 
     def __init__(self, fixed):
-        self.while_ns, self.share = fixed.warmup_ns, fixed.cold_clock_share
-        self.used_up, self.most = fixed.cooling_share, fixed.cooling_share * fixed.cooling_ns
-        self.past = []  # begin and end
-        self.cool(-np.inf)
+        self.fixed, self.origin, self.moved = fixed, None, defaultdict(float)
+        self.filled = -np.inf
 
-    def cool(self, now):
-        self.cold_since, self.worked, self.warm = now, 0.0, False
-
-    def takes(self, begin, busy, rows):
-        since = begin - self.while_ns
-        used = sum(max(0.0, e - max(b, since)) for b, e in self.past)
-        idle = self.cold_since <= since and used < self.while_ns / 2
-        if idle or (self.warm and not self.worked):
-            self.cool(begin)
-        left, most_rows = self.while_ns - self.worked, 2 * rows > 128
-        taken = busy if self.warm else busy / self.share
-        if not self.warm and most_rows and taken > left:
-            taken = left + busy - left * self.share
-        if most_rows:
-            self.worked = min(self.worked + taken, self.most)
-        else:
-            self.worked = max(0.0, self.worked - self.used_up * taken)
-        self.warm |= self.worked >= self.while_ns
-        self.past.append((begin, begin + taken))
-        return taken
+    def takes(self, begin, busy, cost):
+        length = self.fixed.clock_window_ns
+        if self.origin is None:
+            self.origin = begin - self.fixed.clock_phase * length
+        if not cost.fills_half:
+            self.filled = begin
+        recent = begin - self.filled <= self.fixed.half_filled_ns
+        keeps = cost.rows / 2 if recent else 0
+        now, left, window = begin, busy, floor((begin - self.origin) / length)
+        while left > 0:
+            quick = self.moved[window - 1] >= self.fixed.clock_rows
+            pace = 1.0 if quick else self.fixed.cold_clock_share
+            done = min(left, (self.origin + (window + 1) * length - now) * pace)
+            rows = cost.rows if not cost.fills_half else keeps if quick else 0
+            self.moved[window] += rows * done / busy
+            now, left, window = now + done / pace, left - done, window + 1
+        return now - begin
 
 
 def in_window(line, steps, window, reach):
@@ -337,9 +333,8 @@ def slow_schedule(steps, it, order, again):
         step = steps[i]
         waiting[step.queue].remove(i)
         begin[i] = time
-        if step.queue == "tensor" and it.fixed.warmup_ns:
-            rows = sum(ALIKE[row] for row in {e // SHAPE[1] for _, e in step.operands[0]})
-            busy[i] = array.takes(time, busy[i], rows)
+        if step.queue == "tensor" and it.fixed.clock_window_ns and busy[i]:
+            busy[i] = array.takes(time, busy[i], step.cost)
         if step.cost.shares_sbuf and not left_out[i]:
             j = sharing.get(rivals[step.queue])
             both = 0.0 if j is None else max(0.0, min(busy[i], begin[j] + busy[j] - time))
@@ -361,17 +356,17 @@ def slow_schedule(steps, it, order, again):
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 
 
-def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0, order="in-order"):
-    """The steps of a program, the record, and a machine with a warm-up of its own."""
+def record(target, program, window_ns=3000.0, order="in-order"):
+    """The steps of a program, the record, and a machine whose clock has windows of its own."""
     recorder = Recorder(target)
     for method, arguments in program:
         if target == "trn1" and method == "copy" and arguments[0] == "scalar":
             arguments = ("vector", *arguments[1:])  # v2 copies with activation()
         getattr(recorder, method)(*arguments)
     recorded, it = recorder.device.core.program, recorder.device.core.machine
-    if it.fixed.warmup_ns:
-        it = replace(it, fixed=replace(it.fixed, warmup_ns=warmup_ns, cooling_ns=cooling_ns))
-        it = replace(it, fixed=replace(it.fixed, cooling_share=0.1))
+    if it.fixed.clock_window_ns:
+        rows = window_ns * it.engines["tensor"].clock_ghz * 3 / 8
+        it = replace(it, fixed=replace(it.fixed, clock_window_ns=window_ns, clock_rows=rows))
     for step, index in zip(recorder.steps, recorded.columns().call, strict=True):
         call = recorded.calls[index]
         step.call = index
@@ -394,14 +389,13 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0, order="in-orde
 @given(
     target=st.sampled_from(TARGETS),
     program=programs,
-    warmup_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
-    cooling_ns=st.sampled_from([400.0, 4000.0, 40000.0]),
+    window_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
+    half_ns=st.sampled_from([100.0, 2000.0, 250000.0]),
 )
-@example(target="trn2", program=MANY_WRITERS, warmup_ns=300.0, cooling_ns=400.0)
-def test_the_schedule_is_that_of_a_slow_and_obvious_one(
-    order, target, program, warmup_ns, cooling_ns
-):
-    steps, recorded, it = record(target, program, warmup_ns, cooling_ns, order)
+@example(target="trn2", program=MANY_WRITERS, window_ns=300.0, half_ns=100.0)
+def test_the_schedule_is_that_of_a_slow_and_obvious_one(order, target, program, window_ns, half_ns):
+    steps, recorded, it = record(target, program, window_ns, order)
+    it = replace(it, fixed=replace(it.fixed, half_filled_ns=half_ns))
     timeline = schedule(recorded, it, order)
     form = timeline.compiled
     again = np.where(form.fate == REPEATED, form.instead, -1).tolist()

@@ -1,4 +1,4 @@
-"""Contention that makes instructions take longer than their cost, for `loops.timeline`: a cold PE,
+"""Contention that makes instructions take longer than their cost, for `loops.timeline`: a slow PE,
 an SBUF port that two engines share, and busy DMA engines."""
 
 from __future__ import annotations
@@ -12,83 +12,66 @@ from neuroncore.native.jit import borrowing
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
-RECENT = 128  # products, the last ones, of which it is known when the PE worked on them
-WARMTH = 5  # numbers that say how warm a PE is
+CLOCK = 5  # numbers that describe the clock of a PE
 
 
 class Units(NamedTuple):
     """Since when each queue is free, all before is complete (DMA), and what has last gone the way
-    to SBUF that Vector and GpSimd share; of each core since when its DMA engines are free, when its
-    PE worked last, and how warm that is (`warmed`)."""
+    to SBUF that Vector and GpSimd share; of each core since when its DMA engines are free, and the
+    clock of its PE (`clocked`)."""
 
     free: Array
     complete: Array
     sharing: Array
     engines: Array
-    began: Array
-    ended: Array
-    warmth: Array
+    clock: Array
 
 
 def idle_units(work: Work, queues: Queues) -> Units:
     """The state before anything has begun."""
     count = len(queues.limits)
     cores = count // work.previous.shape[1]
-    units = Units(
+    return Units(
         free=np.zeros(count),
         complete=np.zeros(count),
         sharing=np.full(count, -1, np.int32),
         engines=np.zeros((cores, 1 + work.lane.max(initial=0))),
-        began=np.zeros(cores * RECENT),
-        ended=np.zeros(cores * RECENT),
-        warmth=np.zeros(cores * WARMTH),
+        clock=np.tile([-1.0, 0.0, 0.0, 0.0, -np.inf], cores),
     )
-    units.warmth[4::WARMTH] = -np.inf
-    return units
 
 
 @borrowing
-def warmed(
-    begin: float, busy: Any, filled: Any, core: CoreCosts, number: int, units: Units
-) -> float:
-    """The time that the PE of a core takes for work of `busy` at full clock.
+def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> float:
+    """The time that the PE takes for instruction i, which begins at a time.
 
-    It is warm when it has worked for the warm-up time with more than half of its rows `filled`.
-    Other work uses that up by the cooling share of its time; it lasts at most for the cooling time.
-    The PE is cold again when nothing is left, or after a warm-up time of which it worked less than
-    half. It worked last in the entries warmth[0] to warmth[1] of `began` and
-    `ended`; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
-    whether it is warm, and warmth[4] when it was cold.
+    Windows of time follow each other. The PE has its full clock in a window if enough rows moved in
+    the one before; the first work begins at the phase of its window, which is slow. Work on no more
+    than half of the array counts half at full clock, and nothing at half or long after other work.
+    `clock` has the number of the window that the PE worked in last, from -1 for none, the rows that
+    moved in it, whether it has the full clock, when the first window began, and when work on more
+    of the array did.
     """
-    own, used, since = number * RECENT, 0.0, begin - core.warmup_ns
-    began, ended = units.began[own : own + RECENT], units.ended[own : own + RECENT]
-    warmth = units.warmth[number * WARMTH : number * WARMTH + WARMTH]
-    while warmth[0] < warmth[1] and ended[int(warmth[0]) % RECENT] <= since:
-        warmth[0] += 1
-    for k in range(int(warmth[0]), int(warmth[1])):
-        used += ended[k % RECENT] - max(began[k % RECENT], since)
-        if used >= 0.5 * core.warmup_ns:
-            break
-    idle = used < 0.5 * core.warmup_ns and warmth[4] <= since
-    if idle or (warmth[3] > 0.0 and warmth[2] <= 0.0):
-        warmth[2], warmth[3], warmth[4] = 0.0, 0.0, begin
-    left = core.warmup_ns - warmth[2]
-    taken: float = busy
-    if warmth[3] == 0.0:
-        taken = busy / core.cold_clock_share
-        if filled and taken > left:  # it becomes warm on the way
-            taken = busy + left * (1 - core.cold_clock_share)
-    if filled:
-        warmth[2] = min(warmth[2] + taken, core.cooling_share * core.cooling_ns)
-    else:
-        warmth[2] = max(0.0, warmth[2] - core.cooling_share * taken)
-    if warmth[2] >= core.warmup_ns:
-        warmth[3] = 1.0
-    newest = int(warmth[1])
-    began[newest % RECENT], ended[newest % RECENT] = begin, begin + taken
-    warmth[1] += 1
-    warmth[0] = max(warmth[0], warmth[1] - RECENT)
-    return taken
+    length, half = core.clock_window_ns, work.fills_half[i]
+    if clock[0] < 0.0:
+        clock[0], clock[3] = 0.0, begin - core.clock_phase * length
+    if not half:
+        clock[4] = begin
+    late = begin - clock[4] > core.half_filled_ns
+    rows, busy = work.rows[i] * (1.0 - 0.5 * half), float(work.busy[i])
+    now, left, window = begin, busy, np.floor((begin - clock[3]) / length)
+    while True:
+        if window > clock[0]:
+            clock[2] = window == clock[0] + 1.0 and clock[1] >= core.clock_rows
+            clock[0], clock[1] = window, 0.0
+        pace = 1.0 if clock[2] > 0.0 else core.cold_clock_share
+        until = clock[3] + (window + 1.0) * length
+        done = min(left, max(0.0, until - now) * pace)
+        if not half or (clock[2] > 0.0 and not late):
+            clock[1] += rows * done / busy
+        left -= done
+        if left <= 0.0:
+            return float(now + done / pace - begin)
+        now, window = until, window + 1.0
 
 
 @borrowing

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing, compiled
-from neuroncore.time.loops.contention import Units, completed, idle_units, shared, warmed
+from neuroncore.time.loops.contention import CLOCK, Units, clocked, completed, idle_units, shared
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
@@ -54,8 +54,9 @@ def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     all transfers ahead of it, because all engines count every transfer on one semaphore (DMAO).
     If instruction i has partners on other cores, it ends when all of them have done their work.
 
-    Instructions of the PE take longer while the PE is cold. Instructions of Vector and GpSimd for
-    which `shares` is set use the same port of SBUF: each takes twice as long while the other works.
+    Instructions of the PE take longer while it has half of its clock. Instructions of Vector and
+    GpSimd for which `shares` is set use the same port of SBUF: each takes twice as long while the
+    other works.
     """
     run = _run.over(len(work.queue))
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
@@ -222,7 +223,7 @@ def _begin(
     core: CoreCosts,
     times: Times,
 ) -> Any:
-    """Begin what queue q can begin soonest, and say what that is: it takes longer on a cold PE, or
+    """Begin what queue q can begin soonest, and say what that is: it takes longer on a slow PE, or
     when it goes a way to SBUF that another has taken."""
     k, time = windows.choice[q], windows.soonest[q]
     i = queues.order[windows.place[q, k]]
@@ -231,8 +232,8 @@ def _begin(
     times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
     _take_out(q, k, work.fresh[i], windows)
     number, unit = divmod(q, work.previous.shape[1])
-    if unit == core.tensor and core.warmup_ns > 0.0:
-        work.busy[i] = warmed(time, work.busy[i], work.filled[i], core, number, units)
+    if unit == core.tensor and core.clock_window_ns > 0.0 and work.busy[i] > 0.0:
+        work.busy[i] = clocked(i, time, work, core, units.clock[number * CLOCK :])
     if work.shares[i]:
         rival = q - unit + (core.gpsimd if unit == core.vector else core.vector)
         longer = shared(i, units.sharing[rival], time, work.busy, times)

@@ -19,11 +19,12 @@ class Work(NamedTuple):
     needs: Array
     previous: Array
     partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
-    busy: Array  # how long it keeps its queue; longer while the PE is cold or a way is shared
+    busy: Array  # how long it keeps its queue; longer while the PE is slow or a way is shared
     latency: Array  # after which its result is there
     lane: Array  # the first and last DMA engine of a transfer, or -1
     lane_ns: Array  # what it takes of each
-    filled: Array  # products with more than half of the PE's rows
+    rows: Array  # that move through the PE
+    fills_half: Array  # products with no more than half of its rows
     fresh: Array  # what reads nothing
     shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
 
@@ -45,9 +46,10 @@ class CoreCosts(NamedTuple):
     vector: int
     gpsimd: int
     semaphore_ns: float
-    warmup_ns: float
-    cooling_ns: float
-    cooling_share: float
+    clock_window_ns: float
+    clock_rows: float
+    clock_phase: float
+    half_filled_ns: float
     cold_clock_share: float
 
 
