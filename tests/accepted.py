@@ -18,7 +18,18 @@ def module(name):
 
 
 instructions = module("instructions")
-takes = instructions.takes
+
+
+def takes(operand, form, one):
+    """Whether a single operand may have a format. The answer is kept with the operand and the
+    machine, which are told apart by identity: to compare them takes longer than the answer."""
+    key = id(operand), form, id(one)
+    if key not in known:
+        known[key] = instructions.takes(operand, form, one), operand, one
+    return known[key][0]
+
+
+known = {}
 
 
 @cache

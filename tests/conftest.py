@@ -23,7 +23,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # lines that only a slow machine has; some tests ask for them
 os.environ["NEURONCORE_PROGRESS"] = "0"
 os.environ["NEURONCORE_ASSERTS"] = "1"
-hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("neuroncore")
 
 COVERED = Path(__file__).parent / "data/covered.json"

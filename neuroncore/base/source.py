@@ -57,7 +57,7 @@ _users_code: dict[int, CodeType] = {}  # by id, and so kept
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
-    "IPython.core.interactiveshell",
+    *("IPython.core.interactiveshell", "_pytest.python"),
 )
 
 

@@ -9,25 +9,26 @@ QUEUES = 3
 
 
 def begun(queue, needs, busy, fresh, limits):
-    """When instructions begin that each wait for those of a list."""
-    count = len(queue)
+    """When instructions begin that each wait for those of a list. Arrays have the formats that they
+    have in a schedule, for which the loop is compiled already."""
+    queue, count = np.array(queue, np.int32), len(queue)
     first = np.cumsum([0, *map(len, needs)])
     work = Work(
-        queue=np.array(queue),
+        queue=queue,
         first=first,
         needs=np.array([one for each in needs for one in each], np.int32),
         previous=np.full((count, QUEUES), -1, np.int32),
         partner=np.full(count, -1, np.int32),
         busy=np.array(busy, float),
         latency=np.zeros(count),
-        lane=np.full((count, 2), -1),
+        lane=np.full((count, 2), -1, np.int32),
         lane_ns=np.zeros(count),
         filled=np.zeros(count, bool),
         fresh=np.array(fresh),
         shares=np.zeros(count, bool),
     )
-    order = np.argsort(queue, kind="stable")
-    start = np.searchsorted(np.array(queue)[order], np.arange(QUEUES + 1))
+    order = np.argsort(queue, kind="stable").astype(np.int32)
+    start = np.searchsorted(queue[order], np.arange(QUEUES + 1)).astype(np.int32)
     core = CoreCosts(0, 1, 2, 0.0, 0.0, 0.0, 0.0, 0.0)
     times = Times(*np.full((3, count), -1.0), np.full(count, -1, np.int32))
     timeline(work, Queues(order, start, np.array([limits] * QUEUES)), core, times)
