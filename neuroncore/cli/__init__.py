@@ -23,7 +23,7 @@ else:
 
 
 # The help of each command, and its module, which is imported on demand. The module's `add_to` adds
-# arguments and the function `command`, which executes it, to the parser.
+# arguments and the function `command`, which executes it, to the parser; or `add` of `module:add`.
 COMMANDS = {
     "run": ("run", "run a kernel, or a script that launches kernels"),
     "check": ("check", "find mistakes and slow operations in a kernel, from its source and a run"),
@@ -34,14 +34,14 @@ COMMANDS = {
         "profile",
         "print profiles that kernels saved with save_neff_name, save_trace_name",
     ),
-    "neff": ("neff", "print what the device's compiler made of a kernel (.neff)"),
+    "neff": ("captures", "print what the device's compiler made of a kernel (.neff)"),
     "calibrate": ("calibrate", "compare your own measurements with the estimates"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),
     "explain": ("explain", "explain an error or a finding, with an example"),
     "alias-path": (
-        "alias",
+        "tools:add_alias_path",
         "print a folder for PYTHONPATH that makes `import nki` work in programs that start others",
     ),
     "tools-path": (
@@ -114,7 +114,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             continue
         command = commands.add_parser(name, help=said)
         if name == asked:
-            importlib.import_module(f"neuroncore.cli.{module}").add_to(command)
+            home, _, add = module.partition(":")
+            getattr(importlib.import_module(f"neuroncore.cli.{home}"), add or "add_to")(command)
     return parser
 
 

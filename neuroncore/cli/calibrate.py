@@ -16,8 +16,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.units import duration
 from neuroncore.cli import failures
 from neuroncore.cli.captures import slowest
-from neuroncore.cli.kept import kept_run
-from neuroncore.cli.run import add_launches
+from neuroncore.cli.run import add_launches, kept_run
 
 COLUMNS = ("kernel", "arguments", "machine", "harness", "microseconds")
 SCHEMA = "neuroncore.calibrate/1"

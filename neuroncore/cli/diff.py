@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from neuroncore.cli import captures, failures
-from neuroncore.cli.kept import kept_run
-from neuroncore.cli.run import add_launches
+from neuroncore.cli.run import add_launches, kept_run
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,5 @@
-"""The output of neuroncore run: lines as launches finish, or one JSON object at the end."""
+"""The output of neuroncore run: lines as launches finish, or one JSON object at the end; with
+--harness also the time that a tool which measures kernels would report."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
 from neuroncore.base.units import plural
-from neuroncore.cli import failures, measuring
+from neuroncore.cli import failures
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.frontend.settings import target_machine
 from neuroncore.hosts.api import Run
+from neuroncore.machine import harness
+from neuroncore.machine.harness import HarnessTime
 from neuroncore.report import collectives, compiled, perfetto, precision, text
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
@@ -29,6 +32,32 @@ from neuroncore.view import page as viewing
 if TYPE_CHECKING:
     from neuroncore.report.compare import Agreement
     from neuroncore.view.document import Shown
+
+
+def add_harness(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--harness",
+        choices=(*harness.NAMES, "none"),
+        default="none",
+        help="also report the time that this tool would measure: the estimate and the overhead of "
+        "the tool (default: none)",
+    )
+
+
+def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
+    """Return the time of the slowest core with the requested harness, or None without one. Not
+    every command has the option."""
+    name = getattr(arguments, "harness", "none")
+    if name == "none":
+        return None
+    slowest = max((timeline.total_ns for timeline in run.timelines), default=0.0)
+    return harness.harness_time(name, run.machine.name, slowest)
+
+
+def fields(found: HarnessTime | None) -> dict[str, Any]:
+    """Return the entry of a launch in --json."""
+    return {} if found is None else {"harness": found.to_dict()}
+
 
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
@@ -94,12 +123,12 @@ class Document:
             self.failure = self.failure or {"statement": said, "ours": True}
         findings = run.findings if asked.answers else without_advice(run.findings)
         findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
-        measured = measuring.measured(asked, run)
+        time = measured(asked, run)
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
             *_timed(run, asked.answers),
-            *([f"harness    {measured}"] if measured else ()),
+            *([f"harness    {time}"] if time else ()),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
@@ -108,7 +137,7 @@ class Document:
         ):
             self.say(f"  {line}")
         if asked.json:
-            told = _launch(run, found, findings, asked.answers) | measuring.fields(measured)
+            told = _launch(run, found, findings, asked.answers) | fields(time)
             told |= {"orders": str(orders)} if orders else {}
             told |= {"verify": verdict.to_dict()} if verdict else {}
             told |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}

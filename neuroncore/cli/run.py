@@ -1,4 +1,5 @@
-"""neuroncore run: run a kernel or a script on the emulated core, and report the results."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results; and the
+one launch that other commands look at."""
 
 from __future__ import annotations
 
@@ -15,23 +16,25 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options, Order, profile
-from neuroncore.cli import stopped, tools
-from neuroncore.cli.document import Document
+from neuroncore.cli import failures, tools
+from neuroncore.cli.arguments import add_world, check_world, natural
+from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.failures import leaving_told
-from neuroncore.cli.measuring import add_harness
 from neuroncore.cli.session import Session
-from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import REPOSITORIES
+from neuroncore.hosts.api import Run
 from neuroncore.lint.static import read
 from neuroncore.record import is_record
+from neuroncore.report.compare import Agreement
 from neuroncore.report.progress import progress
 from neuroncore.view import window as windows
 
 if TYPE_CHECKING:
     from neuroncore.view.window import PageWindow
+
 
 difflib: Any = Lazy("difflib")
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -287,7 +290,7 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
     if session.stop is not None and (arguments.html or arguments.serve):
         file, _, kernel = arguments.file.partition("::")
         name = kernel or Path(file).name
-        document.shown.append(stopped.shown(name, session.core, *session.stop))
+        document.shown.append(failures.shown(name, session.core, *session.stop))
     return document.close()
 
 
@@ -350,3 +353,32 @@ def _check_writable(option: str, path: Path | None) -> None:
         raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
     if not there:
         path.unlink()
+
+
+class KeptRun:
+    """A document that keeps the launches of one side."""
+
+    def __init__(self) -> None:
+        self.failure: dict[str, Any] | None = None
+        self.runs: list[Run] = []
+
+    def header(self) -> None:
+        """Print nothing before both sides have run."""
+
+    def add(self, run: Run, found: Agreement | None) -> None:
+        self.runs.append(run)
+
+
+def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
+    """Return the launch of one side, or the exit code if it failed (and was reported)."""
+    kept, own = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
+    launch(own, Session(own, kept, keeps=True), options(own))
+    if kept.failure is None and len(kept.runs) != 1:
+        raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
+    return kept
+
+
+def options(arguments: argparse.Namespace) -> Options:
+    """Return the options of the environment, with the order of the command."""
+    chosen = environment_options()
+    return replace(chosen, order=arguments.order) if arguments.order else chosen

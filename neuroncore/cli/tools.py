@@ -1,4 +1,5 @@
-"""The vendor's commands, for the PATH of other programs."""
+"""neuroncore tools-path and alias-path: folders with the vendor's commands and `import nki` for
+programs that start others."""
 
 from __future__ import annotations
 
@@ -103,3 +104,12 @@ def _folder() -> Path:
         folder = Path(tempfile.mkdtemp(prefix="neuroncore-tools-"))
         write(folder)
     return folder
+
+
+def add_alias_path(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=alias_path)
+
+
+def alias_path(_: argparse.Namespace) -> int:
+    print(PATH)
+    return 0

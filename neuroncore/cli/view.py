@@ -8,8 +8,8 @@ from pathlib import Path
 
 from neuroncore.base.errors import UsageError
 from neuroncore.cli import run
+from neuroncore.cli.arguments import natural
 from neuroncore.cli.document import Document
-from neuroncore.cli.world import natural
 from neuroncore.view import server as serving
 from neuroncore.view.document import SCHEMA
 

@@ -7,11 +7,10 @@ import json
 import sys
 from typing import Any
 
-from neuroncore.cli import captures, failures, measuring
-from neuroncore.cli.kept import options
-from neuroncore.cli.run import add_launches, launch
+from neuroncore.cli import captures, document, failures
+from neuroncore.cli.arguments import add_world, check_world, natural
+from neuroncore.cli.run import add_launches, launch, options
 from neuroncore.cli.session import Session
-from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
@@ -32,7 +31,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="number of lines to change, and of rows to print of each kind (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
-    measuring.add_harness(parser)
+    document.add_harness(parser)
     captures.add_program(parser)
     add_launches(parser)
     add_world(parser)
@@ -53,8 +52,8 @@ class Reasons:
     def add(self, run: Run, found: Agreement | None) -> None:
         why = run.why(self.arguments.top)
         told = why if self.arguments.answers else why.without_answers()
-        measured = measuring.measured(self.arguments, run)
-        self.launches.append(told.to_dict() | measuring.fields(measured))
+        measured = document.measured(self.arguments, run)
+        self.launches.append(told.to_dict() | document.fields(measured))
         if not self.arguments.json:
             failures.write(str(told) + (f"\nharness    {measured}" if measured else ""))
 

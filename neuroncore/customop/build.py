@@ -1,4 +1,5 @@
-"""Compile the sources of a library, with neuroncore's headers, into one program.
+"""Compile the sources of a library, with neuroncore's headers, into one program, within the limits
+of `isa/customop.toml`, which also has the costs of operators.
 
 The program is cached by the output of the preprocessor.
 """
@@ -14,12 +15,64 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import cache_folder
-from neuroncore.customop.limits import limits
+from neuroncore.machine import FactReader
+
+
+@dataclass(frozen=True)
+class OperatorLimits:
+    """Sizes in bytes; tensors have at most `axes` of `axis_elements`, or `long_axes` of more."""
+
+    cores: int
+    functions: int
+    tcm_bytes: int
+    stream_bytes: int
+    stack_bytes: int
+    printed_bytes: int
+    axes: int
+    axis_elements: int
+    long_axes: int
+    long_axis_elements: int
+
+    def allow(self, shape: tuple[int, ...]) -> bool:
+        """Return whether a tensor of a shape may be passed or returned."""
+        largest = max(shape, default=0)
+        return (len(shape) <= self.axes and largest <= self.axis_elements) or (
+            len(shape) <= self.long_axes and largest <= self.long_axis_elements
+        )
+
+
+@dataclass(frozen=True)
+class Time:
+    """The time of one access to HBM, and of one element copied to TCM, used and copied back."""
+
+    touch_ns: float
+    tcm_element_ns: float
+
+
+@cache
+def _reader() -> FactReader:
+    reader = FactReader.of("customop.toml")
+    reader.exactly(reader.raw, ("sources", "limits", "time"), "")
+    return reader
+
+
+@cache
+def limits() -> OperatorLimits:
+    """Raises DefinitionError if the file is wrong."""
+    return _reader().section(OperatorLimits, "limits", _reader().raw["limits"])
+
+
+@cache
+def time() -> Time:
+    """Raises DefinitionError if the file is wrong."""
+    return _reader().section(Time, "time", _reader().raw["time"])
+
 
 COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(__file__).with_name("headers")

@@ -23,9 +23,8 @@ import numpy.typing as npt
 
 from neuroncore.base import processes
 from neuroncore.base.errors import UsageError
-from neuroncore.customop.build import Sources, absolute, build
+from neuroncore.customop.build import Sources, absolute, build, limits, time
 from neuroncore.customop.fault import CustomOpFault, CustomOpWarning, Told
-from neuroncore.customop.limits import limits, time
 
 Array = npt.NDArray[Any]
 Paths = Sequence[str | os.PathLike[str]]

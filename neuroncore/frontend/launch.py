@@ -46,14 +46,14 @@ from neuroncore.report.progress import issued, progress
 
 if TYPE_CHECKING:
     from neuroncore.frontend import misuse, verifying
-    from neuroncore.precision import doubles, findings
+    from neuroncore.precision import findings
     from neuroncore.precision import shadow as shadows
     from neuroncore.precision import watch as watches
     from neuroncore.precision.findings import Precision
 else:
     misuse = Lazy("neuroncore.frontend.misuse")
     verifying = Lazy("neuroncore.frontend.verifying")
-    doubles = Lazy("neuroncore.precision.doubles")
+    findings = Lazy("neuroncore.precision.findings")
     findings = Lazy("neuroncore.precision.findings")
     shadows = Lazy("neuroncore.precision.shadow")
     watches = Lazy("neuroncore.precision.watch")
@@ -357,8 +357,8 @@ def _complete(result: Any, other: Any) -> None:
     for mine, theirs, brought in results.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:
-            exact = doubles.on(double.storage, theirs).codes()
-            doubles.on(mine_exact.storage, mine).codes()[brought] = exact[brought]
+            exact = findings.on(double.storage, theirs).codes()
+            findings.on(mine_exact.storage, mine).codes()[brought] = exact[brought]
             findings.add(mine_exact.energy, double.energy)
 
 

@@ -1,5 +1,9 @@
-"""The device of torch's tensors: tensors that were moved to "xla:0", and tensors computed from
-them, report this device, but are in the CPU's memory."""
+"""torch and jax, which are optional and imported on demand, torch's device, and kernels of either
+API that may write to their arguments.
+
+Tensors that were moved to "xla:0", and tensors computed from them, report this device, but are in
+the CPU's memory.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,47 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
+from neuroncore.base.errors import UsageError
 from neuroncore.frontend import vendor
 from neuroncore.frontend.arguments import leaves
+from neuroncore.frontend.dialects import dialect
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
+from neuroncore.frontend.neuronxcc.nki.kernel import trace
+from neuroncore.frontend.nki.kernel import Kernel, jit
+
+
+def framework(name: str, asked: str) -> Any:
+    """Import torch or jax. Raise UsageError, which names `asked`, if it is not installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise UsageError(
+            f"{asked} needs {name}, which is not installed: pip install 'neuroncore[{name}]'"
+        ) from None
+
+
+def device(asked: str) -> Any:
+    """The device of torch tensors that were moved to it."""
+    return framework("torch", asked).device(NAME)
+
+
+@functools.cache
+def prepare_torch() -> None:
+    """If torch is installed, make it accept the devices, and make torch.compile call kernels
+    without tracing into them."""
+    if find_spec("torch") is None:
+        return
+    torch = import_module("torch")
+    stand_in(torch)
+    for kind in (Kernel, OlderKernel):
+        call = torch.compiler.disable(on_device(kind.__call__))
+        kind.__call__ = call  # type: ignore[method-assign]
+
 
 NAME = "xla:0"
 OURS = re.compile(r"(xla|neuron)(:\d+)?")
@@ -139,3 +180,13 @@ def _as_xla(value: Any) -> Any:
 
 def _here(torch: Any, value: Any) -> Any:
     return "cpu" if _is_ours(torch, value) else value
+
+
+def writing(function: Callable[..., Any], **options: Any) -> Any:
+    """Return a kernel of the API that the function uses, by default today's; it may write to its
+    arguments. A kernel that is already decorated keeps its API and its grid."""
+    if isinstance(function, Kernel):
+        return function
+    if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":
+        return trace(function, **options)
+    return jit(function, **options)

@@ -1,22 +1,33 @@
-"""Results of the analysis: lines, results, and their findings."""
+"""Results of the analysis: lines, results, and their findings, and float64 copies of tiles, which
+instructions use like tiles.
+
+A storage whose floats differ from the float64 results has a `Double`, the same elements in float64.
+A storage without one is exact, so inputs need none.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from math import inf, isfinite, sqrt
+from typing import Any
 
 import numpy as np
 
 from neuroncore.base import source
+from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
-from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics.formats import Format, float32
+from neuroncore.core.indirection import Picked
+from neuroncore.memory.geometry import Geometry, unplaced
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Dynamic, Tile
+from neuroncore.native import buffers
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.doubles import Energy, chip_values, is_float, on
 
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",
@@ -172,3 +183,190 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 
 def flat(values: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1)
+
+
+Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
+Window = tuple[int, int, int, int, int, Format]
+WIDE = (float32, tfloat32)
+DOUBLE = np.dtype(np.float64)
+
+
+class Beside(Tile):
+    """A tile whose values are float64; integers are those of the chip. The chip records its
+    writes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        storage: Storage,
+        lies: Geometry,
+        offset: int,
+        dynamic: tuple[Dynamic, ...] = (),
+        fault: KernelError | None = None,
+    ) -> None:
+        super().__init__(storage, lies, offset, dynamic, fault)
+        if storage.held is float64:
+            self.held = float64
+
+    def values(self) -> Array:
+        codes = self.codes()
+        return codes if self.held is float64 else codes.astype(np.float64)
+
+    def rounded(self, values: Array, out: Array | None = None) -> Array:
+        if out is None:
+            return np.asarray(values, np.float64)
+        np.copyto(out, values)
+        return out
+
+    def encoded(self, source: Tile, codes: Array) -> Array:
+        return codes if source.held is float64 else codes.astype(np.float64)
+
+    def mark_written(self, chosen: Array | None = None) -> None:
+        pass
+
+    def mark_foreign(self, foreign: bool) -> None:
+        pass
+
+    def is_foreign(self) -> bool:
+        return False
+
+
+def is_float(tile: Tile) -> bool:
+    """Return whether a tile is floats, and not bits of another format viewed as floats."""
+    form, kept = tile.dtype, tile.storage.dtype
+    return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
+
+
+def everything(storage: Storage) -> Tile:
+    """All of a storage as one tile."""
+    return Tile.of(storage)
+
+
+def chip_values(tile: Tile, index: Any = ...) -> Array:
+    """The chip's values, or a part of them: the memory itself, or a new float32 array."""
+    codes = tile.codes()[index]
+    return codes if tile.held in WIDE else codec.decode(tile.held, codes)
+
+
+def all_finite(tile: Tile) -> bool:
+    """Return whether the chip has finite numbers only."""
+    form = tile.held
+    codes = np.ascontiguousarray(tile.codes()).reshape(-1).view(form.code_type)
+    spare = form.bits - 1 - form.exponent - form.mantissa
+    mask = codes.dtype.type((1 << form.bits - 1) - 1)
+    return int(native.largest(codes, mask)) >> spare <= form.max_code
+
+
+def chip_doubles(tile: Tile, index: Any = ...) -> Array:
+    """The values in a new float64 array."""
+    return doubled(chip_values(tile, index))
+
+
+def doubled(values: Array) -> Array:
+    """A contiguous copy in float64."""
+    copy = buffers.array(values.shape, DOUBLE)
+    np.copyto(copy, values)
+    return copy
+
+
+def made(array: Array, like: Tile, held: Format = float64) -> Beside:
+    """A new tile with the elements of a contiguous array."""
+    place = like.start_partition, 0
+    storage = Storage(-1, unplaced(like.region, array.shape, like.dtype, held, place), held)
+    storage.data = array.reshape(-1).view(np.uint8)
+    return Beside.of(storage)
+
+
+def on(storage: Storage, tile: Tile) -> Beside:
+    """The window of a tile, on another storage of the same geometry."""
+    return Beside.like(tile, storage)
+
+
+@dataclass(eq=False)
+class Double:
+    """The elements of a storage in float64, and which lines the difference is owed to.
+
+    `infinite` is whether the chip has an infinity or NaN where float64 has a number, `ended`
+    whether something else has been written there.
+    """
+
+    storage: Storage
+    energy: Energy = field(default_factory=dict)
+    infinite: bool = False
+    ended: bool = False
+
+
+def copied(storage: Storage) -> Double:
+    """A Double of what the chip has."""
+    return adopted(chip_doubles(everything(storage)), storage)
+
+
+def begun(storage: Storage, first: Tile) -> Double:
+    """A Double for when a tile has been written to a storage; a copy if something else has been."""
+    if not first.is_only_written:
+        return copied(storage)
+    count = storage.nbytes // storage.dtype.itemsize
+    return adopted(buffers.take(count * DOUBLE.itemsize), storage)
+
+
+def adopted(array: Array, owner: Storage) -> Double:
+    """A Double of a contiguous array, as large as a storage."""
+    place = owner.partition0, 0
+    lies = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
+    storage = Storage(-1, lies, float64, owner.name)
+    storage.data = array.reshape(-1).view(np.uint8)
+    return Double(storage)
+
+
+def source_of(tile: Tile) -> Tile:
+    """The storage of a tile; for picked elements, the storage that they are picked from."""
+    return tile.source if isinstance(tile, Picked) else tile
+
+
+class Doubles:
+    """The Doubles of one core's memories.
+
+    Storage that the kernel has placed may overlap: a write through one window ends the Doubles of
+    all others there, and a window that is opened again finds its own.
+    """
+
+    def __init__(self) -> None:
+        self._placed: dict[Window, Double] = {}
+
+    def of(self, tile: Tile) -> Double | None:
+        """The Double of the storage of a tile, if it has one that is right."""
+        storage = source_of(tile).storage
+        double: Double | None = storage.double
+        if double is None and storage.image is not None:
+            double = storage.double = self._placed.get(_window(storage))
+        if double is not None and double.ended:
+            double = storage.double = None
+        return double
+
+    def put(self, double: Double, storage: Storage) -> None:
+        """Make it the Double of a storage."""
+        storage.double = double
+        if storage.image is not None and self._placed.get(_window(storage)) is not double:
+            self.end([storage])
+            self._placed[_window(storage)] = double
+
+    def end(self, storages: Iterable[Storage]) -> None:
+        """Drop the Double of data that is now exact, or unknown."""
+        for storage in storages:
+            storage.double = None
+            if storage.image is not None:
+                window = _window(storage)
+                for other in [w for w in self._placed if _overlap(w, window)]:
+                    self._placed.pop(other).ended = True
+
+
+def _window(storage: Storage) -> Window:
+    assert storage.image is not None
+    first, byte = storage.partition0, storage.byte0
+    last, end = first + storage.partitions, byte + storage.row_bytes
+    return storage.image.id, first, last, byte, end, storage.dtype
+
+
+def _overlap(a: Window, b: Window) -> bool:
+    return a[0] == b[0] and a[1] < b[2] and b[1] < a[2] and a[3] < b[4] and b[3] < a[4]

@@ -16,22 +16,24 @@ from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
 from neuroncore.memory.tile import Tile
-from neuroncore.precision import integers
-from neuroncore.precision.around import Around
-from neuroncore.precision.doubles import (
+from neuroncore.precision import watch
+from neuroncore.precision.findings import (
     Double,
     Doubles,
     Energy,
+    Precision,
+    add,
     adopted,
     begun,
     copied,
+    distance,
     is_float,
     on,
+    portions,
     source_of,
 )
-from neuroncore.precision.evaluation import Evaluation, evaluation
-from neuroncore.precision.findings import Precision, add, distance, portions
 from neuroncore.precision.step import Step, Written
+from neuroncore.precision.watch import Around, Evaluation, evaluation
 
 
 class _Peers:
@@ -85,9 +87,7 @@ class Shadow:
         floats = [n for n in known.floats if is_float(arguments[n])]
         if not floats:
             run = partial(perform, call, arguments, self.core)
-            integers.check_written(
-                self.core, lambda: self._around, call, arguments, known, True, run
-            )
+            watch.check_written(self.core, lambda: self._around, call, arguments, known, True, run)
         else:
             self._floats(call, arguments, known, floats)
         others = [n for n in call.writes if n not in floats]
@@ -115,7 +115,7 @@ class Shadow:
             perform(call, arguments, self.core)
             self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
-        integers.check_read(self.core, arguments, known)
+        watch.check_read(self.core, arguments, known)
         step = Step(self._around, call, arguments, known, before, inexact)
         unit = call.engine if known.registers else None
         if not exchanges:

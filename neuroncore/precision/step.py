@@ -17,30 +17,27 @@ from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.around import Around, Registers, Stand
-from neuroncore.precision.doubles import (
+from neuroncore.precision.findings import (
+    CANCELLATION,
     DOUBLE,
+    OVERFLOW,
     Beside,
     Double,
     Energy,
+    add,
     all_finite,
     chip_doubles,
     chip_values,
     copied,
+    distance,
     everything,
+    flat,
     is_float,
     made,
     on,
-)
-from neuroncore.precision.evaluation import Evaluation
-from neuroncore.precision.findings import (
-    CANCELLATION,
-    OVERFLOW,
-    add,
-    distance,
-    flat,
     portions,
 )
+from neuroncore.precision.watch import Around, Evaluation, Registers, Stand
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of

@@ -1,29 +1,346 @@
-"""Checks of a run: numbers that differ from those that the kernel's author expects.
+"""Checks of a run: numbers that differ from those that the kernel's author expects, such as
+integers beyond what float32 has, rounded when they are read or written.
 
 The formats and operators of a call decide once which checks it needs; a call that needs none costs
-nothing more. Float64 is used only where an integer looks suspicious.
+nothing more. Float64 is used only where an integer looks suspicious, in the environment of one
+core: a core for the evaluated instruction to see, and the shared state of its steps.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.enums import engine
-from neuroncore.clause.alu import Function
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
 from neuroncore.core.core import Core
-from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import Format, float32
-from neuroncore.precision import integers
-from neuroncore.precision.around import Around
-from neuroncore.precision.doubles import all_finite
-from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation, evaluation
-from neuroncore.precision.findings import OVERFLOW, Precision
+from neuroncore.core.staging import perform
+from neuroncore.memory.geometry import View
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
+from neuroncore.numerics.loops import precision as native
+from neuroncore.precision.findings import (
+    OVERFLOW,
+    ROUNDED,
+    SATURATED,
+    Beside,
+    Precision,
+    all_finite,
+    chip_doubles,
+    is_float,
+    made,
+    on,
+)
+
+RECENT = 16  # tiles that are kept
+Registers = dict[engine, Array]
+
+
+class Recent:
+    """The last exact inputs, in float64: products that follow each other share operands."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[Any, tuple[int, Beside]] = {}
+
+    def exact(self, tile: Tile) -> Beside:
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
+            return made(chip_doubles(tile), tile)
+        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        version, known = self._tiles.pop(key, (-1, None))
+        if known is None or version != storage.version:
+            known = made(chip_doubles(tile), tile)
+        self._tiles[key] = storage.version, known
+        if len(self._tiles) > RECENT:
+            del self._tiles[next(iter(self._tiles))]
+        return known
+
+
+class Around:
+    """The shared state of the steps of one core."""
+
+    def __init__(self, core: Core, found: Precision) -> None:
+        self.core, self.found, self.recent = core, found, Recent()
+        self.options = replace(
+            core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
+        )
+
+
+class Stand:
+    """The replacement for the core when an instruction is evaluated in float64."""
+
+    has_leftovers = True  # `leftovers_in` looks for them
+
+    def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
+        core = around.core
+        self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
+        self.options, self.accumulators, self.peers = around.options, accumulators, peers
+        self.operators, self.groups, self.rounding = core.operators, core.groups, None
+        self.number, self.world, self.rank = core.number, core.world, core.rank
+        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
+
+    def check_written(self, *_: Any, **__: Any) -> None:
+        """The chip has."""
+
+    report = birthplace = check_written
+
+    def leftovers_in(self, tile: Tile) -> Array | None:
+        """The chip knows which, and has NaN there; another NaN is moved like one here."""
+        lost: Array = np.isnan(tile.values())
+        return lost if lost.any() else None
+
+
+CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with
+WIDE_INTEGERS = (int32, uint32)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    floats: tuple[str, ...]
+    """Operands that are written as floats."""
+    moves: bool
+    """Nothing is computed or rounded."""
+    partial: frozenset[str]
+    """Operands of which some elements are read or written."""
+    accumulates: bool
+    """The result may be added to the destination."""
+    registers: bool
+    """It goes through accumulator registers."""
+    integers: tuple[str, ...]
+    """Operands of 32-bit integers that are read as numbers."""
+    casts: bool
+    """Integer results may have been rounded or saturated."""
+    numbers: tuple[str, ...]
+    """Arguments that are numbers, or may be."""
+    bounded: bool
+    """32-bit integers become such by sums, products and the like, element by element: no result is
+    beyond the product of all operands, each greater by 1."""
+
+
+def evaluation(call: Call) -> Evaluation:
+    """The facts, made once for the copies of a Call that all launches have."""
+    found: Evaluation | None = call.found.get(__name__)
+    if found is None:
+        found = call.found[__name__] = _evaluation(call)
+    return found
+
+
+def _evaluation(call: Call) -> Evaluation:
+    said = call.instruction.traits
+    operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
+    taken = {n: operands[n.partition("[")[0]] for n in (*call.reads, *call.writes)}
+    forms = {n: call.view(n).dtype for n in taken}
+    names = {p.name for p in call.instruction.parameters}
+    turns = call.transposes
+    data = [forms[n] for n in call.reads if not (turns and n == said.streams)]
+    moved = bool(data) and all(operand and operand.moved for operand in taken.values())
+    moves = turns or moved or said.moves_bits
+    floats = tuple(n for n in call.writes if forms[n].is_float)
+    if turns and call.machine.has("native_transpose"):  # may put bits into a wider format
+        floats = tuple(n for n in floats if forms[n].itemsize == data[0].itemsize)
+    wide = (n for n in call.reads if forms[n] in WIDE_INTEGERS and n not in CHOOSERS)
+    copies = said.copies and len(set(forms.values())) == 1
+    operators = [v for v in call.arguments.values() if isinstance(v, Operator)]
+    bits = bool(operators) and all(op.kind == "bitvec" for op in operators)
+    return Evaluation(
+        floats=floats,
+        moves=moves and all(_holds(forms[n], form) for n in call.writes for form in data),
+        partial=frozenset(n for n, operand in taken.items() if operand and operand.partial),
+        accumulates=said.adds in names,
+        registers=said.accumulates,
+        integers=() if moved and not floats else tuple(wide),
+        casts=said.casts and not (copies or bits),
+        numbers=tuple(n for n in call.instruction.values if not isinstance(call[n], View)),
+        bounded=_bounded(call, forms.values()),
+    )
+
+
+def _bounded(call: Call, forms: Iterable[Format]) -> bool:
+    operations = [v for v in call.arguments.values() if isinstance(v, Operator | Function)]
+    traits = call.instruction.traits
+    if call.dynamic or traits.scans or traits.accumulates or not {*forms} <= {*WIDE_INTEGERS}:
+        return False
+    read, written = (
+        max((call.view(n).size for n in names), default=0) for names in (call.reads, call.writes)
+    )
+    products = all(isinstance(op, Operator) and op.integer is not None for op in operations)
+    return products and read <= written
+
+
+def _holds(wide: Format, narrow: Format) -> bool:
+    """Return whether a format has all numbers of another."""
+    if wide is narrow:
+        return True
+    both = wide.is_float and narrow.is_float
+    return both and wide.exponent >= narrow.exponent and wide.mantissa >= narrow.mantissa
+
+
+EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
+SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it
+
+
+def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
+    """Report integers that an engine rounds before it computes with them. Which rows an index picks
+    is not known yet, so what those hold is not looked at."""
+    for name in known.integers:
+        if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
+            codes = arguments[name].codes()
+            rounded = codes.astype(np.float32).astype(np.float64)
+            _report(core, name, arguments[name], codes, rounded, rounded != codes)
+
+
+def check_written(
+    core: Core,
+    around: Callable[[], Around],
+    call: Call,
+    arguments: dict[str, Any],
+    known: Evaluation,
+    narrow: bool,
+    run: Callable[[], None],
+) -> None:
+    """Let a call `run`, and report what it has written as integers other than they are: rounded to
+    what float32 has, or cut off; as integers of less than 32 bits only if those are meant too. What
+    looks suspicious is then evaluated in float64, `around` what that needs."""
+    if known.bounded and _runs_small(call, arguments, known, run):
+        return
+    tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
+    results = [n for n in call.writes if _counts(tiles[n].dtype, narrow)]
+    if not known.casts or not results or any(tile.dynamic for tile in tiles.values()):
+        run()
+        return
+    written = [tiles[n].storage for n in call.writes]
+    overwritten = {n: _copy(tiles[n]) for n in call.reads if _shares(tiles[n], written)}
+    before = {n: chip_doubles(tiles[n]) for n in call.writes if n in known.partial}
+    read = [_greatest(tiles[n]) for n in call.reads if tiles[n].dtype in WIDE_INTEGERS]
+    run()
+    if max([0, *read, *(_reaches(tiles[n]) for n in results)]) < SUSPICIOUS:
+        return
+    before_it = {**tiles, **overwritten}
+    given = {n: _in_float64(before_it[n]) for n in call.reads}
+    found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
+    exact = {n: made(values, tiles[n]) for n, values in found.items()}
+    registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
+    perform(call, {**arguments, **given, **exact}, Stand(around(), registers))
+    for name in results:
+        _check_result(core, name, tiles[name], exact[name].codes())
+
+
+def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
+    low, high = tile.dtype.range
+    outside = int(((exact > high + 0.5) | (exact < low - 0.5)).sum())
+    if outside:
+        core.report(
+            SATURATED,
+            f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to "
+            f"{high}, and have become the nearest of these",
+            tile.storage.id,
+        )
+    elif tile.dtype in WIDE_INTEGERS:
+        got = tile.codes()
+        _report(core, name, tile, exact, got, np.abs(exact - got) >= 1)
+
+
+def _report(core: Core, name: str, tile: Tile, exact: Array, got: Array, inexact: Array) -> None:
+    if not inexact.any():
+        return
+    first = inexact.reshape(-1).argmax()
+    was, becomes = (int(values.reshape(-1)[first]) for values in (exact, got))
+    core.report(
+        ROUNDED,
+        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32, in which the "
+        f"engine computes, does not have: {was} becomes {becomes}",
+        tile.storage.id,
+    )
+
+
+def _counts(form: Format, narrow: bool) -> bool:
+    return form in WIDE_INTEGERS or (narrow and form.is_integer and form is not bool_)
+
+
+def _greatest(tile: Tile) -> int:
+    """A bound on the magnitude of 32-bit integers, where -n counts as n - 1; for a whole storage it
+    is known until the next instruction that writes there."""
+    storage = tile.storage
+    known = storage.greatest
+    if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
+        return known[1]
+    found = _measured(tile)
+    if tile.geometry.fills and storage.image is None:
+        storage.greatest = storage.version, found
+    return found
+
+
+def _measured(tile: Tile) -> int:
+    codes = tile.codes()
+    if not codes.flags.c_contiguous:
+        codes = np.ascontiguousarray(codes)
+    return int(native.greatest(codes.reshape(-1)))
+
+
+def _remember(tile: Tile, whole: bool, bound: int) -> None:
+    """Integers that an instruction under way has written, the `whole` tile or a part of it, are not
+    beyond a bound. At its end the storage's version is one more."""
+    storage = tile.storage
+    if storage.image is not None:
+        return
+    known = storage.greatest
+    if whole and tile.geometry.fills:
+        storage.greatest = storage.version + 1, bound
+    elif known is not None and known[0] == storage.version:
+        storage.greatest = storage.version + 1, max(known[1], bound)
+
+
+def _runs_small(
+    call: Call, arguments: dict[str, Any], known: Evaluation, run: Callable[[], None]
+) -> bool:
+    """Let a call run if none of its results, nor anything on the way to them, can be as large as
+    that: a few sums and products of small integers. Return whether it ran."""
+    numbers = [arguments[name] or 0 for name in known.numbers]
+    if not all(isinstance(number, int | float | np.number) for number in numbers):
+        return False  # a register
+    bound = 1.0
+    for number in (*map(abs, numbers), *(_greatest(arguments[name]) for name in call.reads)):
+        bound *= 1 + number
+    if not bound < SUSPICIOUS:
+        return False
+    run()
+    for name in call.writes:
+        _remember(arguments[name], name not in known.partial, int(bound))
+    return True
+
+
+def _reaches(tile: Tile) -> int:
+    """How far results reach: those of narrow integers that may be cut off count as suspicious."""
+    if tile.dtype in WIDE_INTEGERS:
+        found = _measured(tile)
+        _remember(tile, True, found)
+        return found
+    codes, (low, high) = tile.codes(), tile.dtype.range
+    cut_off = codes.size and (int(codes.max()) == high or int(codes.min()) == low)
+    return SUSPICIOUS if cut_off else 0
+
+
+def _shares(tile: Tile, written: list[Storage]) -> bool:
+    """Return whether the chip's results may overwrite an input."""
+    return any(storage.data is tile.storage.data for storage in written)
+
+
+def _copy(tile: Tile) -> Tile:
+    return made(np.array(tile.codes(), order="C"), tile, tile.held)
+
+
+def _in_float64(tile: Tile) -> Beside:
+    """An input as float64 computes with it."""
+    return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
+
 
 Arguments = dict[str, Any]
 Check = Callable[[Arguments], None]
@@ -73,7 +390,7 @@ class Watch:
         """Checks of what a call is about to read."""
         found: list[Check] = []
         if known.integers and known.floats:
-            found.append(lambda now: integers.check_read(self.core, now, known))
+            found.append(lambda now: check_read(self.core, now, known))
         if self._multiplies_to_transpose(call):
             found.append(self._check_transposed)
         if _drops_bias(call):
@@ -86,7 +403,7 @@ class Watch:
         if narrow and call.reads and not known.moves:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
         if not known.floats and known.casts and any(_wide(call, n) for n in call.writes):
-            return lambda now, run: integers.check_written(
+            return lambda now, run: check_written(
                 self.core, lambda: Around(self.core, Precision()), call, now, known, False, run
             )
         return None

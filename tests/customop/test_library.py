@@ -12,7 +12,7 @@ import pytest
 from neuroncore import customop
 from neuroncore.base.errors import UsageError
 from neuroncore.customop import CustomOpFault, CustomOpWarning, build
-from neuroncore.customop.limits import limits
+from neuroncore.customop.build import limits
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ import pytest
 
 from neuroncore.base.errors import DtypeError, ImmutableError, OutputError, ShapeError, UsageError
 from neuroncore.frontend.settings import settings
-from neuroncore.hosts import jax_neuronx, tensors
+from neuroncore.hosts import devices, jax_neuronx
 from neuroncore.hosts.torch_neuronx import nki_hop, utils
 from neuroncore.hosts.torch_neuronx.xla_impl.ops import nki_jit
 
@@ -143,7 +143,7 @@ def test_nki_op_makes_an_operator_of_torch():
 
 def test_a_refusal_at_a_launch_is_at_the_user_s_line_with_torch_too():
     pytest.importorskip("torch")
-    tensors.prepare_torch()
+    devices.prepare_torch()
     x = np.ones((4, 3))
     with pytest.raises(DtypeError, match=r"^\S*test_launching\.py:\d+.*float64"):
         nki.jit(added)(x, x, x)
@@ -217,15 +217,15 @@ def test_what_is_not_installed_is_told_with_what_to_install(name, monkeypatch):
     def missing(asked):
         raise ModuleNotFoundError(f"No module named {asked!r}", name=asked)
 
-    monkeypatch.setattr(tensors, "import_module", missing)
+    monkeypatch.setattr(devices, "import_module", missing)
     with pytest.raises(UsageError, match=rf"a device needs {name}.*neuroncore\[{name}\]"):
-        tensors.framework(name, "a device")
+        devices.framework(name, "a device")
 
 
 def test_a_fault_inside_a_framework_is_not_its_absence(monkeypatch):
     def broken(asked):
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
-    monkeypatch.setattr(tensors, "import_module", broken)
+    monkeypatch.setattr(devices, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="numpy"):
-        tensors.framework("torch", "a device")
+        devices.framework("torch", "a device")

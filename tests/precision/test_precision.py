@@ -14,8 +14,7 @@ from neuroncore.base.options import Options
 from neuroncore.core import core
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.precision.doubles import on
-from neuroncore.precision.findings import Precision
+from neuroncore.precision.findings import Precision, on
 from neuroncore.precision.shadow import Shadow
 
 # --- whom it blames -------------------------------------------------------------------------------

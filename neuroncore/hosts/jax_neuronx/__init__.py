@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from neuroncore.frontend.launch import is_traced
-from neuroncore.hosts import tensors
-from neuroncore.hosts.kernels import writing
+from neuroncore.hosts import devices
+from neuroncore.hosts.devices import writing
 
 
 def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
@@ -19,7 +19,7 @@ def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (
     `out_shape` is a jax.ShapeDtypeStruct for each result, or a tuple of them. Bind other parameters
     with functools.partial(kernel, scale=2.0). Until SDK 2.22 (tutorials of SDK 2.20).
     """
-    jax = tensors.framework("jax", "nki_call")
+    jax = devices.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)
     shapes = tuple(out_shape) if several else (out_shape,)
     bound = partial(func)  # which unwraps earlier partials

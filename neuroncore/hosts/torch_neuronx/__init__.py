@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neuroncore.frontend import nki as nki
-from neuroncore.hosts import tensors
+from neuroncore.hosts import devices
 from neuroncore.hosts.torch_neuronx import nki_hop as nki_hop
 from neuroncore.hosts.torch_neuronx import utils as utils
 from neuroncore.hosts.torch_neuronx import xla_impl as xla_impl
@@ -22,4 +22,4 @@ def trace(func: Callable[..., Any], example_inputs: Any, **_: Any) -> Callable[.
     return func
 
 
-tensors.prepare_torch()
+devices.prepare_torch()

@@ -7,8 +7,8 @@ from functools import wraps
 from typing import Any
 
 from neuroncore.frontend.settings import unobserved
-from neuroncore.hosts import tensors
-from neuroncore.hosts.kernels import writing
+from neuroncore.hosts import devices
+from neuroncore.hosts.devices import writing
 
 
 def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
@@ -24,7 +24,7 @@ def nki_op(
     """
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
-    torch = tensors.framework("torch", "nki_op")
+    torch = devices.framework("torch", "nki_op")
     each = torch.utils._pytree.tree_map
 
     @wraps(fn)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from neuroncore.hosts import tensors
+from neuroncore.hosts.devices import prepare_torch
 from neuroncore.hosts.torch_xla import core as core
 from neuroncore.hosts.torch_xla import experimental as experimental
 from neuroncore.hosts.torch_xla import runtime as runtime
@@ -46,4 +46,4 @@ def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
     return step() if f is None else f
 
 
-tensors.prepare_torch()
+prepare_torch()

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuroncore import customop
 from neuroncore.customop.library import Library, Operator
-from neuroncore.hosts.tensors import framework
+from neuroncore.hosts.devices import framework
 
 TYPES = {"T": "Tensor", "S": "Scalar", "D": "float", "I": "int"}
 

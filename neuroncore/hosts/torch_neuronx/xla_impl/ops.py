@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from neuroncore.hosts.kernels import writing
+from neuroncore.hosts.devices import writing
 from neuroncore.hosts.torch_neuronx.xla_impl.base import xla_call as xla_call
 from neuroncore.hosts.torch_neuronx.xla_impl.base import xla_hlo_call as xla_hlo_call
 

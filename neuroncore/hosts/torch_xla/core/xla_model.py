@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neuroncore.hosts import tensors
+from neuroncore.hosts import devices
 
 REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = (
     *("sum", "mul", "and", "or", "min", "max"),
@@ -14,7 +14,7 @@ REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = (
 
 def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
     """Return the device. Raise UsageError if torch is not installed."""
-    return tensors.device("torch_xla's device")
+    return devices.device("torch_xla's device")
 
 
 def xla_device_hw(device: Any) -> str:
@@ -66,8 +66,8 @@ def master_print(*args: Any, **kwargs: Any) -> None:
 
 def set_rng_state(seed: int, device: str | None = None) -> None:
     """Set the seed of torch's generator, which makes random tensors here."""
-    tensors.framework("torch", "set_rng_state").manual_seed(seed)
+    devices.framework("torch", "set_rng_state").manual_seed(seed)
 
 
 def get_rng_state(device: str | None = None) -> int:
-    return int(tensors.framework("torch", "get_rng_state").initial_seed())
+    return int(devices.framework("torch", "get_rng_state").initial_seed())
