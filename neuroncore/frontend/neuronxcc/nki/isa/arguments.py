@@ -4,13 +4,15 @@ reaches."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.base.errors import DtypeError
-from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.isa.constants import member
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
     flush,
@@ -77,6 +79,31 @@ def accumulator(value: Any, name: str) -> Any:
     return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
 
 
+def _token(value: Any, name: str) -> Any:
+    return token(value)
+
+
+PLACES = ("dst", "mask", "dtype")
+CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("data", "data0", "data1", "src", "vals", "segment_ids"), tile),
+    **dict.fromkeys(("on_true_tile", "on_true", "predicate"), tile),
+    **dict.fromkeys(("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1"), _token),
+    **dict.fromkeys(("scale", "prob", "imm0", "imm1", "initial", "on_false"), column),
+    **dict.fromkeys(("bound0", "bound1"), column),
+    **dict.fromkeys(("operand0", "operand1"), float32_column),
+    "bias": bias,
+    "engine": lambda value, _: member(engine, value),
+    "reduce_cmd": lambda value, _: member(reduce_cmd, value),
+    "reduce_res": accumulator,
+    "range_start": lambda value, _: int(value),
+}
+# arguments of one instruction that are converted in another way
+OF_ONE: dict[str, dict[str, Callable[[Any, str], Any]]] = {
+    "scalar_tensor_tensor": {"operand1": tile},
+    "tensor_scalar_reduce": {"operand0": column},
+}
+
+
 # --- memories that an engine reaches --------------------------------------------------------------
 
 
@@ -118,28 +145,46 @@ def begin(kwargs: dict[str, Any]) -> None:
     flush()
 
 
-def like(operand: str, name: str, mask: Any, dtype: Any, **arguments: Any) -> Tensor:
+def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any]:
+    """Return the arguments of a function of the API in the form of nki.isa, from its `locals()`,
+    after the first steps that `begin` takes. The function is `depth` calls above. Raises
+    SignatureError as `begin` does."""
+    if unknown := given.pop("kwargs", None):
+        check_keywords(unknown, code=sys._getframe(depth).f_code)
+    flush()
+    own = OF_ONE.get(name, {})
+    found = {one: own.get(one) or CONVERSIONS.get(one) for one in given if one not in PLACES}
+    return {one: how(given[one], one) if how else given[one] for one, how in found.items()}
+
+
+def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
     """Issue an instruction, and return its result: a tile with the shape of one of its operands,
     and with that operand's format unless `dtype` is another."""
+    arguments = converted(name, given, depth=2)
     x = arguments[operand]
-    return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, **arguments)
+    return produce(name, (x.shape, format_or(given["dtype"], x.dtype)), given["mask"], **arguments)
 
 
-def per_partition(
-    columns: int, operand: str, name: str, mask: Any, dtype: Any, **arguments: Any
-) -> Tensor:
+def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) -> Tensor:
     """Issue an instruction, and return its result: a tile with some columns for each partition of
     an operand, and with the operand's format unless `dtype` is another. The result of a part of
     the operand has the same partitions, and all columns."""
+    arguments = converted(name, given, depth=2)
     x = arguments[operand]
     return produce(
         name,
-        ((x.shape[0], columns), format_or(dtype, x.dtype)),
-        mask,
+        ((x.shape[0], columns), format_or(given["dtype"], x.dtype)),
+        given["mask"],
         space=x.shape,
         part=lambda dst, box: dst.within((box[0], (0, columns))),
         **arguments,
     )
+
+
+def written(name: str, given: dict[str, Any]) -> Tensor:
+    """Issue an instruction whose destination is the argument `dst`, and return the destination."""
+    arguments = converted(name, given, depth=2)
+    return write(name, given["dst"], given["mask"], **arguments)
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
