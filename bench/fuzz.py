@@ -40,8 +40,8 @@ from device import TARGETS, Device
 from neuroncore.base.errors import KernelError, NeuronError, NotEmulated
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import nothing
-from neuroncore.core.meeting import Parcel
 from neuroncore.core.replica_groups import chip_ranks, instance
+from neuroncore.core.system import Parcel
 from neuroncore.frontend.issue import function
 from neuroncore.machine.world import World
 from neuroncore.memory.register import VirtualRegister

@@ -8,12 +8,11 @@ from neuroncore.base.enums import engine
 from neuroncore.clause import InRegisterOrNumber, OutRegister, Traits, instruction
 from neuroncore.core import collectives as do
 from neuroncore.core import replica_groups as groups
+from neuroncore.core.collectives import Lengths
 from neuroncore.core.core import Core
-from neuroncore.core.lengths import Lengths
 from neuroncore.memory.register import VirtualRegister, loaded
 
 from .words import collectives as words
-from .words import control
 
 MOVES = Traits(exchanges=True, moves_bits=True)
 JOINS = Traits(exchanges=True)
@@ -194,9 +193,7 @@ def collective_permute_implicit_reduce(
     do.together(name, mine, lambda parts: do.pass_on(parts, channel_ids, do.joined(parts, op)))
 
 
-@instruction(
-    engine.sync, named=False, cost=control.one_cycle, module="nki.collectives", traits=KNOWN
-)
+@instruction(engine.sync, named=False, cost=words.one_cycle, module="nki.collectives", traits=KNOWN)
 def rank_id(dst: OutRegister, *, core: Core) -> None:
     """dst = the number of the rank"""
     dst.set(core.rank, None if core.program is None else loaded(core.program))
@@ -206,7 +203,7 @@ def rank_id(dst: OutRegister, *, core: Core) -> None:
     engine.sync,
     named=False,
     example="replica_group=((0, 1),)",
-    cost=control.one_cycle,
+    cost=words.one_cycle,
     rules=[words.disjoint],
     module="nki.collectives",
     traits=KNOWN,

@@ -11,7 +11,7 @@ from neuroncore.memory.register import VirtualRegister, loaded
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import bool_, int32
 
-from .words import control as words
+from .words import collectives as words
 
 
 @instruction(engine.sync, named=False, cost=words.one_cycle)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from neuroncore.base.enums import dma_engine, engine
 from neuroncore.clause import SBUF, Integer, Traits, cost, instruction
 from neuroncore.core.core import Core
-from neuroncore.core.meeting import exchange, meet
+from neuroncore.core.system import exchange, meet
 
-from .words import control as words
+from .words import collectives as words
 
 
 @instruction(

@@ -12,10 +12,10 @@ import numpy as np
 from neuroncore.base.enums import engine
 from neuroncore.clause import Traits, cost, instruction, product
 from neuroncore.core.core import Core
-from neuroncore.core.psum import accumulated
+from neuroncore.core.sums import accumulated
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
-from neuroncore.numerics.microscaling import quantized
+from neuroncore.numerics.packed import quantized
 
 from .words import mx as words
 from .words.mx import MovingScale, Packed, Quantized, Scales, StationaryScale, Sum, Wide

@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause import alu
-from neuroncore.clause.alu import (
-    FUNCTIONS,
-    NUMBERS,
-    OPERATORS,
-    SIMULATED,
-    Function,
-    Operator,
-)
+from neuroncore.clause.alu import FUNCTIONS, NUMBERS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 

@@ -7,11 +7,11 @@ import numpy as np
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import OperatorError
 from neuroncore.clause import In, Number, Out, Single, cost, instruction, numeric, require
-from neuroncore.core import generators
+from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile
 
-from .words import random as words
+from .words import gpsimd as words
 
 vector, gpsimd = engine.vector, engine.gpsimd
 
@@ -19,7 +19,7 @@ vector, gpsimd = engine.vector, engine.gpsimd
 @instruction(vector, gpsimd, shapes="dst: P F", cost=words.generating, rules=[words.RNG_ENGINES])
 def rng(dst: words.Integers, engine: engine = vector, *, core: Core) -> None:
     """dst[p, f] = the lowest bits of the next 32-bit random number of lane p"""
-    bits = generators.draw(core, engine, dst).astype(dst.dtype.code_type)
+    bits = engines.draw(core, engine, dst).astype(dst.dtype.code_type)
     dst.codes()[...] = bits.view(dst.dtype.storage).reshape(dst.shape)
 
 
@@ -40,7 +40,7 @@ def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
         expected="min < max",
         got=f"{min} and {max}",
     )
-    out = generators.uniform(core, vector, dst)
+    out = engines.uniform(core, vector, dst)
     low, high = numeric.scalar(min, out), numeric.scalar(max, out)
     out *= high - low
     out += low
@@ -62,7 +62,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
         got=str(prob),
     )
     codes = numeric.shaped(data.codes(), dst.shape)
-    u = generators.uniform(core, vector, dst)
+    u = engines.uniform(core, vector, dst)
     dropped = u < numeric.scalar(prob, u)
     dst.codes()[...] = np.where(dropped, codes.dtype.type(0), codes)
 
@@ -70,7 +70,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
 @instruction(vector, shapes="src_seeds: 1 1", cost=cost.streaming())
 def set_rng_seed(src_seeds: words.Seed, *, core: Core) -> None:
     """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
-    generators.seed(core, vector, int(src_seeds.codes().view(np.uint32).flat[0]))
+    engines.seed(core, vector, int(src_seeds.codes().view(np.uint32).flat[0]))
 
 
 @instruction(
@@ -83,7 +83,7 @@ def set_rng_seed(src_seeds: words.Seed, *, core: Core) -> None:
 )
 def rand_set_state(src_seeds: words.StateIn, engine: engine = gpsimd, *, core: Core) -> None:
     """state[p] = src_seeds[p, :], 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
-    states = generators.states(core, engine, src_seeds)
+    states = engines.states(core, engine, src_seeds)
     states[...] = src_seeds.codes().reshape(states.shape)
 
 
@@ -97,4 +97,4 @@ def rand_set_state(src_seeds: words.StateIn, engine: engine = gpsimd, *, core: C
 )
 def rand_get_state(dst: words.StateOut, engine: engine = gpsimd, *, core: Core) -> None:
     """dst[p, :] = state[p], 6 words of the GpSimd engine, 4 x 6 of the Vector engine"""
-    dst.codes()[...] = generators.states(core, engine, dst).reshape(dst.shape)
+    dst.codes()[...] = engines.states(core, engine, dst).reshape(dst.shape)

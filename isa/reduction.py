@@ -31,10 +31,10 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
-from neuroncore.core.accumulators import accumulate, cumulate, read_out
 from neuroncore.core.core import Core
+from neuroncore.core.sums import accumulate, cumulate, read_out
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.loops import statistics as loops
+from neuroncore.numerics.loops import rows as loops
 
 from .operators import ADD, MAXIMUM
 from .words import reduction as words

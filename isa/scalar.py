@@ -24,14 +24,14 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
-from neuroncore.core import activations as tables
-from neuroncore.core.accumulators import accumulate, read_out
+from neuroncore.core import engines as tables
 from neuroncore.core.core import Core
+from neuroncore.core.sums import accumulate, read_out
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 
 from .operators import ADD, EXP, PRELU
-from .words import scalar as words
+from .words import elementwise as words
 
 scalar, vector = engine.scalar, engine.vector
 IDLE, LOAD = reduce_cmd.idle, reduce_cmd.load_reduce

@@ -18,17 +18,17 @@ from neuroncore.clause import (
     instruction,
     numeric,
 )
-from neuroncore.core import groups
-from neuroncore.core.accumulators import accumulate, read_out
+from neuroncore.core import engines
 from neuroncore.core.core import Core
+from neuroncore.core.sums import accumulate, read_out
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics import codec, order
-from neuroncore.numerics.loops import search as searches
+from neuroncore.numerics import codec
+from neuroncore.numerics.loops import rows as searches
 
 from .operators import MAXIMUM
 from .words import reduction
-from .words import search as words
-from .words.search import EIGHT, LEAST, Count, Listed, Numbers, Searched
+from .words import reduction as words
+from .words.reduction import EIGHT, LEAST, Count, Listed, Numbers, Searched
 
 vector, gpsimd = engine.vector, engine.gpsimd
 
@@ -45,8 +45,8 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
     data = numeric.rows(src)
     codes = data.view(f"i{data.itemsize}")
     found = np.empty((src.shape[0], EIGHT), codes.dtype)
-    searches.largest(order.ranks(codes, core.options.nan_minmax == "number"), found)
-    values = order.mirrored(found).view(data.dtype)
+    searches.largest(codec.ranks(codes, core.options.nan_minmax == "number"), found)
+    values = codec.mirrored(found).view(data.dtype)
     values[np.isnan(values)] = np.nan
     dst.store(values)
 
@@ -159,11 +159,11 @@ def topk(
     as of the results: these are in the first K / 16 columns, and the rest is left as it is. Of
     equal elements the first are taken (unpublished).
     """
-    snake = groups.read(core, "src", src, n)
-    descending = np.argsort(~order.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
+    snake = engines.read_groups(core, "src", src, n)
+    descending = np.argsort(~codec.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
     chosen = descending[:, : val_dst.free_size][:, ::-1]
-    groups.write(core, val_dst, np.take_along_axis(snake, chosen, 1))
-    groups.write(core, idx_dst, chosen.astype(np.uint32))
+    engines.write_groups(core, val_dst, np.take_along_axis(snake, chosen, 1))
+    engines.write_groups(core, idx_dst, chosen.astype(np.uint32))
 
 
 @instruction(
@@ -180,7 +180,7 @@ def nonzero_with_count(
     The other partitions of dst are left as they are, those of src are not read.
     """
     first = np.arange(src.shape[0]) % core.machine.limits.gpsimd_core_partitions == 0
-    found = groups.read_rows(core, "src", src, first) != 0
+    found = engines.read_rows(core, "src", src, first) != 0
     count = found.sum(axis=1, keepdims=True)
     places = np.argsort(~found, axis=1, kind="stable") + index_offset
     listed = np.where(np.arange(found.shape[1]) < count, places, padding_val)

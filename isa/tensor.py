@@ -6,9 +6,8 @@ from __future__ import annotations
 from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.clause import Run, Traits, cost, instruction, product
 from neuroncore.core.core import Core
-from neuroncore.core.psum import accumulated, multiplied, pass_through
+from neuroncore.core.sums import accumulated, multiplied, pass_through
 
-from .words import sparse
 from .words import tensor as words
 from .words.tensor import Accumulator, Input, Mode, Pair
 
@@ -50,22 +49,22 @@ def nc_matmul(
 
 @instruction(
     engine.tensor,
-    shapes=sparse.PRODUCT,
-    given={"R": sparse.slots},
-    cost=cost.dynamic(sparse.sparse_cost),
-    rules=sparse.MATMUL,
+    shapes=words.SPARSE_PRODUCT,
+    given={"R": words.slots},
+    cost=cost.dynamic(words.sparse_cost),
+    rules=words.SPARSE_MATMUL,
     feature="sparse",
     opcode="MATMUL",
     example="T=32; moving=128 4 512",
     traits=Traits(multiplies=True),
 )
 def nc_matmul_sparse(
-    dst: sparse.Sum,
-    stationary: sparse.Values,
-    moving: sparse.Values,
-    tags: sparse.Tags,
-    pattern: sparse.Pattern = (4, 16),
-    places: sparse.Places = "partition",
+    dst: words.Sum,
+    stationary: words.Values,
+    moving: words.Values,
+    tags: words.Tags,
+    pattern: words.Pattern = (4, 16),
+    places: words.Places = "partition",
     accumulate: bool | None = None,
     *,
     core: Core,
@@ -77,5 +76,5 @@ def nc_matmul_sparse(
     In no released API: `Options.experimental`.
     """
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
-    x = sparse.picked(core, moving.values(), tags, pattern, places)
-    accumulated(core, dst, accumulate, sparse.by_column(core, s, x))
+    x = words.picked(core, moving.values(), tags, pattern, places)
+    accumulated(core, dst, accumulate, words.by_column(core, s, x))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from neuroncore.base.enums import engine
 from neuroncore.clause import PSUM, In, Out, Run, Traits, instruction
 from neuroncore.core.core import Core
-from neuroncore.core.psum import put_bits, transposed
+from neuroncore.core.sums import put_bits, transposed
 from neuroncore.memory.tile import Tile
 
-from .words import transpose as words
+from .words import tensor as words
 
 tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
 

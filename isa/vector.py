@@ -32,8 +32,8 @@ from neuroncore.clause import (
 )
 from neuroncore.memory.tile import Tile
 
-from .words import vector as words
-from .words.vector import Chosen, Copied, CopiedTo, Filled, Mask, Partly, Predicate, Source
+from .words import elementwise as words
+from .words.elementwise import Chosen, Copied, CopiedTo, Filled, Mask, Partly, Predicate, Source
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 

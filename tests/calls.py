@@ -20,7 +20,7 @@ from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.numerics import sparsity
+from neuroncore.numerics import packed
 from neuroncore.numerics.formats import FORMATS, lookup
 from neuroncore.plain.arithmetic import EXACT
 
@@ -381,7 +381,7 @@ def _quantized(case):
 @otherwise("nc_matmul_sparse")
 def _sparse_product(case):
     case.device.core.options = replace(case.device.core.options, experimental=True)
-    pattern = kept, among = sparsity.PATTERNS[case.turn % len(sparsity.PATTERNS)]
+    pattern = kept, among = packed.PATTERNS[case.turn % len(packed.PATTERNS)]
     rows = min(-(-case.lanes // kept) * kept, 128 // kept * kept)
     columns, slots = 4 * min(-(-case.free // 4), 32), among // kept
     rng, places = np.random.default_rng(case.free), np.arange(among)
@@ -392,7 +392,7 @@ def _sparse_product(case):
         "dst": case.device.empty((columns, case.free), "float32", "psum"),
         "stationary": case.tile((rows, columns), form),
         "moving": case.tile((rows, slots, case.free), form, seed=1),
-        "tags": case.device.tile(sparsity.packed(tags.reshape(rows, columns)), "uint16"),
+        "tags": case.device.tile(packed.packed(tags.reshape(rows, columns)), "uint16"),
         "pattern": pattern,
     }
 

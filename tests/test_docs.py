@@ -9,7 +9,7 @@ from accepted import instructions, module
 
 from neuroncore.base.options import Options
 from neuroncore.frontend.vendor import PACKAGES, REPOSITORIES
-from neuroncore.report import ranges
+from neuroncore.report import estimate
 
 numerics = module("numerics")
 calibration = module("calibration")
@@ -65,7 +65,7 @@ def test_the_calibration_page_has_the_ranges_that_are_reported():
         re.MULTILINE,
     )
     told = {name: (float(low), float(high), *map(int, counts)) for name, low, high, *counts in rows}
-    stated = tomllib.loads(ranges.FILE.read_text())["range"]
+    stated = tomllib.loads(estimate.FILE.read_text())["range"]
     assert set(told) == {r["of"] for r in stated}, "run docs/generate/calibration.py"
     for r in stated:
         wanted = r["low"], r["high"], r["points"], r["sources"]

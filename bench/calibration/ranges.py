@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from neuroncore.cli.score import compared
-from neuroncore.report import measurements, ranges
-from neuroncore.report.ranges import Kind, Range, Residual
+from neuroncore.report import estimate, measurements
+from neuroncore.report.estimate import Kind, Range, Residual
 from neuroncore.report.score import ScoredPoint
 
 HERE = Path(__file__).parent
@@ -53,15 +53,15 @@ def main() -> int:
     rows = [row for row in read if measurements.is_usable(row)]
     points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
     every = [Residual(1 / p.ratio, kind(p), p.source) for p in points]
-    stated = ranges.fitted(every)
-    own = [(r, ranges.chosen(stated, r.kind)) for r in every]
-    print(f"{len(every)} measurements: {ranges.coverage(own)}")
-    print(f"sources left out one at a time: {ranges.coverage(ranges.left_out(every))}")
+    stated = estimate.fitted(every)
+    own = [(r, estimate.chosen(stated, r.kind)) for r in every]
+    print(f"{len(every)} measurements: {estimate.coverage(own)}")
+    print(f"sources left out one at a time: {estimate.coverage(estimate.left_out(every))}")
     text = document(stated)
     print(text.removeprefix(HEADER))
     if given.check:
-        return int(ranges.FILE.read_text("utf-8") != text)
-    ranges.FILE.write_text(text, "utf-8")
+        return int(estimate.FILE.read_text("utf-8") != text)
+    estimate.FILE.write_text(text, "utf-8")
     return 0
 
 

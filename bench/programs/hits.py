@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from neuroncore.core import legality, psum
+from neuroncore.core import legality, sums
 from neuroncore.core.packs import Packs
 
 hits: Counter[str] = Counter()
 # What asks a cache, and all that makes what the cache lacks.
 CACHES = {
     "a legal call of an earlier program": ((legality, "checked"), ((legality, "check"),)),
-    "a packed operand": ((Packs, "get"), ((psum._Operand, "read"), (psum, "_picked_rows"))),
+    "a packed operand": ((Packs, "get"), ((sums._Operand, "read"), (sums, "_picked_rows"))),
 }
 
 

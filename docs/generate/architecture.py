@@ -67,7 +67,7 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   one (`frontend/instructions.py`), which binds the arguments, recognizes the call or checks it
   (`core/legality.py`), and appends a row to the record. The second one (`core/execute.py`)
   computes into the destination immediately, in program order; a replay calls it too. The Call
-  keeps the function to run (`core/staging.py`): a clause that returns a `Run` has made every
+  keeps the function to run (`core/binding.py`): a clause that returns a `Run` has made every
   decision that depends on shapes, formats and operators, once. `docs/generate/functions.py`
   writes both files.
 * **The record** (`Program`) consists of numbers: the distinct call, the line, the windows of

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neuroncore.report import measurements, ranges
-from neuroncore.report.ranges import Kind, Range, Residual
+from neuroncore.report import estimate, measurements
+from neuroncore.report.estimate import Kind, Range, Residual
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "calibration.md"
@@ -303,10 +303,10 @@ def page(score: Json, fit: Json) -> str:
 def summary(rows: Sequence[Json], fit: Json) -> str:
     """Return the table of errors in cross-validation and with the model in use."""
     each = residuals(rows)
-    own = ranges.fitted(each)
+    own = estimate.fitted(each)
     ranged = {
-        "left out": ranges.coverage(ranges.left_out(each)),
-        "in use": ranges.coverage((r, ranges.chosen(own, r.kind)) for r in each),
+        "left out": estimate.coverage(estimate.left_out(each)),
+        "in use": estimate.coverage((r, estimate.chosen(own, r.kind)) for r in each),
     }
     names = {
         "left out": "cross-validation: each source, with the model from the others",
@@ -408,12 +408,12 @@ def order(score: Json) -> str:
 
 def stated(rows: Sequence[Json]) -> str:
     each = residuals(rows)
-    found = ranges.fitted(each)
+    found = estimate.fitted(each)
     return RANGES.format(
-        left=f"{ranges.LEFT_OUT:.0%}".replace("%", " %"),
-        many=ranges.MANY,
-        borrowed=ranges.BORROWED,
-        tail=ranges.TAIL,
+        left=f"{estimate.LEFT_OUT:.0%}".replace("%", " %"),
+        many=estimate.MANY,
+        borrowed=estimate.BORROWED,
+        tail=estimate.TAIL,
         table=table(
             "class | from | to | kernels | sources",
             (
@@ -421,8 +421,8 @@ def stated(rows: Sequence[Json]) -> str:
                 for name, r in found.items()
             ),
         ).rstrip(),
-        covered=cells((r, ranges.chosen(found, r.kind)) for r in each),
-        left_out=cells(ranges.left_out(each)),
+        covered=cells((r, estimate.chosen(found, r.kind)) for r in each),
+        left_out=cells(estimate.left_out(each)),
     )
 
 
@@ -434,7 +434,7 @@ def residuals(rows: Sequence[Json]) -> list[Residual]:
 
 
 def cells(pairs: Iterable[tuple[Residual, Range]]) -> str:
-    found = ranges.coverage(pairs)
+    found = estimate.coverage(pairs)
     return f"{found.share:.1%} | {found.half_width:.1%}"
 
 

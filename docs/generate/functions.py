@@ -50,9 +50,8 @@ from neuroncore.clause.alu import OPERATORS
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import are_tiles
 from neuroncore.core import execute
-from neuroncore.core.binding import MISSING, arguments, kinds, member, numbered
+from neuroncore.core.binding import MISSING, NOT_OURS, arguments, kinds, member, numbered, our_fault
 from neuroncore.core.core import current, running
-from neuroncore.core.faults import NOT_OURS, our_fault
 from neuroncore.core.legality import misused
 from neuroncore.frontend.issue import (
     MaybeTile,
@@ -88,10 +87,8 @@ from typing import Any
 
 from neuroncore.base.enums import oob_mode as modes
 from neuroncore.clause.operand import PSUM, spread
-from neuroncore.core.binding import arguments
+from neuroncore.core.binding import Offsets, arguments, resolve, staged
 from neuroncore.core.core import Core
-from neuroncore.core.offsets import Offsets, resolve
-from neuroncore.core.staging import staged
 
 SKIP = modes.skip
 '''

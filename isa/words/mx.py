@@ -23,7 +23,7 @@ from neuroncore.numerics.formats import (
     float32,
     uint8,
 )
-from neuroncore.numerics.microscaling import ROWS
+from neuroncore.numerics.packed import ROWS
 
 from .tensor import array_tiling, indirect_uses_the_whole_array, moving_fits, rows_only
 

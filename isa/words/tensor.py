@@ -1,15 +1,21 @@
-"""Operands, rules and costs of matrix products."""
+"""Operands, rules and costs of matmuls, dense and sparse, and of transposes by the Tensor and the
+Vector engine."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from neuroncore.base.enums import matmul_perf_mode
+import numpy as np
+
+from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.base.errors import (
+    BufferKindError,
     DtypeError,
     FreeSizeError,
     OperatorError,
+    OutOfBoundsError,
     SignatureError,
+    UnknownNameError,
     ViewError,
 )
 from neuroncore.clause import (
@@ -23,11 +29,14 @@ from neuroncore.clause import (
     Static,
     cost,
     fault,
+    product,
     rule,
 )
-from neuroncore.clause.rules import formats_of, holds, needs, within_one_bank
+from neuroncore.clause.rules import formats_of, holds, needs, one_of, within_one_bank
+from neuroncore.core.core import Core
 from neuroncore.machine import Machine
-from neuroncore.memory.tile import Tile
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import packed
 from neuroncore.numerics.formats import (
     Format,
     bfloat16,
@@ -37,6 +46,7 @@ from neuroncore.numerics.formats import (
     float16,
     float32,
     tfloat32,
+    uint16,
 )
 
 NARROW = (float8_e4m3, float8_e5m2, float8_e4m3fn)
@@ -242,3 +252,157 @@ def rate_of(formats: set[Format]) -> str:
         return "float32"
     narrow = {f for f in formats if f.itemsize == 1}
     return "float8" if narrow else next(iter(formats)).name
+
+
+tensor, vector = engine.tensor, engine.vector
+
+
+def choose(call: Call, machine: Machine) -> engine:
+    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector
+    engine."""
+    on_tensor = call.view("data").region is SBUF and call.view("dst").region is PSUM
+    return tensor if on_tensor else vector
+
+
+@rule(DtypeError, because="the instruction moves bits and converts nothing")
+def one_format(call: Call, machine: Machine) -> Fault | None:
+    """dst has the format of data, or accepts the result of the Tensor engine. Where that engine
+    multiplies (v2), its sums are float32 and may stay so (published kernels for trn1 do it:
+    autocomp, SD attention)."""
+    dst, data = call.view("dst").dtype, call.view("data").dtype
+    if call.engine is tensor:
+        native = machine.has("native_transpose")
+        if carries(dst, data) if native else data.is_float and dst is float32:
+            return None
+    if dst is data:
+        return None
+    return fault("data", f"data is {data}, dst is {dst}", dst, data)
+
+
+def array(call: Call) -> bool:
+    return call.engine is tensor
+
+
+through_the_array = holds(
+    "dst",
+    "data is in sbuf and dst in psum",
+    lambda call: call.view("data").region is SBUF and call.view("dst").region is PSUM,
+    BufferKindError,
+    "data in sbuf, dst in psum",
+    lambda call: f"data ({call.view('data')}) to dst ({call.view('dst')})",
+    because="the array reads SBUF and writes PSUM",
+).when("on the Tensor engine", array)
+
+
+@rule(FreeSizeError)
+def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
+    """data has at most stationary_free columns on the Tensor engine, and vector_transpose rows and
+    columns on the Vector engine"""
+    data, limits = call.view("data"), machine.limits
+    most = limits.stationary_free if array(call) else limits.vector_transpose
+    if max(data.free_size, 0 if array(call) else data.partitions) <= most:
+        return None
+    said = f"data ({data}) is too large for the {call.engine.name.title()} engine"
+    reasons = FITS_ARRAY if array(call) else FITS_LANES
+    return fault("data", said, f"at most {most} x {most}", **reasons)
+
+
+FITS_ARRAY = {"because": "data is the stationary tile of the array"}
+FITS_LANES = {
+    "because": "a lane exchanges data within its group of partitions only",
+    "hint": "put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
+    "also": "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
+}
+in_one_bank = within_one_bank("dst").when("on the Tensor engine", array)
+RULES = (one_format, through_the_array, fits_the_engine, in_one_bank)
+
+
+def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
+    """The rows of data stream past it, or its columns through the Vector engine."""
+    data = call.view("data")
+    if call.engine is vector:
+        return cost.stream(call, machine, data.free_size)
+    kind = cost.transpose_kind(data)
+    return cost.systolic(call, machine, kind, data.partitions, data.free_size)
+
+
+SPARSE_INPUTS = (bfloat16, float16, tfloat32, float8_e4m3, float8_e5m2)
+
+Values = Annotated[
+    Tile, Operand(reads=True, regions=(SBUF,), dtypes=SPARSE_INPUTS, eight_bits="sparse_float8")
+]
+Tags = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint16,))]
+Sum = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32,))]
+Pattern = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
+Places = Annotated[str, Static()]
+
+SPARSE_PRODUCT = (
+    "stationary: K 4*T<=stationary_free; moving: K R*N; tags: K T; dst: 4*T N<=moving_free_float32"
+)
+
+
+def slots(call: Call) -> int:
+    """Numbers of the moving tile for each partition and column."""
+    kept, among = call["pattern"] if len(call["pattern"] or ()) == 2 else (1, 1)
+    return among // (kept or 1) or 1
+
+
+SPARSE_MATMUL = (
+    one_of("pattern", packed.PATTERNS, SignatureError),
+    one_of("places", packed.PLACES, SignatureError),
+    holds(
+        "moving", "moving is [K, slots, N], with as many slots as the pattern has",
+        lambda call: call.view("moving").shape[1:2] == (slots(call),)
+        and len(call.view("moving").shape) == 3,
+    ),
+    holds(
+        "stationary", "K is of whole groups",
+        lambda call: call["pattern"] in packed.PATTERNS
+        and call.view("stationary").partitions % call["pattern"][0] == 0,
+    ),
+    operand_formats,
+    within_one_bank("dst"),
+)  # fmt: skip
+
+
+def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
+    """As a dense product of the compressed tile."""
+    columns, weights = call.view("dst").free_size, call.view("stationary").free_size
+    kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
+    return cost.systolic(call, machine, kind, columns, weights)
+
+
+def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
+    """The number that each of [K, M] weights multiplies: [K, M, N] of the moving numbers [K, slots,
+    N].
+
+    Raises UnknownNameError without `Options.experimental`, OutOfBoundsError for a tag that is
+    beyond its pattern.
+    """
+    if not core.options.experimental:
+        raise UnknownNameError(
+            "products with structured sparsity are in no released API",
+            because="no public compiler accepts them; their semantics here are an interpretation",
+            hint="Options(experimental=True)",
+        )
+    kept, among = pattern
+    found = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
+    if (largest := found.max(initial=0)) >= among:
+        raise OutOfBoundsError(
+            f"a tag says place {largest} of {among}", argument="tags", expected=f"0 to {among - 1}"
+        )
+    partition, slot = packed.split(found, (kept, among), places)
+    first = np.arange(len(found))[:, None] // kept * kept
+    numbers: Array = moving[first + partition, slot]
+    return numbers
+
+
+def by_column(core: Core, weights: Array, numbers: Array) -> product.Sum:
+    """Each column of [K, M] weights times the numbers [K, M, N] that it has picked."""
+    multiply = product.of(False, core.options)
+
+    def fill(out: Array, add: bool) -> None:
+        for m in range(weights.shape[1]):
+            multiply(weights[:, m : m + 1], numbers[:, m], out[m : m + 1], add, 1)
+
+    return fill

@@ -27,8 +27,8 @@ from neuroncore.checks.uses import Array, Uses
 from neuroncore.clause.instruction import Call
 from neuroncore.machine.world import World
 from neuroncore.memory import access
+from neuroncore.record.boxes import Form, Patterns, neighbors
 from neuroncore.record.columns import ANYWHERE
-from neuroncore.record.overlap import Form, Patterns, neighbors
 from neuroncore.record.program import Program
 from neuroncore.time.meetings import together
 

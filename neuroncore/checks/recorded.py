@@ -24,8 +24,8 @@ from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
+from neuroncore.record.columns import Area
 from neuroncore.record.program import Program, Record
-from neuroncore.record.storages import Area
 from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]

@@ -22,7 +22,6 @@ from neuroncore.clause.instruction import (
     out_of_reach,
     require,
 )
-from neuroncore.clause.number import constant_of, left_out, number_for, numbers_for
 from neuroncore.clause.operand import (
     HBM,
     PSUM,
@@ -32,7 +31,17 @@ from neuroncore.clause.operand import (
     Operand,
     Static,
 )
-from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
+from neuroncore.clause.refusal import (
+    Fault,
+    Rule,
+    constant_of,
+    fault,
+    lacks,
+    left_out,
+    number_for,
+    numbers_for,
+    rule,
+)
 from neuroncore.clause.usual import (
     BOTH,
     FOLDING,

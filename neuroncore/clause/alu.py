@@ -1,4 +1,4 @@
-"""The ALU's operators and the activation functions.
+"""The ALU's operators and the activation functions, in tables that isa/ fills.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -6,16 +6,47 @@ Operators"). Arrays are [P, F...]; every function writes its result into `out`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+import importlib
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.clause.registry import Table
 from neuroncore.native import buffers
 from neuroncore.numerics.loops import fold as folds
+
+T = TypeVar("T")
+
+
+class Table(MutableMapping[str, T]):
+    """Rows by name. All of isa/, whose modules enter them, is loaded when a row is first asked for:
+    what neither runs kernels nor reads records does without."""
+
+    def __init__(self) -> None:
+        self._entered: dict[str, T] = {}
+
+    @property
+    def _rows(self) -> dict[str, T]:
+        importlib.import_module("neuroncore.isa")
+        return self._entered
+
+    def __getitem__(self, name: str) -> T:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __setitem__(self, name: str, row: T) -> None:
+        self._entered[name] = row
+
+    def __delitem__(self, name: str) -> None:
+        del self._rows[name]
+
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]

@@ -30,9 +30,9 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.structs import dataclass
 from neuroncore.clause import letters
+from neuroncore.clause.alu import Table
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
-from neuroncore.clause.registry import Table
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View

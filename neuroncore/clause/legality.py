@@ -1,15 +1,25 @@
-"""Legality of a call, from its arguments."""
+"""Legality of a call: each argument alone, then all together, with the sizes of the letters of its
+clause, the indices that pick elements along the free axes (ISA), and the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import NamedTuple
 
 from neuroncore.base.enums import engine
-from neuroncore.base.errors import BufferKindError, KernelError, TargetError
-from neuroncore.clause import agreement, picking
+from neuroncore.base.errors import (
+    BufferKindError,
+    FreeSizeError,
+    KernelError,
+    ShapeError,
+    StartPartitionError,
+    TargetError,
+    ViewError,
+)
 from neuroncore.clause.instruction import Call, Parameter, out_of_reach
-from neuroncore.clause.operand import Act, Op, Operand, Static
+from neuroncore.clause.letters import Term
+from neuroncore.clause.operand import PSUM, SBUF, Act, Op, Operand, Static
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 
@@ -52,8 +62,8 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
         call.engine = instruction.choose(call, machine)
     yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
     if any(view.picked_by for view in call.views()):
-        yield from picking.violations(call, machine)
-    yield from agreement.violations(call, machine)
+        yield from picking_violations(call, machine)
+    yield from together(call, machine)
 
 
 def stays_legal(call: Call) -> bool:
@@ -61,7 +71,7 @@ def stays_legal(call: Call) -> bool:
     each alone and together."""
     machine = call.machine
     each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
-    refused = chain(*each, agreement.violations(call, machine))
+    refused = chain(*each, together(call, machine))
     return not out_of_reach(call, call.engine) and not any(refused)
 
 
@@ -87,3 +97,317 @@ def _out_of_reach(call: Call, name: str) -> KernelError:
         because="the GpSimd engine has no port to PSUM",
         hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
     )
+
+
+WHERE = ("partitions", "elements per partition")
+AXES = ("partition axis", "free axis")
+
+
+class Size(NamedTuple):
+    """The size of a letter in a call, and the operand that defined it first."""
+
+    size: int
+    argument: str
+    axis: int
+
+
+def together(call: Call, machine: Machine) -> Iterator[KernelError]:
+    """The errors of the operands of a call together, on its engine: sizes that contradict the
+    letters of its clause, and broken rules."""
+    rules = call.instruction.rules
+    yield from filter(None, (rule(call, machine) for rule in rules if rule.early))
+    yield from disagreements(call, machine)
+    yield from filter(None, (rule(call, machine) for rule in rules if not rule.early))
+
+
+def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
+    """Every size of a call's tiles that is not what the letters of its clause say."""
+    sizes: dict[str, Size] = {}
+    for name, shape in call.instruction.shapes.items():
+        view = call.arguments[name]
+        if isinstance(view, View):
+            for axis, term in enumerate(shape):
+                yield from _one(call, machine, sizes, name, axis, term)
+
+
+def _one(
+    call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
+) -> Iterator[KernelError]:
+    view = call.view(name)
+    found = _sizes(view)[axis]
+    if term.letter is None:
+        if found != term.plus:
+            yield _not_the_number(call, name, axis, term.plus)
+        return
+    times = _times(call, term)
+    known = sizes.get(term.letter)
+    if known is not None:
+        if found != times * known.size + term.plus:
+            yield _differs(call, sizes, name, axis, times * known.size + term.plus)
+        return
+    size, rest = divmod(found - term.plus, times)
+    step = term.step(machine.limits)
+    if rest or size % step:
+        yield _not_whole(call, name, axis, times * step)
+        return
+    sizes[term.letter] = Size(size, name, axis)
+    if found < term.least:
+        yield _too_few(call, machine, name, axis, term)
+    if term.most is not None:
+        counted = view.distinct_free_size // times if axis and view.region is PSUM else size
+        if counted > (most := getattr(machine.limits, term.most)):
+            yield _too_many(call, machine, name, axis, most)
+
+
+def _times(call: Call, term: Term) -> int:
+    times = term.times
+    return times if isinstance(times, int) else call.instruction.given[times](call)
+
+
+def _sizes(view: View) -> tuple[int, int]:
+    return view.partitions, view.free_size
+
+
+def _equation(call: Call) -> str:
+    return call.instruction.equation.partition("\n")[0]
+
+
+def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelError:
+    view, terms = call.view(name), call.instruction.shapes[name]
+    pairs = zip(terms, _sizes(view), strict=True)
+    wanted = [term.plus if term.letter is None else found for term, found in pairs]
+    return ShapeError(
+        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        argument=name,
+        expected=f"({wanted[0]}, {wanted[1]})",
+        got=str(view),
+        because=f"the instruction reads or writes {number} there: {_equation(call)}",
+    )
+
+
+def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
+    view = call.view(name)
+    return ShapeError(
+        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        argument=name,
+        expected=f"a multiple of {step} {WHERE[axis]}",
+        got=str(view),
+        because=f"the instruction takes {step} at a time: {_equation(call)}",
+    )
+
+
+def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> KernelError:
+    view, least = call.view(name), term.least
+    most = f" to {getattr(machine.limits, term.most)}" if term.most else " or more"
+    return FreeSizeError(
+        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        argument=name,
+        expected=f"{least}{most} {WHERE[axis]}",
+        got=str(view),
+        because=f"the instruction works on {least} values at a time",
+        hint="pad the tile",
+    )
+
+
+def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> KernelError:
+    view = call.view(name)
+    found = _sizes(view)[axis]
+    return FreeSizeError(
+        f"{call.name}: {name} has {found} {WHERE[axis]}; {machine.name} takes {most}",
+        argument=name,
+        expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
+        got=str(view),
+        because="the instruction's counters and registers have this limit",
+        hint=f"loop over pieces of {most}",
+        also="err_size_of_dimension_exceed_arch_limit",
+    )
+
+
+def _differs(
+    call: Call, sizes: Mapping[str, Size], name: str, axis: int, wanted: int
+) -> KernelError:
+    shape = call.instruction.shapes[name]
+    term, view = shape[axis], call.view(name)
+    letter = term.letter or ""
+    known = sizes[letter]
+    other = call.view(known.argument)
+    if axis == known.axis == 0 and letter == "P":
+        return _other_lanes(call, name, known.argument)
+    if axis == known.axis == 1 and letter == "F" and term.plain and other.free_size == known.size:
+        return ShapeError(
+            f"{call.name}: {name} ({view}) and {known.argument} ({other}) differ in "
+            "elements per partition",
+            argument=name,
+            expected=f"{wanted} elements per partition",
+            got=f"{view.free_size}",
+            because=f"{letter} is one size in {_equation(call)}",
+            hint="to repeat one element per partition use nisa.tensor_scalar"
+            if view.free_size == 1 or other.free_size == 1
+            else None,
+        )
+    return ShapeError(
+        f"{call.name}: {_with_sizes(call)}: {letter} differs, {known.size} of {known.argument} and "
+        f"{_letter(call, view, axis, term)} of {name}",
+        argument=name,
+        expected=str(tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))),
+        got=str(view),
+        because=f"{letter} is the {AXES[known.axis]} of {known.argument} and the {AXES[axis]} of "
+        f"{name}: {_equation(call)}",
+    )
+
+
+def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
+    """The value of a term; its own size if its letter occurs nowhere else."""
+    known = sizes.get(term.letter) if term.letter else None
+    if term.letter and known is None:
+        return _sizes(view)[axis]
+    return term.plus + (_times(call, term) * known.size if known else 0)
+
+
+def _letter(call: Call, view: View, axis: int, term: Term) -> str:
+    """The size of a letter by one operand alone."""
+    return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
+
+
+def _with_sizes(call: Call) -> str:
+    """The tiles of a call with their letters: stationary[K=128, M=64]."""
+    tiles = [(n, call.arguments[n], shape) for n, shape in call.instruction.shapes.items()]
+    return ", ".join(
+        f"{name}[{', '.join(_said(call, view, i, term) for i, term in enumerate(shape))}]"
+        for name, view, shape in tiles
+        if isinstance(view, View)
+    )
+
+
+def _said(call: Call, view: View, axis: int, term: Term) -> str:
+    found = _sizes(view)[axis]
+    if term.letter is None:
+        return str(found)
+    if term.plain or isinstance(term.times, str):
+        return f"{term.letter}={_letter(call, view, axis, term)}"
+    return f"{term.size}={found}"
+
+
+def _other_lanes(call: Call, name: str, first: str) -> KernelError:
+    view, other = call.view(name), call.view(first)
+    return ShapeError(
+        f"{call.name}: {name} has {view.partitions} partitions, {first} has {other.partitions}",
+        argument=name,
+        expected=f"{other.partitions} partitions, as {first} ({other})",
+        got=str(view),
+        because="lane p of the engine reads and writes partition p",
+        also="err_num_partition_mismatch",
+    )
+
+
+def index_group(unit: engine, machine: Machine) -> int:
+    """Partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
+    limits = machine.limits
+    of_tensor = unit is engine.tensor
+    return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
+
+
+def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
+    """The errors of the indices of a call, for every instruction (ISA)."""
+    picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
+    for name, view in picked.items():
+        yield from _index_problems(name, view, call, machine)
+    takers = {p.name: p.operand for p in call.instruction.operands if p.operand}
+    takers = {n: operand for n, operand in takers.items() if operand.indirect}
+    lead = next((n for n, operand in takers.items() if operand.reads), "")
+    for name, operand in takers.items():
+        if operand.index_of and (name in picked) != (operand.index_of in picked):
+            yield _one_of_two(name, operand.index_of, call)
+        if name not in picked or operand.index_of:
+            continue
+        view = picked[name]
+        if operand.reads:
+            yield from _starts_apart(name, name, view, "its index", view, machine)
+        elif isinstance(call.arguments.get(lead), View):
+            yield from _scatters(name, view, lead, call.view(lead), machine)
+        if operand.writes and call.engine is engine.scalar and view.region is PSUM:
+            yield BufferKindError(
+                f"{call.name}: the Scalar engine can't scatter to {name} in psum",
+                argument=name,
+                expected="sbuf, or another engine",
+                got=str(view),
+            )
+
+
+def _one_of_two(name: str, other: str, call: Call) -> KernelError:
+    return ViewError(
+        f"{call.name}: one of {other} and {name} is an indirect view",
+        argument=name,
+        expected="both, with the same index, or neither",
+        got=f"{other}: {call.view(other)}; {name}: {call.view(name)}",
+        because="numbers and their scales form one tensor in two parts",
+    )
+
+
+def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iterator[KernelError]:
+    index, size = view.picked_by, index_group(call.engine, machine)
+    quadrant = machine.limits.quadrant
+    assert index is not None
+    if all(start % quadrant for start in _starts(index, machine)):
+        yield StartPartitionError(
+            f"the index of {name} starts at partition {index.partition}",
+            argument=name,
+            expected=f"a multiple of {quadrant}",
+            got=f"partition {index.partition}",
+            because="an index starts on a quadrant boundary",
+        )
+    if index.stepped:
+        yield StartPartitionError(
+            f"the index of {name} leaves out partitions",
+            argument=name,
+            expected="consecutive partitions",
+            got=f"{index}, strides {index.strides}",
+        )
+    rows = (index.partitions - 1) % size + 1  # of the last group
+    most = size * index.free_size if rows == size else rows
+    if view.free_size > most:
+        yield ShapeError(
+            f"{call.name}: {name} picks {view.free_size} elements, its index has {most} for "
+            + (f"each {size} partitions" if rows == size else f"the last {rows} partitions"),
+            argument=name,
+            expected=f"num_elem <= {most}",
+            got=f"num_elem={view.free_size}, index {index}",
+            because=f"offset i is in row i % {size} and column i // {size} of the {size} "
+            f"partitions that share it on the {call.engine.name} engine",
+            hint="pass num_elem to tensor.indirect; its default is all elements of the index",
+        )
+
+
+def _scatters(
+    name: str, view: View, lead: str, source: View, machine: Machine
+) -> Iterator[KernelError]:
+    """The index of what is written begins where what is read begins, or the index of that."""
+    what = f"the index of {name}"
+    if source.region is SBUF:
+        yield from _starts_apart(name, lead, source, what, view, machine)
+    elif source.picked_by is not None:
+        index_of = f"the index of {lead}"
+        yield from _starts_apart(name, index_of, source.picked_by, what, view, machine)
+
+
+def _starts_apart(
+    argument: str, name: str, view: View, what: str, picked: View, machine: Machine
+) -> Iterator[KernelError]:
+    index = picked.picked_by
+    assert index is not None
+    if _starts(view, machine) & _starts(index, machine):
+        return
+    yield StartPartitionError(
+        f"{name} starts at partition {view.partition}, {what} at partition {index.partition}",
+        argument=argument,
+        expected="the same first partition",
+        got=f"partitions {view.partition} and {index.partition}",
+        because="offsets are read by the lanes whose elements they pick",
+        hint="give both the same first partition in `address`",
+    )
+
+
+def _starts(view: View, machine: Machine) -> set[int]:
+    """Where it starts, or may start if the system places it."""
+    bases = machine.starts(view.home) if view.home else (0,)
+    return {base + view.partition for base in bases}

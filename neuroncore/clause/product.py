@@ -19,7 +19,7 @@ from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import PACK, float8_e8m0fnu, float32, float64, tfloat32
 from neuroncore.numerics.loops import matmul as matrices
-from neuroncore.numerics.microscaling import near, neutral, scaled_by
+from neuroncore.numerics.packed import near, neutral, scaled_by
 
 Array = npt.NDArray[Any]
 Packer = Callable[[Array], Array]

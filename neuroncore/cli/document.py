@@ -22,11 +22,11 @@ from neuroncore.frontend.settings import target_machine
 from neuroncore.hosts.api import Run
 from neuroncore.machine import harness
 from neuroncore.machine.harness import HarnessTime
-from neuroncore.report import collectives, compiled, perfetto, precision, text
+from neuroncore.report import collectives, perfetto, precision, text
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
-from neuroncore.view import outcome as outcomes
+from neuroncore.view import document as documents
 from neuroncore.view import page as viewing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Document:
         self.timelines += run.timelines
         asked = self.arguments
         if asked.html or asked.serve:
-            outcome = None if found is None else outcomes.compared(found)
+            outcome = None if found is None else documents.compared(found)
             shown = run.shown(asked.values, asked.answers, asked.window)
             self.shown.append(replace(shown, outcome=outcome))
         self.differs |= found is not None and not found
@@ -212,7 +212,7 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):
         yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
-        yield from (f"  {line}" for line in compiled.listing(timeline.compiled))
+        yield from (f"  {line}" for line in text.listing(timeline.compiled))
 
 
 def _compared(found: Agreement) -> Iterator[str]:

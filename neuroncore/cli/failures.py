@@ -19,9 +19,8 @@ from neuroncore.core.core import Core, running
 from neuroncore.frontend.launch import launch
 from neuroncore.record.program import Program
 from neuroncore.time.schedule import schedule_cores
-from neuroncore.view import outcome as outcomes
+from neuroncore.view import document as documents
 from neuroncore.view import page as pages
-from neuroncore.view import window as windows
 
 if TYPE_CHECKING:
     from neuroncore.view.document import Shown
@@ -137,7 +136,7 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
     """Return what a page shows of a launch that an error ended on a core, or of a session that an
     error ended outside of a launch. Without instructions the page has only the error and its
     source. A launch on several cores has no timeline: its cores stop at different places."""
-    outcome = outcomes.Outcome("failed", text, _place(error))
+    outcome = documents.Outcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
         return pages.Shown(kernel, (), (), outcome=outcome)
@@ -147,7 +146,7 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
         schedule_cores([program], core.machine),
         core.findings,
         answers=False,  # the bottleneck of a part says little of the whole
-        window=windows.PageWindow(max(0, count - windows.MOST), count),
+        window=documents.PageWindow(max(0, count - documents.MOST), count),
         outcome=outcome,
     )
 

@@ -30,10 +30,10 @@ from neuroncore.lint.static import read
 from neuroncore.record import is_record
 from neuroncore.report.compare import Agreement
 from neuroncore.report.progress import progress
-from neuroncore.view import window as windows
+from neuroncore.view import document as documents
 
 if TYPE_CHECKING:
-    from neuroncore.view.window import PageWindow
+    from neuroncore.view.document import PageWindow
 
 
 difflib: Any = Lazy("difflib")
@@ -263,10 +263,10 @@ def _window(text: str) -> PageWindow:
     """Return an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return windows.PageWindow(int(found[1]), int(found[2]))
+            return documents.PageWindow(int(found[1]), int(found[2]))
         if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
             first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
-            return windows.PageWindow(first, last, ns=True)
+            return documents.PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not A:B, in instructions or times with B after A"
     )

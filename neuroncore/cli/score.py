@@ -18,8 +18,8 @@ from neuroncore.base.options import cache_folder
 from neuroncore.base.structs import dataclass
 from neuroncore.record.program import Record
 from neuroncore.report import measurements
+from neuroncore.report.estimate import range_of
 from neuroncore.report.measurements import Harness, Row, Span
-from neuroncore.report.ranges import range_of
 from neuroncore.report.score import (
     Chain,
     Errors,

@@ -2,7 +2,9 @@
 `core/execute.py` executes it. `docs/generate/functions.py` writes both from the clauses.
 
 They are generated so that a call costs little more than the checks it needs:
-`inspect.Signature.bind` alone would take longer than a small instruction.
+`inspect.Signature.bind` alone would take longer than a small instruction. Here are also the offsets
+that are only known when an instruction runs, the function that a Call runs, and faults of
+neuroncore, which are reported as such and never as a mistake of the kernel.
 """
 
 from __future__ import annotations
@@ -10,11 +12,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from enum import Enum
+from types import FrameType
 from typing import Any
 
-from neuroncore.clause.instruction import Instruction
-from neuroncore.clause.operand import spread
+from neuroncore.base import source
+from neuroncore.base.errors import REPORT, EmulatorError, NeuronError
+from neuroncore.base.structs import dataclass
+from neuroncore.clause import legality
+from neuroncore.clause.instruction import Call, Instruction, Run
+from neuroncore.clause.operand import Op, spread
+from neuroncore.core import indirection
+from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.record.program import Program
 
 
@@ -59,3 +69,166 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
     listed = [inspect.Parameter(p.name, kind, default=p.default) for p in instruction.parameters]
     named = inspect.Parameter("name", kind, default=None)
     return inspect.Signature([*listed, named] if instruction.named else listed)
+
+
+# What has been told already, and what may as well be the host's or the kernel's: too little memory,
+# calls too deep, a disk that is full when a loop is compiled.
+NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
+
+
+def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
+    """The error for an exception that no rule of an instruction has raised."""
+    site = core.birthplace()
+    where = "" if site is None else f"{source.place(*site)}: "
+    said = f"{type(error).__name__}: {error}"
+    return EmulatorError(f"{where}neuroncore failed at {instruction.name}: {said}", hint=REPORT)
+
+
+def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
+    """Return the function that executes a call on a core, for arguments like these, with operands
+    at known places."""
+    instruction, given = call.instruction, _given(call, arguments)
+    for parameter in instruction.parameters:
+        if isinstance(parameter.declared, Op) and (op := given[parameter.name]) is not None:
+            given[parameter.name] = core.operators.get(op.name, op)
+    if not instruction.staged:
+        return _unstaged(call, given)
+    extra = {"core": core} if instruction.wants_core else {}
+    run: Run = instruction.meaning(**given, **extra)
+    return run
+
+
+def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
+    """Return that function with the checks of an observer, if there is one (`Core.watch`)."""
+    run = stage(call, arguments, core)
+    return run if core.watch is None else core.watch.over(call, arguments, run)
+
+
+def _unstaged(call: Call, given: dict[str, Any]) -> Run:
+    """A meaning that is a function of all arguments, as one of those that vary."""
+    meaning, parameters = call.instruction.meaning, call.instruction.parameters
+    first = [given[p.name] for p in parameters]
+    places = [i for i, p in enumerate(parameters) if p.varies]
+
+    def arguments(varying: tuple[Any, ...]) -> list[Any]:
+        now = first.copy()
+        for place, argument in zip(places, varying, strict=True):
+            now[place] = argument
+        return now
+
+    if call.instruction.wants_core:
+        return lambda core, *varying: meaning(*arguments(varying), core=core)
+    return lambda *varying: meaning(*arguments(varying))
+
+
+def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:
+    """Do what a call means once, with all its arguments, of which tiles may be others than it was
+    found legal for; `core` is what it does that on."""
+    given = _given(call, arguments)
+    varying = [given[p.name] for p in call.instruction.varying]
+    stage(call, arguments, core)(*[core] * call.instruction.wants_core, *varying)
+
+
+def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a meaning. Tiles in lists have separate names."""
+    given = {p.name: arguments[p.name] for p in call.instruction.parameters}
+    for name in call.instruction.lists:
+        given[name] = [arguments[n] for n in spread(name, given[name])]
+    if "engine" in given:
+        given["engine"] = call.engine
+    return given
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """One instruction's arguments as they were given, and its operands at known places."""
+
+    core: Core
+    call: Call
+    given: dict[str, Any]
+    tiles: dict[str, Any]
+
+    def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
+        """Write out what went to picked places, and append the instruction, as it was given, to
+        the record; its row there. `values` is the key of its values, but for its registers."""
+        self.write_out()
+        core, call, given = self.core, self.call, self.given
+        used = [d.index for n in call.dynamic for d in given[n].dynamic]
+        indices = (index for index in used if isinstance(index, Tile))
+        reads, writes = ([given[n] for n in names] for names in (call.reads, call.writes))
+        registers = [index for index in used if isinstance(index, VirtualRegister)]
+        if core.program is not None:
+            for register in registers:
+                values += core.program.data.register(register), VirtualRegister
+        row = core.note(call, frame, values, *reads, *indices, *writes)
+        for load in (register.load for register in registers):
+            if load is not None and load.record is core.program:
+                load.record.wait(row, load.row)
+        return row
+
+    def write_out(self) -> None:
+        """Write what went to picked places."""
+        core, call = self.core, self.call
+        operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
+        results = [(self.tiles[n], operands[n]) for n in call.writes if n in operands]
+        picked = [(t, o) for t, o in results if isinstance(t, indirection.Picked)]
+        for tile, operand in picked:
+            indirection.scatter(tile, operand.partial)
+            tile.source.storage.version += 1
+        if core.beside is not None:
+            core.beside.scatter(picked)
+
+
+def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
+    """The operands where their offsets are just now; with `skip`, None for what is out of bounds.
+
+    An offset per partition stays as it is. Raises OutOfBoundsError, and ViewError for scales that
+    other places are picked from than their numbers.
+    """
+    tiles = dict(given)
+    picked = {n: given[n] for n in call.dynamic if given[n].picks}
+    for name in call.dynamic:
+        if name in picked:
+            continue
+        tile = given[name]
+        for index in (d.index for d in tile.dynamic):
+            if isinstance(index, Tile) and index.storage.gaps is not None:
+                core.check_written("the index", index)
+        if not tile.dynamic[0].vector:
+            if skip and _out_of_bounds(tile):
+                if core.program is not None:
+                    core.program.data.skipped += 1
+                if core.leftovers is not None:
+                    core.leftovers.skipped()
+                return None
+            tiles[name] = tile.resolved(name)
+    tiles.update(_pick(core, call, picked))
+    return Offsets(core, call, given, tiles)
+
+
+def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
+    """Temporary tiles for the places of indirect views."""
+
+    def check(name: str, tile: Tile, used: Array) -> None:
+        core.check_written(name, tile, chosen=used)
+
+    operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
+    for name, tile in picked.items():
+        if other := operands[name].index_of:
+            error = indirection.same_index(name, tile, other, picked[other])
+            if error is not None:
+                raise error
+    size = legality.index_group(call.engine, core.machine)
+    chosen = {n: indirection.places(n, t, size, check) for n, t in picked.items()}
+    return {
+        n: indirection.pick(n, t, chosen[n], size, operands[n], check) for n, t in picked.items()
+    }
+
+
+def _out_of_bounds(tile: Tile) -> bool:
+    def inside(dynamic: Dynamic) -> bool:
+        index = dynamic.index
+        value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
+        return 0 <= value <= dynamic.limit
+
+    return not all(inside(d) for d in tile.dynamic)

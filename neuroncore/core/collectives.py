@@ -8,19 +8,22 @@ documented.)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuroncore.base.errors import KernelError
+from neuroncore.base.errors import KernelError, OutOfBoundsError
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Operator
+from neuroncore.clause.instruction import require
 from neuroncore.core.core import Core, Point
-from neuroncore.core.reduction import reduced
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
 from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native import buffers
+from neuroncore.numerics import codec
 
 EXACT = 1 << 24  # float32 has all integers up to here
 
@@ -221,3 +224,128 @@ def _halves(part: RankPart, op: Operator) -> list[Array]:
         op.apply(a, b, out)
         made.append(tile.rounded(out))
     return made
+
+
+Join = Callable[[Array, Array], Array]
+Rounded = Callable[[Array], Array]  # values to the tensor's format, and back
+
+
+def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
+    """Codes of the reduction of tiles of one format, flat; the tiles are those of the ranks in
+    their order, of which `chip` are on one chip.
+
+    Neither the order of the sums nor where they are rounded is published. Every way takes float32
+    (the DMA engines add in it: inferred from aws-neuron-sdk
+    neuron-runtime/explore/intranode-collective-comm.rst) and is a value of
+    `Options.collective_rounding`.
+    """
+    first = tiles[0]
+    if len(tiles) == 1:
+        return np.array(first.codes(), order="C").reshape(-1)
+    values = [np.ascontiguousarray(tile.values()).reshape(-1) for tile in tiles]
+
+    def join(a: Array, b: Array) -> Array:
+        out = buffers.array(a.shape, a.dtype)
+        op.apply(a.reshape(1, -1), b.reshape(1, -1), out.reshape(1, -1))
+        return out
+
+    def rounded(wide: Array) -> Array:
+        codes = first.rounded(wide)
+        is_wide = codes.dtype == wide.dtype
+        return codes if is_wide else codec.decode(first.held, codes)
+
+    if way == "ring":
+        return first.rounded(ring_order(values, join, rounded))
+    if way == "mesh":
+        return first.rounded(mesh_order(values, join, rounded, chip))
+    return first.rounded(chain_order(values, join))
+
+
+def chain_order(values: Sequence[Array], join: Join) -> Array:
+    """In the order of the ranks, not rounded on the way."""
+    return functools.reduce(join, values)
+
+
+def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
+    """In as many pieces as ranks: piece p goes round from rank p + 1 to rank p, and is rounded at
+    every hop, which writes it to memory."""
+    count = len(values)
+    pieces = [np.array_split(one, count) for one in values]
+    done = []
+    for p in range(count):
+        around = [pieces[(p + 1 + hop) % count][p] for hop in range(count)]
+        done.append(functools.reduce(lambda a, b: rounded(join(a, b)), around))
+    return np.concatenate(done)
+
+
+def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
+    """The ranks of each chip first, rounded once, then the chips, not rounded on the way."""
+    chips = [values[at : at + chip] for at in range(0, len(values), chip)]
+    return chain_order([rounded(chain_order(own, join)) for own in chips], join)
+
+
+class Lengths(NamedTuple):
+    """The meaning of the rows of metadata: counts and places of the data that is sent; counts of
+    the data that arrived, written unless they are `known`; and its places, read if it is
+    `displaced`; otherwise each sender has its own slot. With `to_all` a rank sends the same to
+    everyone."""
+
+    to_all: bool
+    known: bool
+    displaced: bool
+
+    def deliver(self, parts: Parts) -> None:
+        """Write what each rank sends to each other, as its metadata says, in elements. Raises
+        OutOfBoundsError, before anything is written, for what has no room."""
+        sent = [codes[0].reshape(-1) for codes in sources(parts)]
+        rows = [part.counts.astype(np.int64) for part in parts]
+        each = range(len(parts))
+        spans = {(s, t): _span(parts, rows, (s, t), self) for s in each for t in each}
+        for (source, target), (begin, count, place) in spans.items():
+            codes, dst = sent[source][begin : begin + count], parts[target].dsts[0]
+            dst.codes().flat[place : place + count] = codes
+            written = np.zeros(dst.size, np.bool_)
+            written[place : place + count] = True
+            dst.mark_written(written.reshape(dst.shape))
+        if not self.known:
+            for target in each:
+                _tell_counts(parts[target], [spans[source, target][1] for source in each])
+
+
+def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
+    """Write the row of what has come."""
+    metadata = part.metadata
+    assert metadata is not None
+    metadata.codes().flat[2 * len(counts) : 3 * len(counts)] = counts
+    chosen = np.zeros(metadata.size, np.bool_)
+    chosen[2 * len(counts) : 3 * len(counts)] = True
+    metadata.mark_written(chosen.reshape(metadata.shape))
+
+
+def _span(
+    parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
+) -> tuple[int, int, int]:
+    """Where in its src a rank has what goes to another, how much it is, and where that puts it.
+    Raises OutOfBoundsError for what isn't in the tensor or in its slot."""
+    source, target = pair
+    column = 0 if how.to_all else target
+    count, begin = (int(rows[source][row, column]) for row in (0, 1))
+    there, room = parts[source].srcs[0].size, parts[target].dsts[0].size
+    slot = room // len(parts)
+    place = int(rows[target][3, source]) if how.displaced else source * slot
+    most = max(room - place, 0) if how.displaced else slot
+    who, whom = (parts[one].core.rank for one in pair)
+    for ok, said, limit in (
+        (begin + count <= there, "sends elements beyond its src", there),
+        (count <= most, f"sends more than rank {whom} has room for", most),
+    ):
+        require(
+            ok,
+            f"rank {who} {said}",
+            OutOfBoundsError,
+            argument="metadata_tensor",
+            expected=f"at most {limit} elements",
+            got=f"{count} elements from {begin} on",
+            because="sizes are checked at run time",
+        )
+    return begin, count, place

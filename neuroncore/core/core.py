@@ -42,9 +42,8 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.record import stacks
-from neuroncore.record.columns import packer
+from neuroncore.record.columns import birth, packer
 from neuroncore.record.program import Program
-from neuroncore.record.storages import birth
 
 Array = npt.NDArray[Any]
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from neuroncore.base.enums import oob_mode as modes
 from neuroncore.clause.operand import PSUM, spread
-from neuroncore.core.binding import arguments
+from neuroncore.core.binding import Offsets, arguments, resolve, staged
 from neuroncore.core.core import Core
-from neuroncore.core.offsets import Offsets, resolve
-from neuroncore.core.staging import staged
 
 SKIP = modes.skip
 

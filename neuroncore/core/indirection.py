@@ -2,7 +2,7 @@
 
 A group of consecutive partitions shares its offsets. They are stored in a snake through the rows
 that the index has for the group: offset i is in row i % G and column i // G, G by the machine and
-the engine (`clause.picking.group`).
+the engine (`clause.picking.index_group`).
 
 While an instruction runs, such an operand is a temporary tile: its inputs are gathered before, and
 its results scattered afterwards. The meaning of the instruction does not notice. If several

@@ -20,7 +20,7 @@ from neuroncore.base.errors import (
     SignatureError,
     UsageError,
 )
-from neuroncore.core import results
+from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
 from neuroncore.frontend.arguments import ArrayLibrary, as_numpy, is_host_array, leaves, library
 from neuroncore.memory.storage import Storage
@@ -134,10 +134,10 @@ class Inputs:
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
-        missing = results.unwritten(tile)
+        missing = leftovers.unwritten(tile)
         if missing:
             self._report_leftovers(tile, missing)
-        codes = results.contents(tile, self.core.options.zeros_as_leftovers)
+        codes = leftovers.contents(tile, self.core.options.zeros_as_leftovers)
         return self.library.given(codes) if self.library else codes
 
     def _report_leftovers(self, tile: Tile, count: int) -> None:

@@ -22,9 +22,8 @@ from neuroncore.clause.alu import OPERATORS
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import are_tiles
 from neuroncore.core import execute
-from neuroncore.core.binding import MISSING, arguments, kinds, member, numbered
+from neuroncore.core.binding import MISSING, NOT_OURS, arguments, kinds, member, numbered, our_fault
 from neuroncore.core.core import current, running
-from neuroncore.core.faults import NOT_OURS, our_fault
 from neuroncore.core.legality import misused
 from neuroncore.frontend.issue import (
     MaybeTile,

@@ -17,10 +17,9 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options
 from neuroncore.base.units import plural
-from neuroncore.core import results
+from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
-from neuroncore.core.meeting import cores_together
-from neuroncore.core.system import System
+from neuroncore.core.system import System, cores_together
 from neuroncore.frontend import inputs
 from neuroncore.frontend.arguments import Arguments, apart
 from neuroncore.frontend.inputs import Inputs
@@ -354,7 +353,7 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    for mine, theirs, brought in results.complete(result, other):
+    for mine, theirs, brought in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:
             exact = findings.on(double.storage, theirs).codes()

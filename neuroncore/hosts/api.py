@@ -44,9 +44,9 @@ from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.schedule import Timeline, schedule_cores
 from neuroncore.view import card as cards
+from neuroncore.view import document as documents
 from neuroncore.view import page as viewing
 from neuroncore.view import server as serving
-from neuroncore.view import window as windows
 
 if TYPE_CHECKING:
     from neuroncore.checks import orders as reordering
@@ -61,10 +61,9 @@ if TYPE_CHECKING:
     from neuroncore.report.difference import Difference, Side
     from neuroncore.report.heat_maps import TileContents
     from neuroncore.report.why import Why
-    from neuroncore.view.document import Shown
+    from neuroncore.view.document import PageWindow, Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
-    from neuroncore.view.window import PageWindow
 else:
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
@@ -307,7 +306,7 @@ class Run:
     ) -> Shown:
         """Return the launch for a page; see `view`."""
         if isinstance(window, range):
-            window = windows.PageWindow(window.start, window.stop)
+            window = documents.PageWindow(window.start, window.stop)
         return viewing.Shown(
             self.kernel,
             self.timelines,

@@ -6,13 +6,53 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, cached_property, update_wrapper
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
 from neuroncore.base.lazy import Lazy
-from neuroncore.native import machine_code
+
+PACKAGE = Path(__file__).parents[1]
+LOOPS = ("native/*.py", "*/loops.py", "*/loops/*.py")  # modules with compiled loops, and theirs
+STAMP = "neuroncore.sources"  # the file, beside machine code, that says what that was made of
+
+
+def is_there(dispatcher: Any) -> bool:
+    """Return whether numba has machine code of a function, on disk or in memory."""
+    folder, function = dispatcher.stats.cache_path, dispatcher.py_func
+    if dispatcher.signatures or folder is None:
+        return bool(dispatcher.signatures)
+    module = Path(function.__code__.co_filename).stem
+    return any(Path(folder).glob(f"{module}.{function.__qualname__}-*.nbi"))
+
+
+@cache
+def renew(folder: str) -> None:
+    """Remove machine code that was made of other sources. numba asks only whether the file of a
+    loop has changed, not whether those have that it imports."""
+    stamp, sources = Path(folder, STAMP), digest(PACKAGE)
+    with suppress(OSError):  # where nothing can be removed numba keeps nothing either
+        if not stamp.is_file() or stamp.read_text() != sources:
+            for index in Path(folder).glob("*.nbi"):
+                index.unlink(missing_ok=True)
+            stamp.write_text(sources)
+
+
+def digest(package: Path) -> str:
+    """A hash of all modules with compiled loops, and of those that they import."""
+    found = sha256()
+    for file in sorted(file for kind in LOOPS for file in package.glob(kind)):
+        found.update(
+            file.relative_to(package).as_posix().encode()
+            + b"\0"
+            + sha256(file.read_bytes()).digest()
+        )
+    return found.hexdigest()
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -75,7 +115,7 @@ class CompiledLoop(Generic[P, R]):
 
     @cached_property
     def _is_compiled(self) -> bool:
-        return machine_code.is_there(self.dispatcher)
+        return is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As plain Python, of which numbers from memory views are, as those from arrays are not."""
@@ -122,7 +162,7 @@ class KeptCode(CompiledLoop[P, R]):
             made = numba.njit(cache=True, **STRICT)(self.plain)
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
-        machine_code.renew(made.stats.cache_path)
+        renew(made.stats.cache_path)
         return made
 
 

@@ -25,6 +25,7 @@ from neuroncore.numerics.loops import codec as native
 if TYPE_CHECKING:
     from fractions import Fraction
 
+
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
 fractions: Any = Lazy("fractions")
@@ -305,3 +306,19 @@ def poison(form: Format) -> int:
     return encode_one(
         form, math.nan if not form.is_integer else 1.0 if form.kind == "bool" else 4.0
     )
+
+
+def mirrored(codes: Array) -> Array:
+    """Signed codes of floats as integers in their order, +0 above -0; and back again."""
+    sign = codes >> (codes.dtype.itemsize * 8 - 1)
+    found: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
+    return found
+
+
+def ranks(codes: Array, lost: bool = False) -> Array:
+    """The same with all NaN at the top, or at the bottom if they are `lost` to numbers."""
+    bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
+    infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
+    found = mirrored(codes)
+    found[(codes & top) > infinity] = bottom if lost else top
+    return found

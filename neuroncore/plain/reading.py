@@ -16,8 +16,7 @@ from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Coding, encode, stochastic
 from neuroncore.plain.memory import Operand, Tensor, positions
 from neuroncore.record.inputs import leaves
-from neuroncore.record.registers import Registers
-from neuroncore.record.rows import Register, Row, Rows, Window, last_uses
+from neuroncore.record.rows import Register, Registers, Row, Rows, Window, last_uses
 
 FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
 OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out together

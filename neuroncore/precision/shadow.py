@@ -12,9 +12,9 @@ import numpy as np
 from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
+from neuroncore.core.binding import perform
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
-from neuroncore.core.staging import perform
 from neuroncore.memory.tile import Tile
 from neuroncore.precision import watch
 from neuroncore.precision.findings import (

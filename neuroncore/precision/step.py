@@ -11,8 +11,8 @@ import numpy as np
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
+from neuroncore.core.binding import perform
 from neuroncore.core.indirection import Picked
-from neuroncore.core.staging import perform
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers

@@ -20,8 +20,8 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
+from neuroncore.core.binding import perform
 from neuroncore.core.core import Core
-from neuroncore.core.staging import perform
 from neuroncore.memory.geometry import View
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile

@@ -30,10 +30,21 @@ from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.record.boxes import Boxes, boxes
-from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
+from neuroncore.record.columns import (
+    ANYWHERE,
+    MOVING,
+    Area,
+    Storages,
+    Windows,
+    apart,
+    inside,
+    joined,
+    parted,
+    restored,
+    storages,
+)
 from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapped
-from neuroncore.record.storages import Area, Storages, restored, storages
 
 Array = npt.NDArray[Any]
 

@@ -22,11 +22,19 @@ from neuroncore.machine import Machine
 from neuroncore.memory.geometry import Geometry, View, layout
 from neuroncore.numerics.formats import Format
 from neuroncore.record import checks
-from neuroncore.record.call_json import are_dims, plain, value
+from neuroncore.record.call_json import (
+    are_dims,
+    key_of,
+    leaf,
+    plain,
+    plain_tree,
+    plain_values,
+    tree,
+    value,
+)
+from neuroncore.record.columns import Area
 from neuroncore.record.inputs import Data, Leaf
 from neuroncore.record.program import COLUMNS, Program
-from neuroncore.record.row_json import key_of, leaf, plain_tree, plain_values, tree
-from neuroncore.record.storages import Area
 
 Array = npt.NDArray[Any]
 DATA = "registers", "branches", "places", "moves", "programs"  # columns of Data

@@ -1,4 +1,5 @@
-"""The rows of a program as instructions: raw numbers, with nothing made of them."""
+"""The rows of a program as instructions: raw numbers, with nothing made of them but values of
+registers, computed again from their loads."""
 
 from __future__ import annotations
 
@@ -8,11 +9,48 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuroncore.base.errors import UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
-from neuroncore.memory.register import VirtualRegister
-from neuroncore.record.inputs import Leaf, value_of
+from neuroncore.memory.register import COMPUTE, OPERATIONS, VirtualRegister, wrapped
+from neuroncore.record.inputs import Data, Leaf, value_of
 from neuroncore.record.program import Program
+
+
+class Registers:
+    """The registers of one program, by their numbers in its record: each is made of those before
+    it. `loaded` is what instructions have loaded, by their rows."""
+
+    def __init__(self, data: Data) -> None:
+        self._made = data.registers
+        self._values: list[int] = []
+        self.loaded: dict[int, int] = {}
+
+    def value(self, number: int) -> int:
+        """The value of a register. Raises UsageError if an instruction that is still to come would
+        load it."""
+        values, made = self._values, self._made
+        while len(values) <= number:
+            at = 3 * len(values)
+            operation, left, right = OPERATIONS[made[at]], made[at + 1], made[at + 2]
+            if operation == "constant":
+                values.append(wrapped(left))
+            elif operation == "load":
+                if left not in self.loaded:
+                    raise UsageError(f"the record uses a register that row {left} has yet to load")
+                values.append(self.loaded[left])
+            else:
+                values.append(wrapped(int(COMPUTE[operation](values[left], values[right]))))
+        return values[number]
+
+    def load(self, row: int, value: int) -> None:
+        """Note what an instruction has loaded."""
+        self.loaded[row] = wrapped(value)
+
+    def back_to(self, row: int) -> None:
+        """Forget what was loaded from a row on."""
+        self.loaded = {at: value for at, value in self.loaded.items() if at < row}
+        self._values.clear()
 
 
 class Register(NamedTuple):

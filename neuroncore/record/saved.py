@@ -26,10 +26,9 @@ from neuroncore.machine.world import World
 from neuroncore.numerics.formats import Format, lookup
 from neuroncore.record import MARK
 from neuroncore.record import program_json as tables
-from neuroncore.record.call_json import are_dims, plain, value
+from neuroncore.record.call_json import are_dims, plain, plain_tree, tree, value
 from neuroncore.record.inputs import Input, Outcome, Setting
 from neuroncore.record.program import Program, Record
-from neuroncore.record.row_json import plain_tree, tree
 
 Array = npt.NDArray[Any]
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.base.errors import DeadlockError, UsageError
-from neuroncore.core import results
+from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
-from neuroncore.core.meeting import cores_together
+from neuroncore.core.system import cores_together
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
@@ -167,7 +167,7 @@ class Replay:
         if after:
             while execution.row == instruction:
                 self.forward()
-        elements = np.array(results.contents(found, self.setting.options.zeros_as_leftovers))
+        elements = np.array(leftovers.contents(found, self.setting.options.zeros_as_leftovers))
         return Values(elements, found.missing())
 
     def results(self) -> Any:
@@ -181,7 +181,7 @@ class Replay:
         own = self.world.cores_of(rank)
         returned, *others = [self._returned(self.executions[number]) for number in own]
         for other in others:
-            for _ in results.complete(returned, other):
+            for _ in leftovers.complete(returned, other):
                 pass
         if not leaves(self.record.programs[own[0]].data.results):
             return tuple(self._changed(rank).values())
@@ -203,7 +203,7 @@ class Replay:
         return mapped(execution.program.data.results, execution.result, is_leaf)
 
     def _elements(self, tile: Tile) -> Array:
-        found = results.contents(tile, self.setting.options.zeros_as_leftovers)
+        found = leftovers.contents(tile, self.setting.options.zeros_as_leftovers)
         given = self._given_as(tile)
         return found if given is tile.held else codec.encode(given, found).view(given.numpy)
 

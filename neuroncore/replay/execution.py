@@ -15,15 +15,15 @@ from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core import execute
+from neuroncore.core.binding import Offsets
 from neuroncore.core.core import Core
-from neuroncore.core.offsets import Offsets
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.inputs import Leaf, leaves, value_of
 from neuroncore.record.program import Program
-from neuroncore.record.registers import Registers
+from neuroncore.record.rows import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
 
 CHUNK = 4096  # rows that are lists of Python at a time

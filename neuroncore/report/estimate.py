@@ -1,14 +1,205 @@
-"""The estimate of a launch: its time, its range, and its bottleneck."""
+"""The estimate of a launch: its time, its bottleneck, and its range.
+
+A range comes from the errors of estimates in the same class, which consists of the compiler's
+order, the certainty of the compiled form, the limit, and the machine. It is two factors of the
+estimate, between which 80 % of measurements are expected. They are in ranges.toml, which
+bench/calibration/ranges.py computes from a table of measurements.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache
+from math import ceil, floor
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
-from neuroncore.report.ranges import Kind, kind_of, range_of
+from neuroncore.time.compiled import REPEATED
+from neuroncore.time.loops.spills import RELOADED, SAVED
+from neuroncore.time.path import steps
+from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import Bound, bound
+
+Array = npt.NDArray[Any]
+statistics: Any = Lazy("statistics")
+
+FILE = Path(__file__).with_name("ranges.toml")
+# The fraction of measurements below a range, and above; and the weight of the wider class, in
+# single-kernel sources. With these numbers, 80 % are covered in cross-validation.
+TAIL = 0.105
+BORROWED = 30.0
+BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
+# The compiled form is uncertain if the older API's compiler is assumed to omit at least this
+# fraction of the instructions, or if there are more instructions than this.
+LEFT_OUT = 0.1
+MANY = 50_000
+ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
+
+
+class Kind(NamedTuple):
+    """The class of an estimate: its limit, the compiler's order, the machine, and the reason for an
+    uncertain compiled form, or an empty string."""
+
+    limit: str
+    order: str
+    generation: str
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Factors of an estimate, and the number of measurements and sources in its class."""
+
+    low: float
+    high: float
+    points: int
+    sources: int
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The ratio of a measurement to its estimate, the class, and the source of the kernel."""
+
+    ratio: float
+    kind: Kind
+    source: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The fraction of measurements in their ranges, and the median half-width relative to the
+    estimate."""
+
+    share: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return f"{self.share:.1%} covered, median half-width {self.half_width:.1%}"
+
+
+def kind_of(timeline: Timeline) -> Kind:
+    """Return the class of the estimate of one core."""
+    return Kind(limit_of(timeline), timeline.order, timeline.machine.name, doubt_of(timeline))
+
+
+def limit_of(timeline: Timeline) -> str:
+    """Return the limit of a core: the busiest engine or DMA if it is busy enough, else the largest
+    part of the critical path, which may be latency."""
+    if not len(timeline.queue):
+        return "nothing"
+    busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
+    if share >= BUSY_ENOUGH:
+        return busiest
+    found = steps(timeline)
+    queue = timeline.queue[found.instruction]
+    kept = np.bincount(queue, found.working + found.issuing, len(QUEUES))
+    spent: dict[str, float] = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))
+    spent["DMA"] = float(kept[LOADS:].sum() + found.moving.sum())
+    spent["latency"] = float(found.waiting.sum())
+    return max(spent, key=lambda name: spent[name])
+
+
+def doubt_of(timeline: Timeline) -> str:
+    """Return the reason for an uncertain compiled form of a core's program, or an empty string.
+    Estimates with a reason were two to three times as far off as others."""
+    form = timeline.compiled
+    if not form.policy.rewrites or not len(timeline.queue):
+        return ""
+    if form.moves.bytes_of(SAVED) or form.moves.bytes_of(RELOADED):
+        return "tiles are spilled"
+    # Copies out of PSUM that readers bypass are certain: profiles show them.
+    left_out = float(np.mean(form.fate == REPEATED))
+    if left_out >= LEFT_OUT:
+        return f"the compiler is assumed to omit {left_out:.0%} of the instructions"
+    if len(timeline.queue) >= MANY:
+        return f"over {MANY:,} instructions"
+    return ""
+
+
+def range_of(kind: Kind) -> Range | None:
+    """Return the range for a class, or None if nothing was issued."""
+    return None if kind.limit == "nothing" else chosen(_stated(), kind)
+
+
+def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
+    """Return the range of the narrowest known class, or else that of all."""
+    return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
+
+
+def classes(kind: Kind) -> Sequence[str]:
+    """Return the classes of an estimate, from the widest to the narrowest. Today's compiler changes
+    little in a program; the older one changes much, with less certainty."""
+    form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
+    bound = f"{form}, {kind.limit}"
+    return ALL, kind.order, form, bound, f"{bound}, {kind.generation}"
+
+
+def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
+    """Return the range of each class that has measurements, rounded outward to thousandths.
+
+    A class borrows from the next wider one, which has the weight of BORROWED kernels, so a small
+    class has nearly the range of the wider one. A kernel from a source with n kernels has the
+    weight 1 / sqrt(n), because the errors of one source are similar, but not identical.
+    """
+    known = list(residuals)
+    each = Counter(r.source for r in known)
+    ratios = np.array([r.ratio for r in known])
+    own = np.array([each[r.source] ** -0.5 for r in known])
+    of = [classes(r.kind) for r in known]
+    ranges: dict[str, Range] = {}
+    for path in dict.fromkeys(of):
+        weights = np.zeros(len(known))
+        for depth, name in enumerate(path):
+            inside = np.array([names[depth] == name for names in of])
+            borrowed = weights * (BORROWED / weights.sum()) if depth else weights
+            weights = borrowed + own * inside
+            if name not in ranges:
+                sources = {r.source for r, there in zip(known, inside, strict=True) if there}
+                low, high = (_quantile(ratios, weights, part) for part in (TAIL, 1 - TAIL))
+                low, high = floor(low * 1000) / 1000, ceil(high * 1000) / 1000
+                ranges[name] = Range(low, high, int(inside.sum()), len(sources))
+    return dict(sorted(ranges.items()))
+
+
+def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
+    """Yield each residual with its range according to all other sources."""
+    for name in sorted({r.source for r in residuals}):
+        stated = fitted(r for r in residuals if r.source != name)
+        own = (r for r in residuals if r.source == name)
+        yield from ((r, chosen(stated, r.kind)) for r in own)
+
+
+def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
+    held, widths = zip(
+        *((s.low <= r.ratio <= s.high, (s.high - s.low) / 2) for r, s in pairs), strict=True
+    )
+    return Coverage(sum(held) / len(held), statistics.median(widths))
+
+
+def _quantile(values: Array, weights: Array, part: float) -> float:
+    """Return the weighted quantile, including the weight of one more kernel: among n equal weights,
+    number (n + 1) * part, with linear interpolation."""
+    order = np.argsort(values)
+    order = order[weights[order] > 0]
+    each = weights[order]
+    places = (np.cumsum(each) - each / 2 + 0.5) / (each.sum() + 1)
+    return float(np.interp(part, places, values[order]))
+
+
+@cache
+def _stated() -> dict[str, Range]:
+    tables = tomllib.loads(FILE.read_text("utf-8"))["range"]
+    return {t.pop("of"): Range(**t) for t in tables}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load
-from neuroncore.report.ranges import Kind, kind_of
+from neuroncore.report.estimate import Kind, kind_of
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]

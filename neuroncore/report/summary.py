@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.core.meeting import cores_together
+from neuroncore.core.system import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate

@@ -10,9 +10,7 @@ from neuroncore.base.lazy import modules
 if TYPE_CHECKING:
     from neuroncore.view import card as card
     from neuroncore.view import document as document
-    from neuroncore.view import outcome as outcome
     from neuroncore.view import page as page
     from neuroncore.view import server as server
-    from neuroncore.view import window as window
 else:
-    globals().update(modules(__name__, "card document outcome page server window"))
+    globals().update(modules(__name__, "card document page server"))

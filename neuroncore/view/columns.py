@@ -1,15 +1,28 @@
-"""Columns of integers as compressed text, decoded by `web/columns.js`."""
+"""Columns of integers as compressed text, decoded by `web/columns.js`: the times of instructions,
+their accesses (boxes of bytes, and their tensors), and possible addresses of unplaced tiles.
+
+An address is the lowest free one while its tile is in use. The device's compiler chooses different
+addresses, which are not published. The amount in use at a time does not depend on the addresses.
+"""
 
 from __future__ import annotations
 
 import base64
 import zlib
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.record.boxes import Box
+from neuroncore.record.program import Program
 from neuroncore.record.saved import narrowest
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.timeline import before_in_queue
 
 Array = npt.NDArray[Any]
 LEVEL = 6  # level of compression
@@ -35,3 +48,173 @@ def text(content: bytes) -> str:
 def signed(values: Array) -> Array:
     """Return 0, -1, 1, -2, 2 as 0, 1, 2, 3, 4, so that small integers take few bits."""
     return np.where(values < 0, -2 * values - 1, 2 * values)
+
+
+END = 1 << 62
+
+
+def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
+    """Return the first byte, within each partition, of tiles in use from `begin` to `end`.
+
+    A tile of at most `bank` bytes is inside one bank, unless `bank` is 0.
+    """
+    found = [0] * len(begin)
+    gaps: list[tuple[int, int]] = [(0, END)]  # begin and end of free bytes, sorted
+    taken: list[tuple[float, int, int]] = []  # end of use, first and last byte
+    order = np.lexsort((-size, begin))
+    rows = zip(
+        order.tolist(),
+        begin[order].tolist(),
+        end[order].tolist(),
+        size[order].tolist(),
+        strict=True,
+    )
+    for tile, born, dead, width in rows:
+        while taken and taken[0][0] <= born:
+            _, first, last = heappop(taken)
+            _free(gaps, first, last)
+        found[tile] = at = _take(gaps, width, bank)
+        heappush(taken, (dead, at, at + width))
+    return np.array(found, np.int64)
+
+
+def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
+    """Take bytes out of the gaps, and return their lowest possible address."""
+    for i, (first, last) in enumerate(gaps):
+        at = first
+        if bank and first % bank + width > bank >= width:
+            at = -(-first // bank) * bank
+        if at + width <= last:
+            gaps[i : i + 1] = [g for g in ((first, at), (at + width, last)) if g[0] < g[1]]
+            return at
+    raise AssertionError("the last gap has no end")
+
+
+def _free(gaps: list[tuple[int, int]], first: int, last: int) -> None:
+    """Return bytes, and merge adjacent gaps."""
+    i = bisect_left(gaps, (first, last))
+    if i < len(gaps) and gaps[i][0] == last:
+        last = gaps.pop(i)[1]
+    if i and gaps[i - 1][1] == first:
+        first = gaps.pop(i - 1)[0]
+    insort(gaps, (first, last))
+
+
+CRITICAL, IN_TURN, TRANSFER, ELSEWHERE = 1, 2, 4, 8  # flags of an instruction
+
+
+class PageTimes:
+    """The times of the instructions of a timeline, in ticks."""
+
+    def __init__(self, timeline: Timeline, tick_ns: float) -> None:
+        self.timeline = timeline
+        first = timeline.done - timeline.transfer_ns  # its DMA engines
+        self.begin, self.until, self.end, self.move, self.moved = (
+            # differences below a thousandth are rounding errors of sums in a different order
+            np.rint(np.round(when / tick_ns, 3)).astype(np.int64)
+            for when in (
+                timeline.begin, timeline.begin + timeline.busy, timeline.end, first, timeline.done
+            )
+        )  # fmt: skip
+
+    def columns(self, shown: range) -> dict[str, Packed]:
+        """Return columns of instructions. `begin` is relative to the begin of the previous
+        instruction in its queue, in program order; `busy`, `taken` and `move` to `begin`, `moving`
+        to `move`; `cause` counts back from the instruction, 0 if there is none on the page."""
+        timeline, part = self.timeline, slice(shown.start, shown.stop)
+        begin, queue = self.begin[part], timeline.queue[part]
+        since = np.empty_like(begin)
+        for q in range(len(QUEUES)):
+            own = np.flatnonzero(queue == q)
+            since[own] = np.diff(begin[own], prepend=0)
+        in_turn = before_in_queue(timeline.queue, timeline.begin)
+        cause = np.where(timeline.cause == -2, in_turn, timeline.cause)[part]
+        there = (cause >= shown.start) & (cause < shown.stop)
+        back = np.where(there, signed(np.array(shown) - cause), 0)
+        flags = np.where(timeline.cause == -2, IN_TURN, 0) + np.where(timeline.moves, TRANSFER, 0)
+        flags[timeline.critical_path] += CRITICAL
+        moves = timeline.moves[part] & (timeline.engines_used[part] > 0)
+        return {
+            "call": packed(timeline.columns.call[part]),
+            "site": packed(timeline.columns.line[part]),
+            "queue": packed(queue),
+            "begin": packed(since),
+            "busy": packed(self.until[part] - begin),
+            "taken": packed(signed(self.end[part] - begin)),
+            "cause": packed(back),
+            "move": packed(np.where(moves, signed(self.move[part] - begin), 0)),
+            "moving": packed(np.where(moves, (self.moved - self.move)[part], 0)),
+            "engine": packed(np.where(moves, timeline.lane[part, 0], 0)),
+            "engines": packed(np.where(moves, timeline.engines_used[part], 0)),
+            "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
+        }
+
+
+class AccessTable:
+    """The boxes and tensors of the operands of the instructions `shown`, numbered in order of
+    appearance."""
+
+    def __init__(self, timeline: Timeline, shown: range) -> None:
+        program, columns = timeline.program, timeline.columns
+        table, areas = program.box_table(), program.boxes().areas
+        start = columns.start[shown.start : shown.stop + 1]
+        self.boxes, self.operand = _in_order(columns.operands[start[0] : start[-1]], len(table))
+        self.table = table[self.boxes]
+        self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
+        self.kind = areas.kind[self.areas]
+        self.user = np.repeat(np.array(shown, np.int64), np.diff(start))
+
+    def columns(self, program: Program) -> dict[str, Packed]:
+        """Return the boxes of each instruction's operands; the fields of a Box, where `pattern` is
+        the number of its pattern plus one, or 0 if dense; and the kinds of the areas.
+
+        A box is stored as its distance from the next new one. An area is stored as twice this
+        distance, or as one more than twice its number if that is less.
+        """
+        table = dict(zip(Box._fields, self.table.T, strict=True))
+        back = _back(self.area)
+        return {
+            "operand": packed(_back(self.operand)),
+            "box_area": packed(np.where(back <= self.area, 2 * back, 2 * self.area + 1)),
+            "box_row": differences(table["row"]),
+            "box_rows": packed(table["row_end"] - table["row"]),
+            "box_byte": differences(table["byte"]),
+            "box_bytes": packed(table["byte_end"] - table["byte"]),
+            "box_pattern": packed(program.boxes().pattern[self.boxes] + 1),
+            "area_kind": packed(self.kind),
+        }
+
+
+def _in_order(values: Array, count: int) -> tuple[Array, Array]:
+    """Return the distinct numbers below `count` in order of appearance, and the position of each
+    value among them."""
+    first = np.full(count, len(values), np.int64)
+    first[values[::-1]] = np.arange(len(values))[::-1]  # the last assignment to an index remains
+    order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(len(order))
+    return order, place[values]
+
+
+def _back(numbers: Array) -> Array:
+    """Return the distance of each number from the next new one; new numbers count up."""
+    known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
+    back: Array = known + 1 - numbers
+    return back
+
+
+def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
+    """Return a possible on-chip address, in bytes of a partition, of each unplaced tensor."""
+    area, kinds = accesses.area[accesses.operand], timeline.program.kinds
+    count = len(accesses.areas)
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, area, times.begin[accesses.user])
+    np.maximum.at(last, area, times.end[accesses.user])
+    at = np.zeros(count, np.int64)
+    size = np.array([kind.row_bytes for kind in kinds], np.int64)[accesses.kind]
+    bank = timeline.machine.psum.bank_bytes
+    for region, within in ((MemoryRegion.sbuf, 0), (MemoryRegion.psum, bank)):
+        free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)
+        own = np.flatnonzero(free[accesses.kind])
+        at[own] = addresses(first[own], last[own], size[own], within)
+    return at

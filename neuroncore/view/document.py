@@ -8,9 +8,10 @@ for each instruction, box or tensor, written by `columns.packed`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
@@ -22,9 +23,10 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.precision.findings import Precision
+from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
-from neuroncore.record.storages import Area
 from neuroncore.report import precision
+from neuroncore.report.compare import Agreement
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.meetings import collectives
@@ -32,13 +34,78 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.view import sources
-from neuroncore.view.accesses import AccessTable, places
-from neuroncore.view.answers import answers, verdict
-from neuroncore.view.columns import differences
+from neuroncore.view.card import answers, verdict
+from neuroncore.view.columns import AccessTable, PageTimes, differences, places
 from neuroncore.view.elements import Steps, array, values
-from neuroncore.view.outcome import Outcome
-from neuroncore.view.times import PageTimes
-from neuroncore.view.window import PageWindow, shown
+
+MOST = 1_000_000  # instructions on a page
+
+
+@dataclass(frozen=True)
+class PageWindow:
+    """An interval of instructions, or if it counts `ns`, of times: all instructions from the first
+    to the last that are executing in it, in program order."""
+
+    first: float
+    last: float
+    ns: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.last:
+            raise UsageError(f"a window A:B needs B greater than A: {self.first:g}:{self.last:g}")
+
+    def of(self, timeline: Timeline) -> range:
+        """Return the instructions, at most `MOST`."""
+        count, first, last = len(timeline.begin), int(self.first), int(self.last)
+        if self.ns:
+            under_way = (timeline.begin < self.last) & (timeline.end > self.first)
+            own = np.flatnonzero(under_way)
+            first, last = (int(own[0]), int(own[-1]) + 1) if len(own) else (count, count)
+        first = min(first, count)
+        return range(first, min(last, count, first + MOST))
+
+    def __str__(self) -> str:
+        unit = "ns" if self.ns else ""
+        return f"{self.first:g}{unit}:{self.last:g}{unit}"
+
+
+def shown(timeline: Timeline, window: PageWindow | None) -> range:
+    """Return the instructions on a page: those of the window, or else the first `MOST`."""
+    if window is None:
+        return range(min(len(timeline.begin), MOST))
+    return window.of(timeline)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome in words; for `failed` the message of the error, and its line if there is one in
+    the user's code."""
+
+    kind: Literal["right", "wrong", "failed"]
+    text: str
+    place: Place | None = None
+
+
+def compared(found: Agreement) -> Outcome:
+    """Return the outcome of a comparison with a reference: each result that differs, with its
+    largest difference."""
+    if found:
+        limits = ", ".join(f"{allowed:.3g}" for allowed in found.tolerances)
+        return Outcome(
+            "right", f"the results agree with the reference, relative L2 at most {limits}"
+        )
+    return Outcome("wrong", "\n".join(_differing(found)))
+
+
+def _differing(found: Agreement) -> Iterator[str]:
+    for number, (one, allowed) in enumerate(zip(found.comparisons, found.tolerances, strict=True)):
+        if not one.rel_l2 <= allowed:
+            at = ", ".join(map(str, one.worst))
+            yield (
+                f"result {number} differs, worst element at ({at}): got {one.got:.9g}, "
+                f"want {one.want:.9g}, relative L2 {one.rel_l2:.3g} (at most {allowed:.3g})"
+            )
+
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"

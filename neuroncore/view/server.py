@@ -19,9 +19,8 @@ from urllib.parse import parse_qs
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.view import elements as values
-from neuroncore.view.document import Shown
+from neuroncore.view.document import PageWindow, Shown
 from neuroncore.view.page import FRAME_HEIGHT, page
-from neuroncore.view.window import PageWindow
 
 ADDRESS = "127.0.0.1"
 HEADERS = {

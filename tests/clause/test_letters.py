@@ -8,7 +8,7 @@ import pytest
 from neuroncore import machine
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DefinitionError, FreeSizeError, ShapeError
-from neuroncore.clause import agreement, letters
+from neuroncore.clause import legality, letters
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
@@ -41,7 +41,7 @@ def view(*shape, region=MemoryRegion.sbuf):
 def wrong(shapes, given=None, **tiles):
     """The errors of a call with these tiles."""
     return list(
-        agreement.disagreements(Call(Clause(letters.parse(shapes), given or {}), tiles), TRN2)
+        legality.disagreements(Call(Clause(letters.parse(shapes), given or {}), tiles), TRN2)
     )
 
 

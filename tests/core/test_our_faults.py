@@ -11,7 +11,7 @@ from device import Device
 from neuroncore.base import errors
 from neuroncore.clause.immediate import Immediate
 from neuroncore.cli import main
-from neuroncore.core import legality, staging
+from neuroncore.core import binding, legality
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import access
@@ -39,7 +39,7 @@ BELOW = {
     "the key of a tile": (Tile, "signature", AttributeError),
     "a number that is taken": (Immediate, "take", AttributeError),
     "what checks a call": (legality, "check", TypeError),
-    "what is staged": (staging, "stage", KeyError),
+    "what is staged": (binding, "stage", KeyError),
     "the record": (Data, "value", ZeroDivisionError),
 }
 
@@ -61,7 +61,7 @@ def test_a_fault_of_ours_is_no_mistake_of_the_kernels(what, monkeypatch):
 
 
 def test_it_names_the_line_of_the_kernel(monkeypatch):
-    monkeypatch.setattr(staging, "stage", failing(ValueError))
+    monkeypatch.setattr(binding, "stage", failing(ValueError))
     with pytest.raises(errors.EmulatorError) as told:
         launch(scaled, [np.ones((3, 7), np.float32)], tensor=NkiTensor)
     line = scaled.__code__.co_firstlineno + 2
@@ -74,7 +74,7 @@ def test_it_names_the_line_of_the_kernel(monkeypatch):
 def test_what_the_host_lacks_is_no_fault_of_ours(kind, monkeypatch):
     device = Device()
     x = device.tile(np.ones((3, 6), np.float32))
-    monkeypatch.setattr(staging, "stage", failing(kind))
+    monkeypatch.setattr(binding, "stage", failing(kind))
     with pytest.raises(kind):
         device.call(nisa.tensor_copy, device.zeros((3, 6)), x)
 
@@ -122,7 +122,7 @@ def copied(x):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(staging, "stage", failing(KeyError))
+    monkeypatch.setattr(binding, "stage", failing(KeyError))
     (tmp_path / "mine.py").write_text(KERNEL)
     return f"{tmp_path / 'mine.py'}::copied"
 

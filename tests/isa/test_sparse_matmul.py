@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from neuroncore import machine
 from neuroncore.base.errors import OutOfBoundsError, UnknownNameError
-from neuroncore.numerics import sparsity
+from neuroncore.numerics import packed
 from neuroncore.time.schedule import schedule
 
 NAME = "nc_matmul_sparse"
@@ -28,14 +28,14 @@ def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition",
         weights[group, rows, column] = rng.integers(-4, 5, kept)
     weights = weights.reshape(-1, columns)
     numbers = rng.integers(-4, 5, (groups * among, n)).astype(np.float32)
-    values, tags = sparsity.compress(weights, pattern)
-    moving = sparsity.arranged(numbers, pattern, places)
+    values, tags = packed.compress(weights, pattern)
+    moving = packed.arranged(numbers, pattern, places)
     dst = device.empty((columns, n), "float32", "psum")
     made = [device.tile(values, form), device.tile(moving, form), device.tile(tags)]
     return [dst, *made], weights, numbers
 
 
-@for_all("pattern, places", itertools.product(sparsity.PATTERNS, sparsity.PLACES))
+@for_all("pattern, places", itertools.product(packed.PATTERNS, packed.PLACES))
 @settings(max_examples=15)
 @given(groups=st.integers(1, 6), words=st.integers(1, 5), n=st.integers(1, 20))
 def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words, n):

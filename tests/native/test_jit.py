@@ -6,7 +6,7 @@ import pytest
 from device import Device
 
 from neuroncore import machine
-from neuroncore.native import jit, machine_code
+from neuroncore.native import jit
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.numerics.loops import matmul
 from neuroncore.time.policy import POLICIES
@@ -48,8 +48,8 @@ def test_machine_code_of_other_sources_is_removed(monkeypatch, tmp_path):
     sources, folder = tmp_path / "sources/numerics/loops", tmp_path / "cache"
     for made in (sources, folder):
         made.mkdir(parents=True)
-    monkeypatch.setattr(machine_code, "PACKAGE", tmp_path / "sources")
-    index, renew = folder / "loops.nbi", machine_code.renew.__wrapped__
+    monkeypatch.setattr(jit, "PACKAGE", tmp_path / "sources")
+    index, renew = folder / "loops.nbi", jit.renew.__wrapped__
 
     def kept():
         index.touch()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.base.errors import UsageError
-from neuroncore.numerics import sparsity
+from neuroncore.numerics import packed
 
 
 def sparse_weights(pattern, groups, columns, seed):
@@ -30,11 +30,11 @@ def decompressed(values, tags, pattern):
     return dense
 
 
-@pytest.mark.parametrize("pattern", sparsity.PATTERNS)
+@pytest.mark.parametrize("pattern", packed.PATTERNS)
 @given(seed=st.integers(0, 1 << 20), groups=st.integers(1, 5), words=st.integers(1, 4))
 def test_compressed_weights_are_the_weights(pattern, seed, groups, words):
     weights = sparse_weights(pattern, groups, 4 * words, seed)
-    values, tags = sparsity.compress(weights, pattern)
+    values, tags = packed.compress(weights, pattern)
     kept, among = pattern
     assert len(values) * among == len(weights) * kept and tags.dtype == np.uint16
     assert np.array_equal(decompressed(values, tags, pattern), weights)
@@ -42,15 +42,15 @@ def test_compressed_weights_are_the_weights(pattern, seed, groups, words):
 
 def test_the_patterns_are_the_published_ones():
     printed = ["4:16", "4:12", "4:8", "2:8", "2:4", "1:4", "1:2"]
-    assert [f"{kept}:{among}" for kept, among in sparsity.PATTERNS] == printed
+    assert [f"{kept}:{among}" for kept, among in packed.PATTERNS] == printed
 
 
 def test_weights_that_break_the_pattern_are_named():
     weights = np.zeros((32, 8), np.float32)
     weights[16:21, 3] = 1
-    assert sparsity.compress(weights[:16], (4, 16))[0].shape == (4, 8)
+    assert packed.compress(weights[:16], (4, 16))[0].shape == (4, 8)
     with pytest.raises(UsageError, match=r"rows 16 to 31 of column 3 have 5 weights .* keeps 4"):
-        sparsity.compress(weights, (4, 16))
+        packed.compress(weights, (4, 16))
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_weights_that_break_the_pattern_are_named():
 )
 def test_weights_of_no_pattern_are_refused(shape, pattern):
     with pytest.raises(UsageError, match="patterns are 4:16, 4:12"):
-        sparsity.compress(np.zeros(shape, np.float32), pattern)
+        packed.compress(np.zeros(shape, np.float32), pattern)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from neuroncore.record.loops import boxes
-from neuroncore.record.loops.hashing import mixed, no_slots, slot_of
+from neuroncore.record import loops
+from neuroncore.record.loops import mixed, no_slots, slot_of
 
 
 def test_boxes_of_a_loop_nest_share_few_slots():
@@ -22,9 +22,9 @@ def test_boxes_of_a_loop_nest_share_few_slots():
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["by hashes", "by a dict"])
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (50, 1), (200, 3)])
 def test_distinct_rows_come_in_the_order_of_their_first(shape, few, monkeypatch):
-    monkeypatch.setattr(boxes, "FEW", few)
+    monkeypatch.setattr(loops, "FEW", few)
     rows = np.random.default_rng(0).integers(-2, 3, shape)
-    first, number = boxes.distinct(rows[:, ::-1])
+    first, number = loops.distinct(rows[:, ::-1])
     listed = rows[:, ::-1].tolist()
     assert first.tolist() == sorted({listed.index(row) for row in listed})
     assert first.dtype == number.dtype == np.int64

@@ -18,8 +18,8 @@ from neuroncore.memory import geometry
 from neuroncore.record.program import Record
 from neuroncore.record.saved import FORMAT, load, save
 from neuroncore.report import measurements, perfetto
+from neuroncore.report.estimate import Kind
 from neuroncore.report.measurements import Span
-from neuroncore.report.ranges import Kind
 from neuroncore.report.summary import summary
 from neuroncore.time.schedule import schedule
 

@@ -6,7 +6,7 @@ import pytest
 
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report.profiled import profiled
+from neuroncore.report.saved import profiled
 from neuroncore.report.summary import figures
 from neuroncore.time.schedule import schedule
 

@@ -13,7 +13,7 @@ from neuroncore.base import units
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text
-from neuroncore.report.ranges import (
+from neuroncore.report.estimate import (
     LEFT_OUT,
     Coverage,
     Kind,

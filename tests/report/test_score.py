@@ -18,8 +18,8 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.record.program import Record
 from neuroncore.record.saved import load, save
 from neuroncore.report import measurements
+from neuroncore.report.estimate import Kind, range_of
 from neuroncore.report.measurements import COLUMNS, Harness
-from neuroncore.report.ranges import Kind, range_of
 from neuroncore.report.score import (
     ScoredPoint,
     chain,

@@ -9,7 +9,7 @@ import tabs
 import viewed
 
 from neuroncore.base import units
-from neuroncore.report.tracks import throughput
+from neuroncore.report.perfetto import throughput
 
 CANVAS = "#timeline canvas"
 

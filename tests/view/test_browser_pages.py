@@ -14,9 +14,8 @@ from neuroncore.kernels import ch05_matmul
 
 import neuroncore
 from neuroncore.base.options import Options
-from neuroncore.report.tracks import throughput
-from neuroncore.view.document import Shown
-from neuroncore.view.outcome import Outcome
+from neuroncore.report.perfetto import throughput
+from neuroncore.view.document import Outcome, Shown
 from neuroncore.view.page import page
 
 

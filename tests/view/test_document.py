@@ -12,10 +12,9 @@ from viewed import column, document, operands, product, run
 import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
+from neuroncore.view.columns import CRITICAL, IN_TURN, TRANSFER, addresses
 from neuroncore.view.document import Shown
 from neuroncore.view.page import page
-from neuroncore.view.placement import addresses
-from neuroncore.view.times import CRITICAL, IN_TURN, TRANSFER
 
 
 @pytest.fixture(scope="module")

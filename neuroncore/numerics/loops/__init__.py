@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from neuroncore.numerics.loops import matmul as matmul
     from neuroncore.numerics.loops import philox as philox
     from neuroncore.numerics.loops import precision as precision
-    from neuroncore.numerics.loops import search as search
+    from neuroncore.numerics.loops import rows as rows
     from neuroncore.numerics.loops import shift_registers as shift_registers
-    from neuroncore.numerics.loops import statistics as statistics
     from neuroncore.numerics.loops import stochastic as stochastic
     from neuroncore.numerics.loops import transpose as transpose
 else:
-    _names = "blocks codec elementary fold lanes matmul philox precision search shift_registers"
-    globals().update(modules(__name__, f"{_names} statistics stochastic transpose"))
+    _names = "codec elementary fold matmul philox precision rows shift_registers"
+    globals().update(modules(__name__, f"{_names} stochastic transpose"))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from neuroncore.native import buffers
 from neuroncore.native.jit import borrowing, compiled
-from neuroncore.record.loops.hashing import mixed, next_slot, no_slots, slot_of
+from neuroncore.record.loops import mixed, next_slot, no_slots, slot_of
 
 Array = npt.NDArray[Any]
 INT32 = np.dtype(np.int32)

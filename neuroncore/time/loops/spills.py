@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing, compiled, inlined
-from neuroncore.record.loops.hashing import MIX
+from neuroncore.record.loops import MIX
 
 Array = npt.NDArray[Any]
 BEFORE, AFTER = 0, 1

@@ -1,4 +1,4 @@
-"""The bytes that windows touch, and which of them share any: `neuroncore.record`."""
+"""Compiled loops over the columns of a record: hashes, rows, and the boxes that they touch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,70 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
-from neuroncore.record.loops.hashing import mixed, next_slot, no_slots, slot_of
+from neuroncore.native import buffers
+from neuroncore.native.jit import compiled, inlined
+
+MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
+
+
+def no_slots(count: int) -> npt.NDArray[Any]:
+    """Room for a table of the numbers of so many things, which is found by a hash of each."""
+    return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
+
+
+@inlined
+def mixed(key: Any, value: Any) -> Any:
+    """A hash of 30 bits, so that plain Python and compiled loops go through the same numbers. The
+    product spreads small numbers; without it rows of them share slots by the thousand."""
+    low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
+    spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
+    return spread ^ (spread >> 15)
+
+
+@inlined
+def slot_of(key: Any, slots: int) -> Any:
+    """Where to look first, of a power of 2 slots."""
+    return (key ^ (key >> 15)) & (slots - 1)
+
+
+@inlined
+def next_slot(slot: Any, slots: int) -> Any:
+    return (slot + 1) & (slots - 1)
+
 
 Array = npt.NDArray[Any]
+LOWER = (1 << 32) - 1
+
+
+@compiled
+def apart(
+    words: Array,
+    tiles: Array,
+    has_values: Array,
+    call: Array,
+    line: Array,
+    start: Array,
+    windows: Array,
+    values: Array,
+) -> None:
+    """A row is a word with ~ its Call above its line, three for each window, and one for values if
+    there are any; `tiles` and `has_values` are of Calls."""
+    at, operand = 0, 0
+    for i in range(call.shape[0]):
+        call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
+        at += 1
+        for _ in range(tiles[call[i]]):
+            windows[operand, 0] = words[at]
+            windows[operand, 1] = words[at + 1]
+            windows[operand, 2] = words[at + 2]
+            at, operand = at + 3, operand + 1
+        start[i + 1] = operand
+        values[i] = -1
+        if has_values[call[i]]:
+            values[i] = words[at]
+            at += 1
+
+
 FEW = 64  # rows that a dict tells apart sooner than plain Python the loop's way
 ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
 # Columns of a table of geometries: bytes of an element and of a row; how many rows a window of it

@@ -1,4 +1,5 @@
-"""Looking for values along the rows of float32 matrices."""
+"""Loops along the rows of float32 matrices: means and variances in float64, rounded once at the
+end, and searches for values."""
 
 from __future__ import annotations
 
@@ -10,6 +11,40 @@ import numpy.typing as npt
 from neuroncore.native.jit import compiled
 
 Array = npt.NDArray[Any]
+
+
+@compiled
+def moments(x: Array, out: Array) -> None:
+    """out[p] = count, mean and sum of (x - mean)^2 of the even elements, then of the odd ones."""
+    rows, columns = x.shape
+    for p in range(rows):
+        for parity in range(2):
+            count = (columns + 1 - parity) // 2
+            total, spread = 0.0, 0.0
+            for j in range(parity, columns, 2):
+                total += x[p, j]
+            mean = total / count if count else 0.0
+            for j in range(parity, columns, 2):
+                spread += (x[p, j] - mean) ** 2
+            out[p, 3 * parity] = count
+            out[p, 3 * parity + 1] = mean
+            out[p, 3 * parity + 2] = spread
+
+
+@compiled
+def aggregate(x: Array, out: Array) -> None:
+    """out[p] = mean and variance of what the (count, mean, sum of squares) in x[p, :] describe."""
+    for p in range(x.shape[0]):
+        count, total, spread = 0.0, 0.0, 0.0
+        for j in range(0, x.shape[1], 3):
+            count += x[p, j]
+            total += np.float64(x[p, j]) * x[p, j + 1]
+        mean = total / count
+        for j in range(0, x.shape[1], 3):
+            spread += x[p, j + 2] + np.float64(x[p, j]) * (x[p, j + 1] - mean) ** 2
+        out[p, 0] = mean
+        out[p, 1] = spread / count
+
 
 MISSING = 0xFFFFFFFF
 

@@ -1,0 +1,147 @@
+"""Parts of engines: the generators of random numbers of their lanes, the tables of activation
+functions of the Scalar engine, and the groups of partitions of the GpSimd engine's processors.
+
+There is one generator for each lane of the Vector and, from v3 on, the GpSimd engine. `Options.rng`
+names their kind. They start as if seeded with `Options.rng_seed`. Element j of a group of G
+partitions is in its partition j % G, column j // G: a snake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.enums import engine
+from neuroncore.clause.alu import Function
+from neuroncore.clause.arithmetic import activate, put
+from neuroncore.core.core import Core
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import generator
+from neuroncore.numerics.generator import Generator
+
+
+def streams(unit: engine, machine: Machine) -> int:
+    """How many states a lane of an engine has."""
+    return 4 if unit is engine.vector and machine.has("vector_random_state") else 1
+
+
+def kind(core: Core, unit: engine) -> Generator:
+    """The generators of an engine. The hardware's are XORWOW where a state of six words can be
+    read, and shift registers on the Vector engine of earlier generations."""
+    if core.options.rng == "philox":
+        return generator.PHILOX
+    older = unit is engine.vector and not core.machine.has("vector_random_state")
+    return generator.LFSR if older else generator.XORWOW
+
+
+def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
+    """Restart all lanes of an engine from a seed."""
+    lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
+    made = kind(core, unit).seeded(number, program, unit.value, lanes, count)
+    core.generators[unit] = made
+
+
+def states(core: Core, unit: engine, tile: Tile) -> Any:
+    """The states [P, streams, words] of the lanes that a tile is in, to be changed in place."""
+    if unit not in core.generators:
+        seed(core, unit, core.options.rng_seed, core.program_id)
+    return core.generators[unit][tile.start_partition :][: tile.shape[0]]
+
+
+def draw(core: Core, unit: engine, tile: Tile) -> Any:
+    """A 32-bit number for each element of a tile, [P, F]."""
+    return kind(core, unit).draw(states(core, unit, tile), tile.free_size)
+
+
+def uniform(core: Core, unit: engine, tile: Tile) -> Array:
+    """A number in [0, 1) for each element of a tile, float32."""
+    drawn: Array = kind(core, unit).uniform(states(core, unit, tile), tile.free_size)
+    return drawn.reshape(tile.shape)
+
+
+def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
+    """Return the function that puts op(x) into an array; inputs outside the range of the tables are
+    reported."""
+    function = op.apply
+    if op.valid[0] == -np.inf:
+        return lambda core, x, out: activate(function, x, out)
+
+    def look_up(core: Core, x: Array, out: Array) -> None:
+        _report_outside(core, op, x)
+        activate(function, x, out)
+
+    return look_up
+
+
+def _report_outside(core: Core, op: Function, x: Array) -> None:
+    """Zeros and infinities are taken to be no matter of tables."""
+    low, high = op.valid
+    size = np.abs(x) if op.of_magnitude else x
+    if low <= size.min() and size.max() <= high:
+        return
+    outside = ((size < low) | (size > high)) & (x != 0) & np.isfinite(x)
+    if outside.any():
+        core.report(
+            "OUT_OF_RANGE",
+            f"{op} of {x[outside].flat[0]:g}: the engine's tables are valid from {low:g} to "
+            f"{high:g}, and the device's results differ beyond",
+        )
+
+
+def group_size(core: Core) -> int:
+    """Partitions of a group."""
+    return core.machine.limits.gpsimd_core_partitions
+
+
+def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
+    """The codes of the chosen partitions, which are all that counts as read."""
+    if tile.storage.gaps is not None:
+        core.check_written(name, tile, np.flatnonzero(chosen))
+    return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
+
+
+def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
+    """The codes [group, count] of the first elements of each, which are all that counts as read."""
+    _check(core, name, tile, count)
+    columns = -(-count // group_size(core))
+    blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
+    return blocks.swapaxes(1, 2).reshape(len(blocks), -1)[:, :count]
+
+
+def write_groups(core: Core, tile: Tile, codes: Any) -> None:
+    """Write each group's codes[group]; what is beyond stays as it is, and counts as written too:
+    nki.isa.topk's own example passes its results on in whole."""
+    number, count = codes.shape
+    columns = -(-count // group_size(core))
+    whole = columns * group_size(core)
+    padded = np.zeros((number, whole), codes.dtype)
+    padded[:, :count] = codes
+    chosen = np.zeros(tile.shape, np.bool_)
+    chosen[:, :columns] = _wound(np.arange(whole) < np.full((number, 1), count), columns)
+    put(tile, chosen, _wound(padded, columns)[chosen[:, :columns]])
+    if (missing := tile.missing()) is not None:
+        tile.lay_leftovers(missing, core.options.zeros_as_leftovers)
+        tile.mark_written()
+
+
+def _check(core: Core, name: str, tile: Tile, count: int) -> None:
+    """Whole columns have been written, and the head of the next one."""
+    if tile.storage.gaps is None:
+        return
+    columns, rest = divmod(count, group_size(core))
+    partitions = tile.shape[0]
+    if columns:
+        core.check_written(name, tile.window((partitions, columns), tile.strides, tile.offset))
+    if rest:
+        tail = tile.window((partitions, 1), tile.strides, tile.offset + columns * tile.strides[1])
+        core.check_written(
+            name, tail, np.flatnonzero(np.arange(partitions) % group_size(core) < rest)
+        )
+
+
+def _wound(rows: Any, columns: int) -> Any:
+    """Element [group, j] at [G group + j % G, j / G], for whole columns."""
+    return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)
