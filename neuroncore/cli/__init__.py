@@ -16,9 +16,11 @@ from neuroncore.base.lazy import Lazy
 
 if TYPE_CHECKING:
     from neuroncore.base import installed
-    from neuroncore.cli import failures
+    from neuroncore.cli import arguments as values
+    from neuroncore.cli import session
 else:
-    failures = Lazy("neuroncore.cli.failures")
+    session = Lazy("neuroncore.cli.session")
+    values = Lazy("neuroncore.cli.arguments")
     installed = Lazy("neuroncore.base.installed")
 
 
@@ -73,7 +75,7 @@ def _ended(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except UsageError as error:
-        own = isinstance(error, failures.NotPython)  # which begins with the place
+        own = isinstance(error, values.NotPython)  # which begins with the place
         print(error if own else f"neuroncore: {error}", file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe
         _give_up_output()
@@ -83,10 +85,10 @@ def _ended(arguments: argparse.Namespace) -> int:
         print(f"neuroncore: {what} can't be written: {error.strerror}", file=sys.stderr)
         _give_up_output()
     except KeyboardInterrupt as stop:
-        print(failures.interrupted(stop), file=sys.stderr)
-        return failures.INTERRUPTED
+        print(session.interrupted(stop), file=sys.stderr)
+        return session.INTERRUPTED
     except Exception as error:
-        failures.print_our_fault(error)
+        session.print_our_fault(error)
         return EmulatorError.exit_code
     return 2
 

@@ -13,18 +13,26 @@ from importlib.machinery import SourceFileLoader
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from neuroncore.base.errors import UsageError, did_you_mean
-from neuroncore.capture.files import saved_run
-from neuroncore.cli.failures import NotPython
+from neuroncore.base.lazy import Lazy
 from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
 
+if TYPE_CHECKING:
+    from neuroncore.capture import files
+else:
+    files = Lazy("neuroncore.capture.files")
+
 ARRAY = re.compile(r"(\w+)\[(\s*\d+\s*(?:,\s*\d+\s*)*),?\s*\]")
+
+
+class NotPython(UsageError):
+    """Python cannot read a file. The message begins with file and line."""
 
 
 def argument(text: str, rng: np.random.Generator) -> Any:
@@ -77,7 +85,7 @@ def parsed(path: Path) -> ast.Module:
         pass
     except (RecursionError, MemoryError):
         raise NotPython(f"{path}:1: nested too deeply for Python") from None
-    if saved := saved_run(path, content):
+    if saved := files.saved_run(path, content):
         raise UsageError(saved)
     raise _not_text(path, content)
 

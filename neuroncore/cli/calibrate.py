@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import duration
-from neuroncore.cli import failures
+from neuroncore.cli import session
 from neuroncore.cli.captures import slowest
 from neuroncore.cli.run import add_launches, kept_run
 
@@ -70,7 +70,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
         measured = _microseconds(row["microseconds"], number) * 1e3
         own = {**vars(arguments), "args": row["arguments"].split(), "target": row["machine"]}
         kept = kept_run(argparse.Namespace(**own), row["kernel"])
-        failed: int = failures.exit_code(kept.failure)
+        failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         estimate = slowest(kept.runs[0]).total_ns
@@ -80,7 +80,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     told["harnesses"] = [one._asdict() for one in found]
     lines = [json.dumps(told, indent=2)] if arguments.json else _text(rows, found)
     for line in lines:
-        failures.write(line)
+        session.write(line)
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
-from neuroncore.cli import failures
+from neuroncore.cli import session
 from neuroncore.cli.run import add_launches, kept_run
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def import_(arguments: argparse.Namespace) -> int:
     found = load(arguments, arguments.file)
     if arguments.source:
         kept = kept_run(arguments, arguments.source)
-        failed: int = failures.exit_code(kept.failure)
+        failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         found = found.at_source(slowest(kept.runs[0]))
@@ -95,17 +95,17 @@ def import_(arguments: argparse.Namespace) -> int:
         _write_trace(found, arguments.trace)
     if arguments.json:
         told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
-        failures.write(json.dumps(told | {"why": found.why().to_dict()}, indent=2))
+        session.write(json.dumps(told | {"why": found.why().to_dict()}, indent=2))
         return 0
     for line in (*_figures(found), "", *str(found.why()).splitlines()[1:]):
-        failures.write(line)
+        session.write(line)
     return 0
 
 
 def why(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore why` for a capture."""
     told = load(arguments, arguments.file).why(arguments.top)
-    failures.write(json.dumps(told.to_dict(), indent=2) if arguments.json else str(told))
+    session.write(json.dumps(told.to_dict(), indent=2) if arguments.json else str(told))
     return 0
 
 
@@ -119,7 +119,7 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
             joined = own.at_source(slowest(other)) if hasattr(other, "timelines") else own
             sides.append(joined.side)
     found = differing.compared(*sides)
-    failures.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
+    session.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
     return 0
 
 
@@ -141,7 +141,7 @@ def view(arguments: argparse.Namespace) -> int:
         tables = {"summary": [found.summary], "why": found.why().to_dict()}
         text = json.dumps(figures if form == "summary-json" else tables)
     if arguments.output_file is None:
-        failures.write(text)
+        session.write(text)
     else:
         arguments.output_file.write_text(text + "\n", "utf-8")
     return 0
@@ -182,7 +182,7 @@ def neff(arguments: argparse.Namespace) -> int:
     rows: list[Any] | None = None
     if arguments.source:
         kept = kept_run(_with_target(arguments, program.target), arguments.source)
-        failed: int = failures.exit_code(kept.failure)
+        failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         rows = sides.beside(program, slowest(kept.runs[0]))
@@ -191,10 +191,10 @@ def neff(arguments: argparse.Namespace) -> int:
     if arguments.json:
         told = listing.document(program)
         told |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
-        failures.write(json.dumps(told, indent=2))
+        session.write(json.dumps(told, indent=2))
         return 0
     for line in sides.text(rows) if rows is not None else listing.text(program, arguments.all):
-        failures.write(line)
+        session.write(line)
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from neuroncore.cli import captures, failures
+from neuroncore.cli import captures, session
 from neuroncore.cli.run import add_launches, kept_run
 
 
@@ -30,13 +30,13 @@ def diff(arguments: argparse.Namespace) -> int:
     if any(map(captures.named, files)):
         return _measured(arguments, files)
     sides = [kept_run(arguments, file) for file in files]
-    failed: int = max(failures.exit_code(side.failure) for side in sides)
+    failed: int = max(session.exit_code(side.failure) for side in sides)
     if failed:
         return failed
     old, new = (side.runs[0] for side in sides)
     found = old.diff(new, answers=arguments.answers)
     text = json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else str(found)
-    failures.write(text)
+    session.write(text)
     return 0
 
 
@@ -48,7 +48,7 @@ def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
             sides.append(captures.load(arguments, file))
             continue
         kept = kept_run(arguments, file)
-        failed: int = failures.exit_code(kept.failure)
+        failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         sides.append(kept.runs[0])

@@ -16,7 +16,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
 from neuroncore.base.units import plural
-from neuroncore.cli import failures
+from neuroncore.cli import session
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.frontend.settings import target_machine
 from neuroncore.hosts.api import Run
@@ -94,7 +94,7 @@ class Document:
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
-            failures.write(line)
+            session.write(line)
 
     def header(self) -> None:
         chosen = target_machine(self.arguments.target)
@@ -181,9 +181,9 @@ class Document:
         if self.last is None and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)
-        code = failures.exit_code(self.failure) or int(self.differs)
+        code = session.exit_code(self.failure) or int(self.differs)
         if self.arguments.json:
-            failures.write(json.dumps(self._fields(code > 0), indent=2, allow_nan=False))
+            session.write(json.dumps(self._fields(code > 0), indent=2, allow_nan=False))
         return code
 
     def _write(self, option: str, write: Callable[[], None]) -> None:

@@ -16,11 +16,10 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options, Order, profile
-from neuroncore.cli import failures, tools
+from neuroncore.cli import tools
 from neuroncore.cli.arguments import add_world, check_world, natural
 from neuroncore.cli.document import Document, add_harness
-from neuroncore.cli.failures import leaving_told
-from neuroncore.cli.session import Session
+from neuroncore.cli.session import Session, leaving_told, shown
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -290,7 +289,7 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
     if session.stop is not None and (arguments.html or arguments.serve):
         file, _, kernel = arguments.file.partition("::")
         name = kernel or Path(file).name
-        document.shown.append(failures.shown(name, session.core, *session.stop))
+        document.shown.append(shown(name, session.core, *session.stop))
     return document.close()
 
 

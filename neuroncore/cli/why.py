@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from neuroncore.cli import captures, document, failures
+from neuroncore.cli import captures, document, session
 from neuroncore.cli.arguments import add_world, check_world, natural
 from neuroncore.cli.run import add_launches, launch, options
 from neuroncore.cli.session import Session
@@ -55,15 +55,15 @@ class Reasons:
         measured = document.measured(self.arguments, run)
         self.launches.append(told.to_dict() | document.fields(measured))
         if not self.arguments.json:
-            failures.write(str(told) + (f"\nharness    {measured}" if measured else ""))
+            session.write(str(told) + (f"\nharness    {measured}" if measured else ""))
 
     def close(self) -> int:
         if not self.launches and self.failure is None:
             print("neuroncore: no kernel was launched", file=sys.stderr)
         if self.arguments.json:
             document = {"launches": self.launches, "error": self.failure}
-            failures.write(json.dumps(document, indent=2, allow_nan=False))
-        return failures.exit_code(self.failure) or int(not self.launches)
+            session.write(json.dumps(document, indent=2, allow_nan=False))
+        return session.exit_code(self.failure) or int(not self.launches)
 
 
 def why(arguments: argparse.Namespace) -> int:

@@ -17,8 +17,8 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.base.lazy import Lazy
-from neuroncore.frontend import integers
-from neuroncore.frontend.integers import DynamicSlice, beyond
+from neuroncore.frontend import limits
+from neuroncore.frontend.limits import DynamicSlice, beyond
 from neuroncore.frontend.operators import format_of
 from neuroncore.frontend.tensors import Seen, Unread, asserted, is_there, truth_value
 from neuroncore.memory import access
@@ -266,7 +266,7 @@ class Patterned(Indexed):
 
     def _axis(self, dim: int, last: int | None = None) -> int:
         """An axis number, counted from the end if negative."""
-        (dim,) = integers.axes(dim, "dim", position=0)
+        (dim,) = limits.axes(dim, "dim", position=0)
         count = self.ndim if last is None else last
         if not -count <= dim < count:
             raise OutOfBoundsError(f"there is no axis {dim}", got=f"shape {self.shape}")

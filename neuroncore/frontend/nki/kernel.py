@@ -19,7 +19,7 @@ from typing import Any
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.core.core import running
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.arguments import Arguments, disagreements
 from neuroncore.frontend.dialects import dialect, takes_self
 from neuroncore.frontend.launch import (
@@ -76,12 +76,10 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid, an int or a tuple of ints."""
-        sizes = integers.grid_axes(grid, SIZES)
+        sizes = limits.grid_axes(grid, SIZES)
         return type(self)(
             self.function,
-            tuple(
-                integers.grid_size(n, "the size of a launch grid's axis", 1, SIZES) for n in sizes
-            ),
+            tuple(limits.grid_size(n, "the size of a launch grid's axis", 1, SIZES) for n in sizes),
         )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:

@@ -17,7 +17,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.base.units import plural
 from neuroncore.core.core import current, running
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.arguments import Annotation, Arguments
 from neuroncore.frontend.dialects import takes_self
 from neuroncore.frontend.launch import (
@@ -68,7 +68,7 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """Return the kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
-        return self._like(type(self), grid=tuple(map(_axis, integers.grid_axes(grid, SIZES))))
+        return self._like(type(self), grid=tuple(map(_axis, limits.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
         """Return the same kernel with another way of running."""
@@ -208,7 +208,7 @@ def _axis(size: Any) -> int | spmd_dim:
         return spmd_dim(size, 1)
     if isinstance(size, spmd_dim):
         return size
-    count = integers.grid_size(size, "the size of a launch grid's axis", 0, SIZES)
+    count = limits.grid_size(size, "the size of a launch grid's axis", 0, SIZES)
     return count or 1  # nki-samples' pipelined_attention is launched as kernel[0]
 
 

@@ -14,8 +14,8 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.frontend import integers
-from neuroncore.frontend.integers import DynamicSlice, beyond
+from neuroncore.frontend import limits
+from neuroncore.frontend.limits import DynamicSlice, beyond
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.expressions import (
     Box,
@@ -373,7 +373,7 @@ class Tensor(Seen, Unread, Parted):
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """Return the same elements in row-major order in another shape; one size may be -1."""
-        sizes = access.inferred(tuple(map(integers.size, shape)), self.size)
+        sizes = access.inferred(tuple(map(limits.size, shape)), self.size)
         first = int(self.storage.on_chip)
         strides = None
         if sizes is not None and (not first or sizes[0] == self.shape[0]):
@@ -391,7 +391,7 @@ class Tensor(Seen, Unread, Parted):
 
     def expand_dims(self, axis: int) -> Tensor:
         """Return the tensor with a new axis of size 1 at a position."""
-        (at,) = integers.axes(axis, position=0)
+        (at,) = limits.axes(axis, position=0)
         at += len(self.shape) + 1 if at < 0 else 0
         stride = access.span(self.shape[at:], self.strides[at:])
         return self.window(

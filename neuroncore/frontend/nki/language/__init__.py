@@ -6,7 +6,7 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 
 from neuroncore.base.enums import MemoryRegion as MemoryRegion
 from neuroncore.frontend import dialects as _dialects
-from neuroncore.frontend.integers import ds as ds
+from neuroncore.frontend.limits import ds as ds
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.nki.dtype import *
 from neuroncore.frontend.nki.language.composed import *
@@ -14,7 +14,6 @@ from neuroncore.frontend.nki.language.control import *
 from neuroncore.frontend.nki.language.control import NKIObject as NKIObject
 from neuroncore.frontend.nki.language.creation import *
 from neuroncore.frontend.nki.language.elementwise import *
-from neuroncore.frontend.nki.language.matrix import *
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
 from neuroncore.frontend.operators import Operation as _Operation
 from neuroncore.numerics.formats import Format as DType  # noqa: F401

@@ -1,5 +1,5 @@
-"""Functions composed of several instructions: rounding, trigonometry, random tensors, and folds
-along the free axes of a tile.
+"""Functions composed of several instructions: rounding, trigonometry, random tensors, folds along
+the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
 
 The Scalar engine knows sine only from -pi to pi. All random tensors draw from the Vector engine's
 generators, which `random_seed` seeds.
@@ -13,9 +13,9 @@ from math import prod as product
 from typing import Any
 
 from neuroncore.base.enums import ON_CHIP, MemoryRegion, reduce_cmd
-from neuroncore.base.errors import ShapeError, SignatureError
+from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.limits import fitting
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import in_rows, ndarray
@@ -27,11 +27,14 @@ from neuroncore.frontend.nki.language.elementwise import (
     divide,
     exp,
     greater,
+    in_partitions,
+    in_sbuf,
     less,
     logical_and,
     maximum,
     minimum,
     multiply,
+    repeated,
     result,
     right_shift,
     rsqrt,
@@ -43,8 +46,9 @@ from neuroncore.frontend.operators import Operation
 from neuroncore.numerics.formats import float32, int32, uint8, uint32
 
 __all__ = [
-    "all", "ceil", "cos", "dropout", "floor", "max", "mean", "min", "prod", "rand",
-    "random_seed", "rms_norm", "sin", "softmax", "sum", "tan", "trunc", "var",
+    "all", "broadcast_to", "ceil", "cos", "dropout", "expand_dims", "floor", "gather_flattened",
+    "load_transpose2d", "matmul", "max", "mean", "min", "prod", "rand", "random_seed",
+    "rms_norm", "sin", "softmax", "sum", "tan", "transpose", "trunc", "var",
 ]  # fmt: skip
 
 
@@ -204,7 +208,7 @@ Axis = int | Sequence[int]
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     """The axes to fold, counted from the back, as every release has them. Raises ShapeError for the
     partition, SignatureError for what is no axis or no tile."""
-    axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in integers.axes(axis)))
+    axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in limits.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
             f"axis 0 of {x} can't be reduced",
@@ -340,3 +344,86 @@ def rms_norm(
     isa.tensor_scalar(scaled, x, multiply, scale)
     isa.tensor_tensor(out, scaled, w, multiply)
     return out
+
+
+PSUM = MemoryRegion.psum
+
+
+def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine, which moves bits;
+    tensor_copy to SBUF for another format, and from PSUM if x is there."""
+    out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
+    isa.nc_transpose(out, in_sbuf(x))
+    return out if dtype in (None, x.dtype) else copy(out, dtype)
+
+
+def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
+    """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose and tensor_copy
+    if needed."""
+    stationary = x if transpose_x else copy(transpose(x))
+    out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
+    isa.nc_matmul(out, stationary, y)
+    return out
+
+
+def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
+    """A view with a new axis of size 1; no instruction."""
+    (at,) = limits.axes(axis)
+    wider: NkiTensor = checked(x).expand_dim(at)
+    return wider
+
+
+def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
+    """x repeated along axes of size 1: tensor_copy along free axes, nc_stream_shuffle across
+    partitions, one per group of 32."""
+    sizes = tuple(shape)
+    if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes, strict=False)):
+        raise ShapeError(
+            f"{x.shape} can't be broadcast to {sizes}",
+            argument="shape",
+            position=1,
+            expected="the same number of axes, each equal or 1",
+        )
+    if x.shape == sizes:
+        return x if dtype in (None, x.dtype) else copy(x, dtype)
+    wide = repeated(x, sizes)
+    if x.shape[0] == sizes[0]:
+        out = ndarray(sizes, dtype or x.dtype)
+        isa.tensor_copy(out, wide)
+        return out
+    out = in_partitions(wide, sizes[0])
+    return out if dtype in (None, x.dtype) else copy(out, dtype)
+
+
+def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and
+    tensor_copy for another format.
+
+    Axes of size 1 behind the second don't count: so published kernels have it from the vendor's
+    simulator (trnsparse, 0.3).
+    """
+    if len(src.shape) < 2 or any(n > 1 for n in src.shape[2:]):
+        raise ShapeError(
+            f"load_transpose2d: src has {len(src.shape)} axes",
+            argument="src",
+            position=0,
+            expected="two axes, and further ones of size 1",
+            got=str(src),
+            hint="nisa.dma_transpose takes up to four",
+        )
+    rows, columns = src.shape[:2]
+    out = ndarray((columns, rows), src.dtype)
+    isa.dma_transpose(out, src if len(src.shape) == 2 else src.reshape((rows, columns)))
+    return out if dtype in (None, src.dtype) else copy(out, dtype)
+
+
+def gather_flattened(
+    data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
+) -> NkiTensor:
+    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather, and
+    tensor_copy for another format and for what is in PSUM."""
+    if axis != 0:
+        raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
+    out = ndarray(indices.shape, data.dtype)
+    isa.nc_n_gather(out, in_sbuf(data), in_sbuf(indices))
+    return out if dtype in (None, data.dtype) else copy(out, dtype)

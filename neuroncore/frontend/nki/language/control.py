@@ -13,7 +13,7 @@ import numpy as np
 
 from neuroncore.base.errors import DynamicControlError
 from neuroncore.core.core import current, running
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.register import VirtualRegister
 
@@ -34,7 +34,7 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins
                 "a register bounds a loop that is unrolled when the kernel is compiled",
                 hint="use nl.dynamic_range or nl.fori_loop",
             )
-    return integers.loop(start) if stop is None else integers.loop(start, stop, step)
+    return limits.loop(start) if stop is None else limits.loop(start, stop, step)
 
 
 affine_range = static_range
@@ -107,7 +107,7 @@ def program_id(axis: int = 0) -> int | None:
     core = running()
     if core is None:
         return None
-    (at,), grid = integers.axes(axis, position=0), core.grid or (1,)
+    (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
     return int(np.unravel_index(core.program_id, grid)[at]) if at < len(grid) else 0
 
 
@@ -120,7 +120,7 @@ def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
     grid = core.grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = integers.axes(axes, "axes", position=0)
+    wanted = limits.axes(axes, "axes", position=0)
     return prod(grid[a] for a in wanted if a < len(grid))
 
 

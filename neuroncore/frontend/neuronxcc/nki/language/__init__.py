@@ -2,7 +2,7 @@
 
 from neuroncore.base.enums import MemoryRegion as _MemoryRegion
 from neuroncore.frontend import dialects as _dialects
-from neuroncore.frontend.integers import ds as ds
+from neuroncore.frontend.limits import ds as ds
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.neuronxcc.nki.isa.constants import bfp16 as bfp16
 from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32

@@ -13,7 +13,7 @@ from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
@@ -192,7 +192,7 @@ def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
-        sizes = tuple(map(integers.size, listed))
+        sizes = tuple(map(limits.size, listed))
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1 or len(marked) > 1:

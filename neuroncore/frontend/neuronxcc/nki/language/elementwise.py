@@ -15,7 +15,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
@@ -111,7 +111,7 @@ def _rows(box: Box, others: Sequence[int]) -> list[Box]:
 def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
     """Return the axes to work along, counted from the front. Raises ShapeError for the
     partition."""
-    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in integers.axes(axis)))
+    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in limits.axes(axis)))
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
     raise ShapeError(

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -89,7 +89,7 @@ def mean(
         return composed(of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
     total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
-    count = product(data.shape[a] for a in integers.axes(axis))
+    count = product(data.shape[a] for a in limits.axes(axis))
     return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=form)
 
 

@@ -12,7 +12,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.frontend import integers
+from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
@@ -41,18 +41,18 @@ __all__ = [
 def affine_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations don't depend on each other."""
     check_keywords(kwargs)
-    return Loop(integers.loop(*args), parallel=True)
+    return Loop(limits.loop(*args), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations follow each other."""
     check_keywords(kwargs)
-    return Loop(integers.loop(*args))
+    return Loop(limits.loop(*args))
 
 
 def static_range(*args: int) -> range:
     """Python's range: the loop is unrolled."""
-    return integers.loop(*args)
+    return limits.loop(*args)
 
 
 def loop_reduce(
@@ -111,7 +111,7 @@ class nc:
     count: int
 
     def __post_init__(self) -> None:
-        integers.grid_size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
+        limits.grid_size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
 
     def __repr__(self) -> str:
         return f"nl.nc({self.count})"
@@ -136,7 +136,7 @@ class spmd_dim:
         self.cores_first = isinstance(outer, nc)
         self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # nl.nc(True) is 1
         programs = next(p for p in pieces if not isinstance(p, nc))
-        self.programs = integers.grid_size(programs, "a number of programs", 0, "a positive int")
+        self.programs = limits.grid_size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
             # nki-helpers' nki_matmul_spmd.py is launched this way for one tile, and is right on a
             # device: it is one program, since a second one would read past its operand's rows.
@@ -157,7 +157,7 @@ class spmd_dim:
 def program_id(axis: int) -> int:
     """Return the number of this program in the launch grid, along one axis."""
     core = current()
-    (at,), grid = integers.axes(axis, position=0), core.grid or (1,)
+    (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
     if not 0 <= at < len(grid):
         return 0
     return int(np.unravel_index(core.program_id, grid)[at])
@@ -168,7 +168,7 @@ def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = integers.axes(axes, "axes", position=0)
+    wanted = limits.axes(axes, "axes", position=0)
     return prod(grid[a] for a in wanted if a < len(grid))
 
 
