@@ -6,6 +6,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+import parsed
 import pytest
 from accepted import module
 
@@ -47,7 +48,7 @@ def functions_and_calls():
     return [
         (f"{path.relative_to(ROOT)}:{node.lineno}", node)
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in parsed.nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Call)
     ]
 

@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import parsed
 import pytest
 
 pytestmark = pytest.mark.source
@@ -32,9 +33,9 @@ def _is_memo(node):
 def memos():
     """Functions whose results are kept, anywhere, and empty tables of modules: (file, name)."""
     for file in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(file.read_text())
         where = file.relative_to(PACKAGE).as_posix()
-        nodes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)] + tree.body
+        functions = [n for n in parsed.nodes(file) if isinstance(n, ast.FunctionDef)]
+        nodes = functions + parsed.tree(file).body
         for node in filter(_is_memo, nodes):
             yield where, node.name if isinstance(node, ast.FunctionDef) else node.target.id
 

@@ -8,6 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import parsed
 import pytest
 
 pytestmark = pytest.mark.source
@@ -133,15 +134,20 @@ SENTENCE = re.compile(
 )
 
 
+BETTER = WORDS | BRITISH
+ANY_WORD = re.compile(rf"\b(?:{'|'.join(BETTER)})\b", re.IGNORECASE)
+ANY_OPENING = re.compile(rf"(?:{'|'.join(OPENINGS)})\b")
+
+
 def faults(text):
     """Each word or opening that the lists name, with the better one."""
-    for pattern, better in [*WORDS.items(), *BRITISH.items()]:
-        for match in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
-            yield f"{match.group()!r}: {better}"
-    for sentence in sentences(text):
-        for pattern, better in OPENINGS.items():
-            if re.match(rf"(?:{pattern})\b", sentence):
-                yield f"{sentence[:50]!r}: {better}"
+    for match in ANY_WORD.finditer(text):
+        word = match.group()
+        betters = [b for p, b in BETTER.items() if re.fullmatch(p, word, re.IGNORECASE)]
+        yield f"{word!r}: {betters[0]}"
+    for sentence in filter(ANY_OPENING.match, sentences(text)):
+        betters = [b for p, b in OPENINGS.items() if re.match(rf"(?:{p})\b", sentence)]
+        yield f"{sentence[:50]!r}: {betters[0]}"
 
 
 def sentences(text):
@@ -155,11 +161,11 @@ def prose(page):
     return re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
 
 
-def strings(tree):
+def strings(file):
     """Docstrings and messages of a module: constants of three words or more."""
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in parsed.nodes(file)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and node.value.count(" ") > 1
@@ -195,11 +201,11 @@ def files(done):
 
 
 def texts(file):
+    if file.suffix == ".py":
+        return map(without_code, strings(file))
     text = file.read_text("utf-8")
     if file.suffix == ".md":
         return [prose(text)]
-    if file.suffix == ".py":
-        return map(without_code, strings(ast.parse(text)))
     if file.suffix == ".toml":
         return map(without_code, of_table(tomllib.loads(text)))
     if file.suffix == ".html":
