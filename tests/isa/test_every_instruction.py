@@ -40,9 +40,11 @@ def test_each_instruction_of_the_api_is_in_a_table():
 
 
 def cases(name, target):
-    """Each format in two sizes and each size, on one device."""
+    """Each format and each size, on one device. Every machine has other sizes for a format, and
+    other operators."""
     device, forms = Device(target), forms_of(name, target)
-    for turn in range(max(2 * len(forms), len(SIZES)) if forms else 0):
+    first = TARGETS.index(target)
+    for turn in range(first, first + max(len(forms), len(SIZES)) if forms else first):
         size = SIZES[(turn + turn // len(forms)) % len(SIZES)]
         yield Case(device, name, str(forms[turn % len(forms)]), *size, turn)
 
@@ -130,7 +132,8 @@ WORLDS += ("all_to_all", "trn1"), ("all_to_all", "trn2"), ("all_gather_v", "trn2
 
 @pytest.mark.parametrize("name, target", WORLDS)
 def test_ranks_agree_with_the_plain_reading(name, target):
-    forms, n = accepted(name, target), 8 if name in ("all_to_all", "all_to_all_v") else 4
+    eight = name == "all_to_all_v" or (name == "all_to_all" and target != "trn3")  # whole chips
+    forms, n = accepted(name, target), 8 if eight else 4
     rng, (size, result) = np.random.default_rng(0), ROWS.get(name, lambda n: (3, 3))(n)
     lengths = rng.integers(0, 4, (n, 3, n)).astype(np.uint32)  # how many, and from where on
     bits = rng.integers(0, 256, (2, n, size, 12), np.uint8)

@@ -2,13 +2,13 @@
 axes, in other memories, in formats that differ, over one another. Results are those of the plain
 reading."""
 
+import re
 from itertools import product
 
 import pytest
 from accepted import accepted, takes
 from calls import ONE_CORE, Case
 from device import REGIONS, Device
-from every import for_all
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import BufferKindError, DtypeError, OutOfBoundsError, ShapeError
@@ -103,27 +103,34 @@ def over_one_another(case):
 
 LAYOUTS = {  # and how operands are refused that don't go together so
     strided: ((), ""),
-    with_axes: (ShapeError, "must have two axes"),
-    in_memories: (BufferKindError, "are in psum"),
+    with_axes: (ShapeError, r"must have two axes|is \[P, 6\]"),
+    in_memories: (BufferKindError, "(are|is) in psum"),
     in_formats: ((DtypeError, OutOfBoundsError), ""),
     over_one_another: ((), ""),
 }
 BASES = [("trn1", "float32", 1), ("trn2", "bfloat16", 32), ("trn3", "int16", 5)]
 
 
-@for_all("target, form, lanes", BASES)
+def base(name, layout):
+    """A machine, a format and lanes: another one for each layout of an instruction, and for each
+    instruction in a layout, among those that it has."""
+    first = (OF_TILES.index(name) + [*LAYOUTS].index(layout)) % len(BASES)
+    having = (b for b in BASES[first:] + BASES[:first] if accepted(name, b[0]))
+    target, form, lanes = next(having)
+    forms = accepted(name, target)
+    return target, next(f for f in (form, "float32", *forms) if f in forms), lanes
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OF_TILES)
-def test_operands_may_lie_anywhere(name, layout, target, form, lanes):
-    forms = [f for f in (form, "float32") if f in accepted(name, target)]
-    if not forms:
-        return
+def test_operands_may_lie_anywhere(name, layout):
+    target, form, lanes = base(name, layout)
     device, (errors, words) = Device(target), LAYOUTS[layout]
-    case = Case(device, name, forms[0], lanes, 12)
+    case = Case(device, name, form, lanes, 12)
     for change in layout(case):
         try:
             device.issue(name, **case.arguments | change)
         except errors as error:
-            assert words in str(error)
+            assert re.search(words, str(error))
     if len(device.core.program):
         device.agrees()

@@ -98,7 +98,7 @@ def some_codes(form):
 
 @pytest.fixture(scope="module")
 def sample():
-    return stratified(1 << 13)
+    return stratified(1 << 11)
 
 
 def agree(values, expected):
@@ -158,9 +158,9 @@ def test_an_integer_rounds_twice_on_its_way_to_bfloat16():
 
 
 def test_the_sample_is_what_it_says(sample):
-    assert sample.size == 1 << 22
+    assert sample.size == 1 << 20
     assert len(np.unique(bits(sample) >> 23)) == 512
-    assert np.isnan(sample).sum() > 8000 and np.isinf(sample).sum() >= 2
+    assert np.isnan(sample).sum() > 2000 and np.isinf(sample).sum() >= 2
     assert (bits(sample) & 0x7FFFFF == 0).any() and (np.abs(sample) == 2.0**-149).any()
 
 
@@ -173,7 +173,7 @@ def test_writing_agrees_with_numpy(form, sample):
 
 @every
 def test_the_definition_writes_what_the_loops_write(form):
-    values = stratified(48 if form.is_float else 24, seed=2)
+    values = stratified(16 if form.is_float else 8, seed=2)
     if form == "float32":  # where NaN keep what they carry: nothing is converted
         values = values[~np.isnan(values)]
     one = np.array([codec.encode_one(form, float(v)) for v in values], form.code_type)
@@ -189,8 +189,9 @@ def test_every_code_survives_reading_and_writing(form):
         expected[nan] = expected[nan] & sign | NAN_CODE[form]
     back = codec.encode(form, codec.decode(form, codes)).view(form.code_type)
     assert np.array_equal(back, expected)
-    one = [codec.encode_one(form, codec.decode_one(form, int(c))) for c in expected]
-    assert np.array_equal(one, expected)
+    some = expected[:: 1 if form.bits == 8 else 61]
+    one = [codec.encode_one(form, codec.decode_one(form, int(c))) for c in some]
+    assert np.array_equal(one, some)
 
 
 @given(st.floats(width=32), st.sampled_from([*FORMATS.values()]))
