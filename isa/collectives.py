@@ -8,7 +8,6 @@ from neuroncore.base.enums import engine
 from neuroncore.clause import InRegisterOrNumber, OutRegister, Traits, instruction
 from neuroncore.core import collectives as do
 from neuroncore.core import replica_groups as groups
-from neuroncore.core.collectives import Lengths
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister, loaded
 
@@ -108,7 +107,7 @@ def all_gather_v(
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
     """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata says"""
-    how = Lengths(to_all=True, known=recv_counts_known, displaced=has_rdispls)
+    how = do.Lengths(to_all=True, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_one_chip(core, mine.ranks, how.displaced)
     do.together("all_gather_v", mine, how.deliver)
@@ -126,7 +125,7 @@ def all_to_all_v(
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
     """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata has for the rank"""
-    how = Lengths(to_all=False, known=recv_counts_known, displaced=has_rdispls)
+    how = do.Lengths(to_all=False, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_reach(core, mine.ranks, how.displaced)
     do.together("all_to_all_v", mine, how.deliver)

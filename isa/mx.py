@@ -11,8 +11,8 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.clause import Traits, cost, instruction, product
+from neuroncore.core import sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import accumulated
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.packed import quantized
@@ -76,7 +76,7 @@ def nc_matmul_mx(
     """
     s = operand(core, "stationary_scale", stationary, stationary_scale)
     x = operand(core, "moving_scale", moving, moving_scale)
-    accumulated(core, dst, accumulate, product.of_scaled(*s, *x, core.options))
+    sums.accumulated(core, dst, accumulate, product.of_scaled(*s, *x, core.options))
 
 
 def operand(core: Core, name: str, data: Tile, scale: Tile) -> tuple[Array, Array]:

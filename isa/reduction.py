@@ -31,8 +31,8 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
+from neuroncore.core import sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import accumulate, cumulate, read_out
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.loops import rows as loops
 
@@ -92,9 +92,9 @@ def tensor_scalar_reduce(
     """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
     number_for(op0, operand0, "operand0")
     out = numeric.stepped(dst, data, (op0, operand0, False))
-    accumulate(core, vector, data, out, reduce_op, reduce_cmd, reduce_init)
+    sums.accumulate(core, vector, data, out, reduce_op, reduce_cmd, reduce_init)
     dst.store(out)
-    read_out(core, vector, data, reduce_res, reduce_res_negate)
+    sums.read_out(core, vector, data, reduce_res, reduce_res_negate)
 
 
 @instruction(
@@ -126,9 +126,9 @@ def select_reduce(
     chosen = numeric.mask(predicate, dst, reverse_pred)
     kept = numeric.shaped(on_true.values(), dst.shape)
     out = np.where(chosen, kept, numeric.scalar(on_false, kept))
-    accumulate(core, vector, on_true, out, reduce_op, reduce_cmd)
+    sums.accumulate(core, vector, on_true, out, reduce_op, reduce_cmd)
     dst.store(out)
-    read_out(core, vector, on_true, reduce_res)
+    sums.read_out(core, vector, on_true, reduce_res)
 
 
 @instruction(
@@ -235,7 +235,7 @@ def tensor_scalar_cumulative(
     """
     number_for(op0, imm0, "imm0")
     out = numeric.stepped(dst, src, (op0, imm0, False))
-    cumulate(core, src, out, op1, reduce_cmd, imm1)
+    sums.cumulate(core, src, out, op1, reduce_cmd, imm1)
     dst.store(out)
 
 

@@ -25,8 +25,8 @@ from neuroncore.clause import (
     rules,
 )
 from neuroncore.core import engines as tables
+from neuroncore.core import sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import accumulate, read_out
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 
@@ -124,9 +124,9 @@ def activate2(
     out = numeric.stepped(dst, data, (op0, imm0, reverse0), (op1, imm1, reverse1))
     evaluate(core, op, np.array(out), out, relu_param)
     if reduce_op is not None and reduce_cmd is not IDLE:
-        accumulate(core, scalar, data, out, reduce_op, reduce_cmd)
+        sums.accumulate(core, scalar, data, out, reduce_op, reduce_cmd)
     dst.store(out)
-    read_out(core, scalar, data, reduce_res)
+    sums.read_out(core, scalar, data, reduce_res)
 
 
 @instruction(
@@ -155,9 +155,9 @@ def exponential(
         left_out("reduce_init", reduce_init, "it goes with reduce_cmd.load_reduce")
     value, out = numeric.shaped(src.values(), dst.shape), numeric.floats(dst)
     numeric.activate(EXP.apply, value - numeric.scalar(max_value, value), out)
-    accumulate(core, vector, src, out, ADD, reduce_cmd, reduce_init)
+    sums.accumulate(core, vector, src, out, ADD, reduce_cmd, reduce_init)
     dst.store(out)
-    read_out(core, vector, src, reduce_res)
+    sums.read_out(core, vector, src, reduce_res)
 
 
 # --- words of the bodies --------------------------------------------------------------------------
@@ -177,10 +177,10 @@ def activated(
             out = numeric.floats(dst)  # elements of dst may lie on each other: the sum is of all
         look_up(core, moved(data, scale, bias), out)
         if command is not IDLE:
-            accumulate(core, scalar, data, out, ADD, command)
+            sums.accumulate(core, scalar, data, out, ADD, command)
         numeric.finish(dst, out)
         if result is not None:
-            read_out(core, scalar, data, result)
+            sums.read_out(core, scalar, data, result)
 
     return run
 

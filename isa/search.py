@@ -18,9 +18,8 @@ from neuroncore.clause import (
     instruction,
     numeric,
 )
-from neuroncore.core import engines
+from neuroncore.core import engines, sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import accumulate, read_out
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.loops import rows as searches
@@ -116,9 +115,9 @@ def range_select(
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
     chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
     out = np.where(chosen, kept, np.float32(LEAST))
-    accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
+    sums.accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
-    read_out(core, vector, on_true_tile, words.wide(core, reduce_res))
+    sums.read_out(core, vector, on_true_tile, words.wide(core, reduce_res))
 
 
 @instruction(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.clause import Run, Traits, cost, instruction, product
+from neuroncore.core import sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import accumulated, multiplied, pass_through
 
 from .words import tensor as words
 from .words.tensor import Accumulator, Input, Mode, Pair
@@ -42,9 +42,9 @@ def nc_matmul(
     `Options` has other sums for float32 and other ways to read operands.
     """
     if is_transpose and core.machine.has("native_transpose"):
-        return pass_through
+        return sums.pass_through
     group = 2 if words.is_double_row(perf_mode) else 1
-    return multiplied(core, dst, stationary, moving, accumulate, group)
+    return sums.multiplied(core, dst, stationary, moving, accumulate, group)
 
 
 @instruction(
@@ -77,4 +77,4 @@ def nc_matmul_sparse(
     """
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
     x = words.picked(core, moving.values(), tags, pattern, places)
-    accumulated(core, dst, accumulate, words.by_column(core, s, x))
+    sums.accumulated(core, dst, accumulate, words.by_column(core, s, x))

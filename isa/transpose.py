@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from neuroncore.base.enums import engine
 from neuroncore.clause import PSUM, In, Out, Run, Traits, instruction
+from neuroncore.core import sums
 from neuroncore.core.core import Core
-from neuroncore.core.sums import put_bits, transposed
 from neuroncore.memory.tile import Tile
 
 from .words import tensor as words
@@ -32,7 +32,7 @@ def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) ->
     spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
     """
     exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
-    turn = turned if exact else transposed
+    turn = turned if exact else sums.transposed
     if dst.region is not PSUM:
         return turn
     foreign = engine is vector
@@ -45,4 +45,4 @@ def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) ->
 
 
 def turned(core: Core, dst: Tile, data: Tile) -> None:
-    put_bits(dst, data.codes().reshape(data.shape[0], -1).T)
+    sums.put_bits(dst, data.codes().reshape(data.shape[0], -1).T)

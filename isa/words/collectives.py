@@ -30,7 +30,7 @@ from neuroncore.clause import (
 )
 from neuroncore.clause.operand import Operand
 from neuroncore.clause.rules import holds, needs, one_of, same_dtype
-from neuroncore.core.replica_groups import participants
+from neuroncore.core import replica_groups
 from neuroncore.core.system import CORES
 from neuroncore.machine import Machine
 from neuroncore.machine.collective_time import known_time
@@ -123,7 +123,7 @@ def ranks_of(call: Call, world: World, number: int) -> list[int]:
     """The cores of the core's group that its tensors concern."""
     rank = world.rank(number)
     own = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
-    return participants(world, number, sorted(own), _on_chip(call))
+    return replica_groups.participants(world, number, sorted(own), _on_chip(call))
 
 
 def _on_chip(call: Call) -> bool:

@@ -24,11 +24,11 @@ from neuroncore.clause import (
 )
 from neuroncore.clause.immediate import INT32
 from neuroncore.clause.rules import holds, on_engine_needs, one_of, same_dtype
-from neuroncore.core.engines import streams
+from neuroncore.core import engines
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
+from neuroncore.numerics import generator
 from neuroncore.numerics.formats import FLOATS, Format, float32
-from neuroncore.numerics.generator import WORDS
 
 COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 
@@ -123,7 +123,7 @@ STATE_ENGINES = on_engine_needs(
 def shape_of_states(call: Call) -> tuple[int, ...]:
     """[P, words]: all states of each lane, side by side."""
     view = call.views()[0]
-    return view.partitions, WORDS * streams(call.engine, call.machine)
+    return view.partitions, generator.WORDS * engines.streams(call.engine, call.machine)
 
 
 def states_of_a_lane(name: str) -> Rule:

@@ -1,6 +1,9 @@
 """The building blocks of clauses: operands, shapes, rules, arithmetic, costs."""
 
-from neuroncore.clause import alu, cost, product, rules
+from typing import TYPE_CHECKING
+
+from neuroncore.base.lazy import modules
+from neuroncore.clause import alu, cost, rules
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause.alu import FUNCTIONS, Function, Operator
 from neuroncore.clause.immediate import (
@@ -66,6 +69,11 @@ from neuroncore.clause.usual import (
     writes,
 )
 from neuroncore.memory.geometry import View
+
+if TYPE_CHECKING:
+    from neuroncore.clause import product
+else:
+    globals().update(modules(__name__, "product"))
 
 __all__ = [
     "BOTH",

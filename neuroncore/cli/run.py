@@ -27,11 +27,11 @@ from neuroncore.frontend.vendor import REPOSITORIES
 from neuroncore.hosts.api import Run
 from neuroncore.lint.static import read
 from neuroncore.record import is_record
-from neuroncore.report.compare import Agreement
 from neuroncore.report.progress import progress
 from neuroncore.view import document as documents
 
 if TYPE_CHECKING:
+    from neuroncore.report.compare import Agreement
     from neuroncore.view.document import PageWindow
 
 

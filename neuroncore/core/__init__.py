@@ -1,1 +1,17 @@
-"""Cores, which check, execute and record instructions, on one core or two."""
+"""Cores, which check, execute and record instructions, on one core or two.
+
+Clauses import these modules from here. Each is loaded at its first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from neuroncore.base.lazy import modules
+
+if TYPE_CHECKING:
+    from neuroncore.core import collectives as collectives
+    from neuroncore.core import engines as engines
+    from neuroncore.core import indirection as indirection
+    from neuroncore.core import replica_groups as replica_groups
+    from neuroncore.core import sums as sums
+else:
+    globals().update(modules(__name__, "collectives engines indirection replica_groups sums"))

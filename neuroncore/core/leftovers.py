@@ -20,7 +20,7 @@ from neuroncore.base.enums import reduce_cmd
 from neuroncore.base.structs import dataclass
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
-from neuroncore.core.indirection import Picked
+from neuroncore.core import indirection
 from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
@@ -115,7 +115,10 @@ class Leftovers(Generic[T]):
         said = call.instruction.traits
         if said.accumulates:
             self._accumulated(call.arguments.get(said.command), why)
-        if any(t.dynamic or isinstance(t, Picked) for t in (*reads.values(), *writes.values())):
+        if any(
+            t.dynamic or isinstance(t, indirection.Picked)
+            for t in (*reads.values(), *writes.values())
+        ):
             why = {f: None for spot in self._spots.values() for f in spot.why}
         elif (results := _results(call, reads, writes, masks)) is not None:
             self._wrote(arguments, call, results, why)
@@ -171,7 +174,7 @@ class Leftovers(Generic[T]):
     def within(self, tile: Tile) -> Array | None:
         """Which elements of an operand depend on leftovers; None for none."""
         spot = self._spots.get(tile.storage)
-        if spot is None or tile.dynamic or isinstance(tile, Picked):
+        if spot is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None
         flags = tile.flags(spot.flags)
         if not flags.any():
