@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import struct
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from math import prod
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from neuroncore.base.errors import DefinitionError
 from neuroncore.machine import isa
@@ -19,9 +22,18 @@ KEPT = (
     1 << 16
 )  # instructions that are known, so that those that are there often are taken apart once
 NUMBERS = {"u1": "<B", "u2": "<H", "u4": "<I", "u8": "<Q", "f4": "<f"}
+BYTES = {"u1": 1, "u2": 2, "u4": 4, "u8": 8, "f4": 4} | {
+    "scalar": 4,
+    "flags": 1,
+    "format": 1,
+    "rows": 1,
+}
+CONDITIONS = range(4, 12)  # the bytes of what every instruction waits for and changes
+WIDTH, USUAL = 64, 0x10  # bytes of an instruction, and the second one of all
 SECOND = 32  # where a semaphore instruction has its second condition
 WORD = re.compile(r"\{(\w+)")
 
+Array = npt.NDArray[Any]
 Names = Mapping[int, str]
 Value = int | float | str
 
@@ -190,6 +202,42 @@ def opcodes() -> dict[int, str]:
     return {code: name for code, (name, *_) in _tables().opcodes.items()}
 
 
+def does(opcode: str) -> str:
+    """The effect of instructions with that name; "" if it is not known."""
+    return _tables().does.get(opcode, "")
+
+
+def our_format(name: str) -> str:
+    """neuroncore's name for a format of the profiler."""
+    return str(_tables().ours["formats"].get(name, name))
+
+
+def our_operator(name: str) -> str:
+    """neuroncore's name for an operator, "" for none. Raises LookupError for an unknown one."""
+    return str(_tables().ours["operators"][name])
+
+
+def our_function(name: str) -> tuple[str, bool]:
+    """neuroncore's name for an activation function, and whether a bias is added to what it takes.
+    Raises LookupError for an unknown one."""
+    found = _tables().ours["functions"][name]
+    return found["name"], found["bias"]
+
+
+def unpublished(words: Array) -> Array:
+    """Which instructions, of one known opcode, have a value in a byte that isn't read which no
+    published program has there."""
+    tables = _tables()
+    name, _, layout = tables.opcodes[int(words[0, 0])]
+    found = np.zeros(len(words), np.bool_)
+    known = tables.published.get(name, {})
+    for at in range(1, WIDTH):
+        if at not in layout.bytes or str(at) in known:
+            values = [0, *([USUAL] if at == 1 else known.get(str(at), []))]
+            found |= ~np.isin(words[:, at], values)
+    return found
+
+
 def role(opcode: str) -> str:
     """The role of instructions with that name; "" for an unknown name."""
     return next((what for name, what, _ in _tables().opcodes.values() if name == opcode), "")
@@ -203,6 +251,7 @@ class _Layout(NamedTuple):
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
     settings: Mapping[str, Callable[[bytes, _Tables], Any]]
     second: bool  # whether it has a second condition
+    bytes: frozenset[int]  # that are read
 
 
 class _Tables(NamedTuple):
@@ -214,6 +263,9 @@ class _Tables(NamedTuple):
     waits: Mapping[int, str]
     updates: Mapping[int, str]
     addresses: Mapping[int, str]
+    does: Mapping[str, str]
+    ours: Mapping[str, Mapping[str, Any]]
+    published: Mapping[str, Mapping[str, Sequence[int]]]
 
 
 @cache
@@ -237,6 +289,9 @@ def _tables() -> _Tables:
         waits=_by_code(raw["waits"]),
         updates=_by_code(raw["updates"]),
         addresses=_by_code(raw["addresses"]),
+        does={name: row.get("does", "") for name, row in rows.items()},
+        ours=raw["ours"],
+        published=raw["published"],
     )
 
 
@@ -258,7 +313,23 @@ def _layout(name: str, table: Mapping[str, Any]) -> _Layout:
     known = {*settings, *(f for f in table if f != "text")}
     if unknown := set(WORD.findall(table["text"])) - known:
         raise DefinitionError(f"isa/encoding.toml: {name} prints {unknown}, which it doesn't have")
-    return _Layout(operands, blocks, settings, name == "semaphore")
+    second = name == "semaphore"
+    read = {*CONDITIONS, *(at for field in table.values() for at in _bytes(field))}
+    return _Layout(operands, blocks, settings, second, frozenset(read))
+
+
+def _bytes(said: Any) -> Iterator[int]:
+    """The bytes that a field of a layout reads."""
+    if not isinstance(said, dict):
+        return
+    sizes = {**BYTES, "text": said.get("length", 0)}
+    if "steps" in said:
+        sizes |= {"reads": 8, "writes": 8, "steps": 8, "sizes": 4, "element": 2}
+    elif "rank" in said:
+        sizes |= dict.fromkeys(("reads", "writes"), 4 + 4 * said["rank"])
+    for key, at in said.items():
+        if key in sizes:
+            yield from range(at, at + sizes[key])
 
 
 def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], DecodedOperand]:

@@ -164,13 +164,13 @@ def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> No
 def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
     """out[m, n] (+)= four products `one` of halves of float32 numbers, each added by itself:
     low x low, low x high, high x low, high x high."""
-    (s_high, s_low, s_finite), (x_high, x_low, x_finite) = _halves(s), _halves(x)
+    (s_high, s_low, s_finite), (x_high, x_low, x_finite) = halves(s), halves(x)
     passes = (s_low, x_low), (s_low, x_finite), (s_finite, x_low), (s_high, x_high)
     for i, (left, right) in enumerate(passes):
         one(left, right, out, accumulate or i > 0, 1)
 
 
-def _halves(values: Array) -> tuple[Array, Array, Array]:
+def halves(values: Array) -> tuple[Array, Array, Array]:
     """The upper 12 significant bits, the 12 below them, and the upper ones again without what is
     not finite, which one pass takes care of."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)

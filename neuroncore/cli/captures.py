@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
-from neuroncore.cli import session
+from neuroncore.cli import executing, session
 from neuroncore.cli.run import add_launches, kept_run
 
 if TYPE_CHECKING:
@@ -166,12 +166,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print a compiled program (.neff): instructions of each engine, DMA blocks, queues, and "
         "the map of SBUF. With --source, compare it by line with the compiled program of "
-        "neuroncore. docs/capture.md explains the output."
+        "neuroncore. With --execute, execute it. docs/capture.md explains the output."
     )
     parser.allow_abbrev = False
     parser.add_argument("neff", metavar="FILE.neff")
     parser.add_argument("--source", metavar="FILE.py::KERNEL", help="the kernel of the program")
     parser.add_argument("--all", action="store_true", help="list all instructions")
+    executing.add_to(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser, named=False)
     parser.set_defaults(command=neff, is_script=lambda _: False)
@@ -179,6 +180,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def neff(arguments: argparse.Namespace) -> int:
     program = programs.load(Path(arguments.neff))
+    if executing.asked(arguments):
+        code: int = executing.execute(arguments, program)
+        return code
     rows: list[Any] | None = None
     if arguments.source:
         kept = kept_run(_with_target(arguments, program.target), arguments.source)

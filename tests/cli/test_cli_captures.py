@@ -4,6 +4,7 @@ import gzip
 import json
 
 import captures
+import numpy as np
 import pytest
 
 from neuroncore.cli import main
@@ -80,6 +81,22 @@ def test_neff_lists_and_compares(capsys):
     assert [row["kind"] for row in found["beside"]] == ["load", "compute", "store"]
 
 
+def test_neff_executes_and_compares(capsys, folder):
+    x = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
+    np.savez(folder / "in.npz", x=x)
+    np.savez(folder / "good.npz", y=x)
+    np.savez(folder / "bad.npz", y=np.where(x == 5, np.nan, x))
+    text = said(capsys, "neff", "p.neff", "--arrays", "in.npz", "--save", "out.npz")
+    assert "output y float32[128,64]: 0 to 8191" in text
+    assert np.array_equal(np.load(folder / "out.npz")["y"], x)
+    assert "agrees" in said(capsys, "neff", "p.neff", "--arrays", "in.npz", "--expect", "good.npz")
+    assert main(["neff", "p.neff", "--arrays", "in.npz", "--expect", "bad.npz", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["outputs"]["y"]
+    assert (told["agrees"], told["error"], told["tolerance"]) == (False, "inf", 1e-4)
+    assert main(["neff", "p.neff", "--execute", "--expect", "in.npz"]) == 2
+    assert "no output x" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -88,6 +105,10 @@ def test_neff_lists_and_compares(capsys):
         ("why", "cut.ntff"),
         ("neff", "k.ntff"),
         ("neff", "p.neff", "--args", "1"),
+        ("neff", "p.neff", "--execute", "--source", "kernel.py::copied"),
+        ("neff", "p.neff", "--arrays", "none.npz"),
+        ("neff", "p.neff", "--arrays", "k.ntff"),
+        ("neff", "p.neff", "--execute", "--save", "none/out.npz"),
         ("profile", "import", "k.ntff", "--neff", "k.ntff"),
     ],
 )

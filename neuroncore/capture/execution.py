@@ -1,0 +1,241 @@
+"""The execution of a compiled program: the instructions of the device's own compiler on the CPU.
+
+Five engines take their instructions in order, each waits for its semaphores, and transfers are done
+when they are started. A program is executed only if all of its instructions are known: their
+opcodes, formats, operators and settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
+from neuroncore.capture import encoding
+from neuroncore.capture.encoding import Condition, DecodedInstruction
+from neuroncore.capture.meanings import AXES, MEANINGS, State
+from neuroncore.capture.neff import Code, Graph, Neff
+from neuroncore.capture.trace import ENGINES
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import FORMATS, Format, lookup
+
+Array = npt.NDArray[Any]
+
+WAITS = {"S>=": int.__ge__, "S==": int.__eq__}
+UPDATES = {"S++": 1, "S--": -1, "S+=": 1}  # and the sign of what they add
+OPERATIONS = "copy", "cast"  # of static DMA blocks
+LISTED = 12  # kinds of instructions that a refusal names
+
+
+class Waiting(NamedTuple):
+    """An engine that can't go on: its next instruction, and what that waits for."""
+
+    engine: int
+    number: int
+    condition: Condition
+
+
+def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+    """Execute a program with arrays for its inputs, and return its outputs by name, each with the
+    format of the program. Raises UsageError if something in it is not known (with the counts), an
+    input is missing or of another shape, or all engines wait."""
+    graph = working(program)
+    if unknown := refused(graph):
+        raise UsageError(
+            "the program can't be executed: "
+            + ", ".join(f"{count} {why}" for why, count in unknown.most_common(LISTED))
+            + (f" and {len(unknown) - LISTED} other kinds" if len(unknown) > LISTED else "")
+        )
+    if extra := inputs.keys() - program.inputs.keys():
+        raise UsageError(f"the program has no input {', '.join(sorted(extra))}")
+    state = State(graph)
+    for name, (form, shape) in program.inputs.items():
+        _put(state, name, _codes(name, inputs, lookup(form), shape))
+    with np.errstate(all="ignore"):
+        _run(state, graph)
+    return {name: _output(state, name, *what) for name, what in program.outputs.items()}
+
+
+def drawn(program: Neff, seed: int) -> dict[str, Array]:
+    """Normal random numbers for the inputs of a program, in their formats."""
+    dice = np.random.default_rng(seed)
+    found = {}
+    for name, (form, shape) in program.inputs.items():
+        values = dice.standard_normal(shape).astype(np.float32)
+        found[name] = values.astype(lookup(form).numpy)
+    return found
+
+
+def working(program: Neff) -> Graph:
+    """The core that has instructions. Raises UsageError if several have: their order is not
+    known."""
+    found = [
+        graph
+        for graph in program.graphs
+        if any(kind.role != "setup" for code in graph.code.values() for kind in code.instructions)
+    ]
+    if len(found) > 1:
+        raise UsageError(f"the program is for {len(found)} cores; it can be executed on one")
+    return found[0] if found else program.graphs[0]
+
+
+# --- what is not known ----------------------------------------------------------------------------
+
+
+def refused(graph: Graph) -> Counter[str]:
+    """How many instructions can't be executed, by the reason."""
+    found: Counter[str] = Counter()
+    for code in graph.code.values():
+        for kind in code.instructions:
+            reason = _reason(kind)
+            found.update([f"{kind.opcode} ({reason})"] if reason else [])
+        for name, count in _unusual(code):
+            found[f"{name} (a setting that no published program has)"] += count
+    found.update(
+        f"static DMA block (unknown operation {move.operation})"
+        for blocks in graph.blocks.values()
+        for block in blocks
+        for move in block.moves
+        if move.operation not in OPERATIONS
+    )
+    return found
+
+
+def _reason(kind: DecodedInstruction) -> str:
+    """The first reason for which an instruction can't be executed, "" if it can be."""
+    if not kind.known:
+        return "unknown opcode"
+    if not encoding.does(kind.opcode):
+        return "unknown effect"
+    formats = [*(one.format for one in kind.operands), *(one.format for one in kind.blocks)]
+    for form in formats:
+        if form and encoding.our_format(form) not in FORMATS:
+            return f"unknown {form}"
+    conditions = [
+        *(wait.kind for wait in kind.waits if wait.kind not in WAITS),
+        *(update.kind for update in kind.updates if update.kind not in UPDATES),
+    ]
+    return f"unknown condition {conditions[0]}" if conditions else _unnamed(kind)
+
+
+def _unnamed(kind: DecodedInstruction) -> str:
+    """The setting of an instruction that has a value without a name."""
+    settings = kind.settings
+    checks = {
+        "op": encoding.our_operator,
+        "op0": encoding.our_operator,
+        "op1": encoding.our_operator,
+        "function": encoding.our_function,
+        "dim": AXES.__getitem__,
+    }
+    for name, check in checks.items():
+        try:
+            if name in settings:
+                check(settings[name])
+        except LookupError:
+            return f"unknown {name} {settings[name]}"
+    return ""
+
+
+def _unusual(code: Code) -> Iterator[tuple[str, int]]:
+    """The opcodes with bytes that are not known, and how many instructions have some."""
+    opcodes = encoding.opcodes()
+    for opcode in np.unique(code.words[:, 0]).tolist():
+        words = code.words[code.words[:, 0] == opcode]
+        count = int(encoding.unpublished(words).sum()) if opcode in opcodes else 0
+        if count:
+            yield opcodes[opcode], count
+
+
+# --- inputs and outputs ---------------------------------------------------------------------------
+
+
+def _codes(
+    name: str, inputs: Mapping[str, npt.ArrayLike], form: Format, shape: tuple[int, ...]
+) -> Array:
+    """The codes of an input. A format that numpy does not have may come as bytes of its width."""
+    if name not in inputs:
+        given = ", ".join(inputs) or "nothing"
+        raise UsageError(f"the program's input {name} is missing; there is {given}")
+    found = np.asarray(inputs[name])
+    if found.shape != shape:
+        raise UsageError(f"the input {name} has the shape {found.shape}, expected {shape}")
+    if found.dtype == form.numpy or found.dtype == np.dtype((np.void, form.itemsize)):
+        return np.ascontiguousarray(found).view(form.storage)
+    if found.dtype.kind not in "fiu" and str(found.dtype) not in FORMATS:
+        raise UsageError(f"the input {name} is an array of {found.dtype}, expected {form}")
+    return codec.encode(form, np.ascontiguousarray(found, np.float32))
+
+
+def _put(state: State, name: str, codes: Array) -> None:
+    target = state.storage.tensors.get(name)
+    if target is None or target.size != codes.nbytes:
+        raise UsageError(f"the program has no tensor {name} of {codes.nbytes:,} bytes")
+    target[...] = codes.reshape(-1).view(np.uint8)
+
+
+def _output(state: State, name: str, form: str, shape: tuple[int, ...]) -> Array:
+    found = lookup(form)
+    data = state.storage.tensors.get(name)
+    if data is None or data.size != int(np.prod(shape)) * found.itemsize:
+        raise UsageError(f"the program has no tensor {name} of the shape {shape}")
+    return data.view(found.numpy).reshape(shape)
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _run(state: State, graph: Graph) -> None:
+    """Let each engine go as far as it can, until all have ended."""
+    at = dict.fromkeys(graph.code, 0)
+    while True:
+        before = sum(at.values())
+        waiting = [
+            found
+            for engine, code in graph.code.items()
+            if (found := _advance(state, engine, code, at)) is not None
+        ]
+        if not waiting:
+            return
+        if sum(at.values()) == before:
+            raise UsageError(_deadlock(state, graph, waiting))
+
+
+def _advance(state: State, engine: int, code: Code, at: dict[int, int]) -> Waiting | None:
+    """Execute an engine's instructions up to one that waits, which is returned."""
+    stream = code.instructions
+    while at[engine] < len(stream):
+        kind = stream[at[engine]]
+        for wait in kind.waits:
+            if not WAITS[wait.kind](state.semaphores.get(wait.number, 0), wait.value):
+                return Waiting(engine, at[engine], wait)
+        try:
+            MEANINGS[encoding.does(kind.opcode)](state, kind)
+        except UsageError as error:
+            raise UsageError(f"{_named(engine, code, at[engine])}: {error}") from None
+        for update in kind.updates:
+            state.add(update.number, UPDATES[update.kind] * update.value)
+        at[engine] += 1
+    return None
+
+
+def _named(engine: int, code: Code, number: int) -> str:
+    name = f" ({code.names[number]})" if code.names[number] else ""
+    return f"{ENGINES[engine]} instruction {number} {code.instructions[number].opcode}{name}"
+
+
+def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
+    """The sentence for engines that all wait: the first, and how many others do."""
+    engine, number, wait = waiting[0]
+    user = graph.semaphores.get(wait.number, "")
+    others = plural(len(waiting) - 1, "other engine")
+    return (
+        f"the program waits for ever: {_named(engine, graph.code[engine], number)} waits for "
+        f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, "
+        f"which has {state.semaphores.get(wait.number, 0)}, with {others} waiting"
+    )

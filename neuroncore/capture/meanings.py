@@ -1,0 +1,212 @@
+"""The effect of each instruction of a device, by the `does` of its opcode in `isa/encoding.toml`.
+
+Arithmetic is float32 with one rounding per operation, as in neuroncore's own instructions, whose
+operators, functions and products these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.capture.encoding import DecodedInstruction, Scalar, our_function, our_operator
+from neuroncore.capture.neff import Graph, StaticBlock
+from neuroncore.capture.storage import Storage, fitted, form_of, parts
+from neuroncore.clause import arithmetic, product
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS, Operator
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import float32
+
+Array = npt.NDArray[Any]
+Pairs = list[tuple[Array, Array]]
+
+RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
+FIRST = 1  # bit of acc_flags: the first product of a sum, which replaces what is in PSUM
+SKIPPED = {"LOW_HIGH": 0, "HIGH": 1}  # halves of what moves that don't move
+AXES = {"X": 1, "XY": 2}  # that a reduction folds away, innermost first
+
+
+class State:
+    """A core: its memories, its semaphores and the weights in the array."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.storage = graph, Storage(graph)
+        self.semaphores: dict[int, int] = {}
+        self.weights: tuple[DecodedInstruction, Array] | None = None
+        self.blocks: Mapping[tuple[str, int], StaticBlock] = {
+            (one.queue, one.number): one for each in graph.blocks.values() for one in each
+        }
+
+    def add(self, semaphore: int, amount: int) -> None:
+        self.semaphores[semaphore] = self.semaphores.get(semaphore, 0) + amount
+
+
+def nothing(state: State, kind: DecodedInstruction) -> None:
+    """Waits and orders have an effect on when others begin, and none on memory."""
+
+
+def load(state: State, kind: DecodedInstruction) -> None:
+    """Put weights into the array. They are read from the last column to the first."""
+    codes = state.storage.codes(kind.operand("src"))
+    rows = kind.settings["rows"]
+    state.weights = kind, np.ascontiguousarray(codes.reshape(rows, -1)[:, ::-1])
+
+
+def multiply(state: State, kind: DecodedInstruction) -> None:
+    """A product, or a transpose, into PSUM."""
+    if state.weights is None:
+        raise UsageError("a product has no weights")
+    loaded, codes = state.weights
+    form = form_of(loaded.operand("src").format)
+    moving = state.storage.values(kind.operand("src"))
+    moving = np.ascontiguousarray(moving.reshape(len(moving), -1))
+    if len(codes) != len(moving):
+        raise UsageError(f"{len(codes)} rows of weights meet {len(moving)} rows that move")
+    target = kind.operand("dst")
+    if kind.settings["transpose"] == "ENABLED":
+        state.storage.put(target, _transposed(codes, moving), form)
+        return
+    total = np.zeros((codes.shape[1], moving.shape[1]), np.float32)
+    if not kind.settings["acc_flags"] & FIRST:
+        total[...] = fitted(state.storage.view(target, float32), total.shape)
+    for left, right in _passes(codec.decode(form, codes), moving, loaded, kind):
+        product.chain(left, right, total, True)
+    state.storage.put(target, total, float32)
+
+
+def _transposed(codes: Array, moving: Array) -> Array:
+    """The weights' codes as they are, transposed: the matrix that moves picks rows of them."""
+    if not product.picks(moving) or not moving.any(axis=0).all():
+        raise UsageError("the matrix that moves in a transpose is not an identity matrix")
+    picked: Array = codes[moving.argmax(axis=0)].T
+    return picked
+
+
+def _passes(
+    weights: Array, moving: Array, loaded: DecodedInstruction, kind: DecodedInstruction
+) -> Pairs:
+    """The matrices that the array multiplies for one instruction: with float32, halves of the
+    weights that were loaded and halves of what moves."""
+    each, streamed = (one.settings["fp32_mode"].partition("=")[2] for one in (loaded, kind))
+    if not each and not streamed:
+        return [(weights, moving)]
+    high, low, finite = product.halves(weights)
+    x_high, x_low, x_finite = product.halves(moving)
+    chosen = {"LOW": [(low, x_low), (low, x_finite)], "HIGH": [(finite, x_low), (high, x_high)]}
+    if each not in chosen or streamed not in SKIPPED:
+        raise UsageError(f"weights of the mode {each or 'none'} meet {streamed or 'none'}")
+    return chosen[each][SKIPPED[streamed] :]
+
+
+def activate(state: State, kind: DecodedInstruction) -> None:
+    """function(scale * x + bias)"""
+    settings, storage = kind.settings, state.storage
+    values = storage.values(kind.operand("src")) * np.float32(settings["scale"])
+    function, adds_bias = our_function(settings["function"])
+    if adds_bias:
+        bias = storage.column(settings["bias"], settings["channels"])
+        values += bias.reshape(-1, *[1] * (values.ndim - 1))
+    out = np.empty_like(values)
+    arithmetic.activate(FUNCTIONS[function].apply, values, out)
+    storage.write(kind.operand("dst"), out)
+
+
+def two_tensors(state: State, kind: DecodedInstruction) -> None:
+    left, right = (state.storage.values(kind.operand(name)) for name in ("src0", "src1"))
+    right = right.reshape(len(right), -1)
+    left = fitted(left, right.shape)
+    state.storage.write(kind.operand("dst"), _applied(kind.settings["op"], left, right))
+
+
+def scalars(state: State, kind: DecodedInstruction) -> None:
+    """(x op0 operand0) op1 operand1, each operand a number or one for each partition."""
+    values = state.storage.values(kind.operand("src"))
+    values = values.reshape(len(values), -1)
+    for op, scalar in (("op0", "operand0"), ("op1", "operand1")):
+        if our_operator(kind.settings[op]):
+            other = _scalar(state, kind.settings[scalar], len(values))
+            values = _applied(kind.settings[op], values, other)
+    state.storage.write(kind.operand("dst"), values)
+
+
+def _scalar(state: State, scalar: Scalar, rows: int) -> Array:
+    if scalar.is_address:
+        return state.storage.column(int(scalar.value), rows)
+    return np.full((rows, 1), scalar.value, np.float32)
+
+
+def _applied(name: str, left: Array, right: Array) -> Array:
+    out = np.empty_like(left)
+    _operator(name).apply(left, right, out)
+    return out
+
+
+def _operator(name: str) -> Operator:
+    return OPERATORS[our_operator(name)]
+
+
+def reduce(state: State, kind: DecodedInstruction) -> None:
+    """Fold the innermost axes away, first element to last."""
+    values = state.storage.values(kind.operand("src"))
+    axes = AXES[kind.settings["dim"]]
+    made = arithmetic.reduce(_operator(kind.settings["op"]), values, axes)
+    state.storage.write(kind.operand("dst"), -made if kind.settings["negated"] else made)
+
+
+def copy(state: State, kind: DecodedInstruction) -> None:
+    """Codes as they are, or as numbers if the formats differ."""
+    source, target = kind.operand("src"), kind.operand("dst")
+    if source.format == target.format:
+        state.storage.put(target, state.storage.codes(source))
+    else:
+        state.storage.write(target, state.storage.values(source))
+
+
+def invert(state: State, kind: DecodedInstruction) -> None:
+    values = state.storage.values(kind.operand("src"))
+    state.storage.write(kind.operand("dst"), np.float32(1) / values)
+
+
+def fill(state: State, kind: DecodedInstruction) -> None:
+    target = kind.operand("dst")
+    codes = state.storage.view(target, form_of(target.format))
+    bits = np.array(kind.settings["value"], np.uint32)
+    codes[...] = bits.view(codes.dtype) if codes.itemsize == bits.itemsize else _zero(int(bits))
+
+
+def _zero(bits: int) -> int:
+    """The code in a 16-bit format, which is known for zero only."""
+    if bits:
+        raise UsageError("memory of 16-bit numbers is filled with something else than 0")
+    return 0
+
+
+def trigger(state: State, kind: DecodedInstruction) -> None:
+    """The transfers of a static block."""
+    key = str(kind.settings["queue"]), int(kind.settings["block"])
+    block = state.blocks.get(key)
+    if block is None:
+        raise UsageError(f"queue {key[0]} has no block {key[1]}")
+    for each in block.moves:
+        state.storage.move(*parts(each, state.graph))
+    state.add(block.semaphore, RINGS)
+
+
+def transfer(state: State, kind: DecodedInstruction) -> None:
+    """The transfer that the instruction describes."""
+    source, target = (state.storage.ends_of(kind.block(name)) for name in ("src", "dst"))
+    state.storage.move(source, target)
+    state.add(kind.settings["semaphore"], kind.settings["increment"])
+
+
+MEANINGS: Mapping[str, Callable[[State, DecodedInstruction], None]] = {
+    each.__name__: each
+    for each in (
+        *(nothing, load, multiply, activate, two_tensors, scalars, reduce, copy, invert, fill),
+        *(trigger, transfer),
+    )
+}

@@ -1,0 +1,176 @@
+"""The memories of a core that executes a compiled program, as bytes: SBUF, PSUM and tensors in HBM.
+
+SBUF is flat: a partition begins 2^18 bytes after the previous one, as in DMA addresses.
+Uninitialized memory is NaN in every float format.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
+from neuroncore.capture.encoding import PSUM, Block, DecodedOperand, our_format
+from neuroncore.capture.neff import DAMAGED, STATE_BUFFER, DmaMove, Graph, Variable
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, lookup
+
+Array = npt.NDArray[Any]
+
+PARTITIONS = 128
+SBUF_STEP = 1 << 18  # bytes from a partition of SBUF to the next
+PSUM_STEP = 1 << 14  # all of a partition of PSUM
+UNINITIALIZED = 0xFF
+LARGEST = 1 << 32  # bytes of all tensors
+
+
+class DmaEnd(NamedTuple):
+    """The source or target of a part of a transfer: a variable, an offset in bytes, steps in bytes
+    and counts, innermost first, and the bytes and the format of each element."""
+
+    variable: Variable
+    offset: int
+    steps: Sequence[int]
+    counts: Sequence[int]
+    element: int
+    format: Format
+
+
+class Storage:
+    """All memories, with the constants of the program in them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        total = sum(max(one.size, 0) for one in graph.variables.values())
+        if total > LARGEST:
+            raise UsageError(f"the tensors of the program have {total:,} bytes")
+        self.sbuf = np.full(PARTITIONS * SBUF_STEP, UNINITIALIZED, np.uint8)
+        self.psum = np.full(PARTITIONS * PSUM_STEP, UNINITIALIZED, np.uint8)
+        self.tensors = {
+            one.name: _tensor(one, graph.constants)
+            for one in graph.variables.values()
+            if one.kind != STATE_BUFFER
+        }
+
+    def view(self, operand: DecodedOperand, form: Format) -> Array:
+        """The codes of an operand in memory, [rows, ..., innermost axis]. Raises UsageError if it
+        leaves a partition, or is nothing."""
+        memory, step = (self.psum, PSUM_STEP) if operand.in_psum else (self.sbuf, SBUF_STEP)
+        first = operand.address & (PSUM - 1)
+        reach = [each * (size - 1) for each, size in zip(operand.steps, operand.sizes, strict=True)]
+        low, high = (first + form.itemsize * sum(f(each, 0) for each in reach) for f in (min, max))
+        inside = low >= 0 and high + form.itemsize <= step and operand.rows <= PARTITIONS
+        inside &= operand.address < 2 * PSUM and operand.free <= SBUF_STEP
+        if not inside or 0 in (operand.rows, *operand.sizes):
+            raise UsageError(f"{operand} of {plural(operand.rows, 'row')} leaves its partitions")
+        strides = [each * form.itemsize for each in reversed(operand.steps)]
+        shape = (operand.rows, *reversed(operand.sizes))
+        return np.ndarray(shape, form.storage, memory, first, (step, *strides))
+
+    def codes(self, operand: DecodedOperand) -> Array:
+        return self.view(operand, form_of(operand.format)).copy()
+
+    def values(self, operand: DecodedOperand) -> Array:
+        """The numbers of an operand, as float32."""
+        return codec.decode(form_of(operand.format), self.codes(operand))
+
+    def write(self, operand: DecodedOperand, values: Array) -> None:
+        """Round float32 values to the operand's format and write them."""
+        self.put(operand, codec.encode(form_of(operand.format), np.ascontiguousarray(values)))
+
+    def put(self, operand: DecodedOperand, codes: Array, form: Format | None = None) -> None:
+        """Write codes. Raises UsageError if they are more or fewer than the operand has."""
+        target = self.view(operand, form or form_of(operand.format))
+        target[...] = fitted(codes, target.shape)
+
+    def column(self, address: int, rows: int) -> Array:
+        """The float32 number of each partition at an address, [rows, 1]."""
+        where = DecodedOperand("", True, address, (1,), (1,), "fp32", rows)
+        return self.values(where)
+
+    def move(self, source: DmaEnd, target: DmaEnd) -> None:
+        """Do a part of a transfer. Raises UsageError if its ends do not fit together."""
+        read, written = self._elements(source), self._elements(target)
+        counts = [divmod(end.element, end.format.itemsize) for end in (source, target)]
+        same = read.shape[:-1] == written.shape[:-1] and counts[0] == counts[1]
+        if not same or counts[0][1]:
+            raise UsageError(
+                f"a transfer reads {read.shape} and writes {written.shape} bytes: the order of its "
+                "elements is not known"
+            )
+        codes = read.copy().view(source.format.storage)
+        codes = codec.cast(source.format, target.format, codes)
+        written[...] = np.ascontiguousarray(codes).view(np.uint8)
+
+    def _elements(self, end: DmaEnd) -> Array:
+        """The bytes of an end, [..., innermost axis, bytes of an element]."""
+        inside = end.variable.kind == STATE_BUFFER
+        memory = self.sbuf if inside else self.tensors[end.variable.name]
+        shape = (*reversed(end.counts), end.element)
+        try:
+            if prod(shape) > LARGEST:
+                raise ValueError
+            return np.ndarray(shape, np.uint8, memory, end.offset, (*reversed(end.steps), 1))
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"a transfer leaves {end.variable.name}, which has {memory.size:,} bytes"
+            ) from None
+
+    def ends_of(self, block: Block) -> DmaEnd:
+        """An end of a transfer whose instruction describes it."""
+        number = block.number
+        if block.kind == "table":
+            tables = [one.table for one in self.graph.variables.values() if one.table]
+            listed = [entry for table in tables for entry in table]
+            number = listed[number] if number < len(listed) else -1
+        found = self.graph.variable(number) if block.kind != "address" else None
+        if found is None:
+            raise UsageError(f"a transfer names {block.kind} {block.number}, which is not there")
+        where = block.address, block.steps, block.counts
+        return DmaEnd(found, *where, block.element, form_of(block.format))
+
+
+def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
+    """The ends of a part of a static block: the innermost axis is the element."""
+    source = move.source_sizes, move.source_steps, move.source_format
+    target = move.target_sizes, move.target_steps, move.target_format
+    return (
+        _end(graph.variables.get(move.source), move.source_offset, *source),
+        _end(graph.variables.get(move.target), move.target_offset, *target),
+    )
+
+
+def _end(
+    variable: Variable | None, offset: int, sizes: Sequence[int], steps: Sequence[int], form: str
+) -> DmaEnd:
+    if variable is None or not sizes or steps[0] != 1 or len(sizes) != len(steps):
+        raise UsageError("a static DMA block has a variable or bytes whose place is not known")
+    return DmaEnd(variable, offset, steps[1:], sizes[1:], sizes[0], lookup(form))
+
+
+def fitted(values: Array, shape: Sequence[int]) -> Array:
+    """An array in another shape. Raises UsageError if that has more or fewer elements."""
+    if values.size != prod(shape):
+        raise UsageError(f"{values.size:,} elements are where {prod(shape):,} are expected")
+    return values.reshape(shape)
+
+
+def form_of(name: str) -> Format:
+    """The format that the profiler gives this name."""
+    return lookup(our_format(name))
+
+
+def _tensor(variable: Variable, constants: Mapping[str, bytes]) -> Array:
+    if variable.name not in constants:
+        return np.full(max(variable.size, 0), UNINITIALIZED, np.uint8)
+    try:
+        found = np.load(io.BytesIO(constants[variable.name]), allow_pickle=False)
+        return np.frombuffer(found.tobytes(), np.uint8).copy()
+    except DAMAGED:
+        raise UsageError(f"the constant {variable.name} is not an array of numpy") from None

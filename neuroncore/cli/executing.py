@@ -1,0 +1,150 @@
+"""neuroncore neff --execute: the outputs of a compiled program, and how far they are from expected
+ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
+from neuroncore.cli import session
+
+if TYPE_CHECKING:
+    from neuroncore.capture import execution
+    from neuroncore.capture.neff import Neff
+else:
+    execution = Lazy("neuroncore.capture.execution")
+
+Array = npt.NDArray[Any]
+Figures = dict[str, Any]
+
+SCHEMA = "neuroncore.execution/1"
+TOLERANCES = {4: 1e-4, 2: 1e-2}  # of the largest magnitude, by the bytes of an element
+NATIVE = "float32", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--execute",
+        action="store_true",
+        help="execute the program on the CPU, with random inputs of --seed (experimental)",
+    )
+    for option, meaning in (
+        ("--arrays", "execute it with these inputs, by name"),
+        ("--save", "execute it and write the outputs"),
+        ("--expect", "execute it and compare the outputs with these, by name"),
+    ):
+        parser.add_argument(option, type=Path, metavar="FILE.npz", help=meaning)
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        help="the largest error that --expect accepts, as a share of the output's largest "
+        "magnitude (default: 1e-4, and 1e-2 for 16-bit formats)",
+    )
+
+
+def asked(arguments: argparse.Namespace) -> bool:
+    given = arguments.arrays, arguments.save, arguments.expect, arguments.tolerance
+    return arguments.execute or any(one is not None for one in given)
+
+
+def execute(arguments: argparse.Namespace, program: Neff) -> int:
+    """Print the figures of each output; the exit code is 1 if one differs from what is expected."""
+    if arguments.source or arguments.args or arguments.inputs:
+        raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
+    drawn = arguments.arrays is None
+    inputs = execution.drawn(program, arguments.seed) if drawn else _loaded(arguments.arrays)
+    expected = {} if arguments.expect is None else _loaded(arguments.expect)
+    outputs = execution.execute(program, inputs)
+    if missing := expected.keys() - outputs.keys():
+        known = ", ".join(outputs)
+        raise UsageError(f"the program has no output {', '.join(sorted(missing))}; it has {known}")
+    rows = {name: _figures(outputs[name], program.outputs[name][0]) for name in outputs}
+    for name, wanted in expected.items():
+        rows[name] |= _compared(name, outputs[name], wanted, arguments.tolerance)
+    if arguments.save is not None:
+        _save(arguments.save, outputs)
+    told = {"schema": SCHEMA, "name": program.name, "outputs": rows}
+    source = f"random inputs of seed {arguments.seed}" if drawn else f"inputs of {arguments.arrays}"
+    if arguments.json:
+        session.write(json.dumps(_finite(told), indent=2, allow_nan=False))
+    for line in () if arguments.json else _text(program, source, rows):
+        session.write(line)
+    return int(not all(row.get("agrees", True) for row in rows.values()))
+
+
+def _finite(told: Any) -> Any:
+    """Replace numbers that JSON does not have by their names."""
+    if isinstance(told, dict):
+        return {key: _finite(value) for key, value in told.items()}
+    return str(told) if isinstance(told, float) and not np.isfinite(told) else told
+
+
+def _text(program: Neff, source: str, rows: Mapping[str, Figures]) -> Iterator[str]:
+    yield f"{program.name} for {program.target}, executed (experimental) with {source}"
+    for name, row in rows.items():
+        shape = ",".join(map(str, row["shape"]))
+        nans = f", {row['nan']:,} NaN" if row["nan"] else ""
+        yield f"output {name} {row['format']}[{shape}]: {row['min']:g} to {row['max']:g}{nans}"
+        if "agrees" in row:
+            verdict = "agrees" if row["agrees"] else "differs"
+            yield (
+                f"       {verdict}: the largest error is {row['error']:.3g} of {row['largest']:.3g}"
+                f" (tolerance {row['tolerance']:g})"
+            )
+
+
+def _figures(output: Array, form: str) -> Figures:
+    values = output.astype(np.float64)
+    numbers = values[~np.isnan(values)]
+    low, high = (float(f(numbers)) if numbers.size else 0.0 for f in (np.min, np.max))
+    nans = values.size - numbers.size
+    return {"format": form, "shape": list(output.shape), "min": low, "max": high, "nan": nans}
+
+
+def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
+    """The largest error, which is infinite where one of both is NaN."""
+    if output.shape != wanted.shape:
+        raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
+    values, expected = output.astype(np.float64), wanted.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        errors = np.where(values == expected, 0.0, np.abs(values - expected))
+    errors[np.isnan(values) & np.isnan(expected)] = 0.0
+    error = float(np.nan_to_num(errors, nan=np.inf).max(initial=0.0))
+    finite = np.abs(expected[np.isfinite(expected)])
+    largest = float(finite.max(initial=0.0))
+    limit = TOLERANCES.get(output.itemsize, 1e-2) if tolerance is None else tolerance
+    agrees = error <= limit * largest
+    return {"error": error, "largest": largest, "tolerance": limit, "agrees": agrees}
+
+
+def _loaded(path: Path) -> dict[str, Array]:
+    """The arrays of a file of numpy. Raises UsageError if it is not such a file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except (AttributeError, EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile):
+        raise UsageError(f"{path} is not a file of arrays that np.savez has written") from None
+
+
+def _save(path: Path, outputs: Mapping[str, Array]) -> None:
+    """Formats that numpy does not have are saved as float32, which holds all of their numbers."""
+    native = {
+        name: one if one.dtype.name in NATIVE else one.astype(np.float32)
+        for name, one in outputs.items()
+    }
+    try:
+        with path.open("wb") as file:
+            np.savez(file, **native)  # type: ignore[arg-type]
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from None
