@@ -19,14 +19,10 @@ def alloc(func: Callable[..., Any]) -> Allocation:
 
 
 def mod_alloc(
-    *,
-    base_bank: int,
-    base_addr: int = 0,
-    base_partition: int = 0,
-    num_bank_tiles: Sequence[int] = (),
-    num_par_tiles: Sequence[int] = (),
+    *, base_bank: int, base_addr: int = 0, base_partition: int = 0,
+    num_bank_tiles: Sequence[int] = (), num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
-) -> Allocation:
+) -> Allocation:  # fmt: skip
     """Return an allocation of blocks to banks in turn, from base_bank on."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:

@@ -19,12 +19,9 @@ def alloc(func: Callable[..., Any]) -> Allocation:
 
 
 def mod_alloc(
-    *,
-    base_addr: int,
-    base_partition: int = 0,
-    num_par_tiles: Sequence[int] = (),
+    *, base_addr: int, base_partition: int = 0, num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
-) -> Allocation:
+) -> Allocation:  # fmt: skip
     """Return an allocation of blocks to adjacent places in turn, from base_addr, in bytes."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:

@@ -33,14 +33,9 @@ dma_engine = engine.dma
 
 
 def builtin_custom_op(
-    function_name: str,
-    lib_file_name: str,
-    ulib_to_ucode_version: str,
-    ulib_to_isa_version: str,
-    srcs: _Any,
-    dsts: _Any,
-    **kwargs: _Any,
-) -> None:
+    function_name: str, lib_file_name: str, ulib_to_ucode_version: str, ulib_to_isa_version: str,
+    srcs: _Any, dsts: _Any, **kwargs: _Any,
+) -> None:  # fmt: skip
     """Not emulated: it runs a compiled library on the GpSimd cores."""
     raise _NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
 

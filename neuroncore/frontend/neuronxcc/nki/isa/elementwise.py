@@ -26,15 +26,9 @@ __all__ = [
 
 
 def tensor_tensor(
-    data1: Any,
-    data2: Any,
-    op: Any,
-    *,
-    dtype: Any = None,
-    mask: Any = None,
-    engine: Any = engine.unknown,
-    **kwargs: Any,
-) -> Tensor:
+    data1: Any, data2: Any, op: Any, *, dtype: Any = None, mask: Any = None,
+    engine: Any = engine.unknown, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """data1 <op> data2; free axes of size 1 are repeated, and an operand with one element per
     partition is repeated along all of them."""
     begin(kwargs)
@@ -77,14 +71,9 @@ def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def memset(
-    shape: Sequence[int],
-    value: Any,
-    dtype: Any,
-    *,
-    mask: Any = None,
-    engine: Any = engine.unknown,
+    shape: Sequence[int], value: Any, dtype: Any, *, mask: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tile of SBUF filled with a number."""
     begin(kwargs)
     out = (tuple(shape), format_or(dtype, None))
@@ -97,16 +86,9 @@ Axis = int | Sequence[int]
 
 
 def tensor_reduce(
-    op: Any,
-    data: Any,
-    axis: Axis,
-    *,
-    mask: Any = None,
-    dtype: Any = None,
-    negate: bool = False,
-    keepdims: bool = False,
-    **kwargs: Any,
-) -> Tensor:
+    op: Any, data: Any, axis: Axis, *, mask: Any = None, dtype: Any = None, negate: bool = False,
+    keepdims: bool = False, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """The reduction of a tile along free axes; a mask is over data.
 
     The access pattern has the reduced axes last, as they stream past a lane. The pages require that

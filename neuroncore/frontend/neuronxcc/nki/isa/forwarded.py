@@ -32,34 +32,18 @@ __all__ = [
 
 
 def activation(
-    op: Any,
-    data: Any,
-    *,
-    bias: Any = None,
-    scale: Any = 1.0,
-    reduce_op: Any = None,
-    reduce_res: Any = None,
-    reduce_cmd: Any = reduce_cmd.idle,
-    mask: Any = None,
-    dtype: Any = None,
+    op: Any, data: Any, *, bias: Any = None, scale: Any = 1.0, reduce_op: Any = None,
+    reduce_res: Any = None, reduce_cmd: Any = reduce_cmd.idle, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
     return like("data", "activation", locals())
 
 
 def activation_reduce(
-    op: Any,
-    data: Any,
-    *,
-    reduce_op: Any,
-    reduce_res: Any,
-    bias: Any = None,
-    scale: Any = 1.0,
-    mask: Any = None,
-    dtype: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0,
+    mask: Any = None, dtype: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
     return like("data", "activation_reduce", locals())
 
@@ -82,18 +66,9 @@ def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any)
 
 
 def scalar_tensor_tensor(
-    *,
-    data: Any,
-    op0: Any,
-    operand0: Any,
-    op1: Any,
-    operand1: Any,
-    reverse0: bool = False,
-    reverse1: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    *, data: Any, op0: Any, operand0: Any, op1: Any, operand1: Any, reverse0: bool = False,
+    reverse1: bool = False, dtype: Any = None, mask: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
     begin(kwargs)
     del kwargs
@@ -109,14 +84,9 @@ def tensor_copy(
 
 
 def tensor_copy_dynamic_dst(
-    *,
-    dst: Any,
-    src: Any,
-    mask: Any = None,
-    dtype: Any = None,
-    engine: Any = engine.unknown,
+    *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Copy src to a part of dst at a free offset from a tile: dst is indexed with that tile."""
     return written("tensor_copy", locals())
 
@@ -146,36 +116,19 @@ def tensor_partition_reduce(
 
 
 def tensor_scalar(
-    data: Any,
-    op0: Any,
-    operand0: Any,
-    reverse0: bool = False,
-    op1: Any = None,
-    operand1: Any = None,
-    reverse1: bool = False,
-    *,
-    dtype: Any = None,
-    mask: Any = None,
-    engine: Any = engine.unknown,
-    **kwargs: Any,
-) -> Tensor:
+    data: Any, op0: Any, operand0: Any, reverse0: bool = False, op1: Any = None,
+    operand1: Any = None, reverse1: bool = False, *, dtype: Any = None, mask: Any = None,
+    engine: Any = engine.unknown, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
     return like("data", "tensor_scalar", locals())
 
 
 def tensor_scalar_cumulative(
-    *,
-    src: Any,
-    op0: Any,
-    op1: Any,
-    imm0: Any,
-    imm1: Any = None,
-    reduce_cmd: Any = reduce_cmd.reset_reduce,
-    mask: Any = None,
-    dtype: Any = None,
-    dst: Any = None,
+    *, src: Any, op0: Any, op1: Any, imm0: Any, imm1: Any = None,
+    reduce_cmd: Any = reduce_cmd.reset_reduce, mask: Any = None, dtype: Any = None, dst: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The cumulative reduction by op1 of src <op0> imm0."""
     if dst is not None:
         return written("tensor_scalar_cumulative", locals())
@@ -183,34 +136,17 @@ def tensor_scalar_cumulative(
 
 
 def tensor_scalar_reduce(
-    *,
-    data: Any,
-    op0: Any,
-    operand0: Any,
-    reduce_op: Any,
-    reduce_res: Any,
-    reverse0: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    *, data: Any, op0: Any, operand0: Any, reduce_op: Any, reduce_res: Any, reverse0: bool = False,
+    dtype: Any = None, mask: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """data <op0> operand0, and its reduction along the free axes in reduce_res."""
     return like("data", "tensor_scalar_reduce", locals())
 
 
 def tensor_tensor_scan(
-    data0: Any,
-    data1: Any,
-    initial: Any,
-    op0: Any,
-    op1: Any,
-    reverse0: bool = False,
-    reverse1: bool = False,
-    *,
-    dtype: Any = None,
-    mask: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    data0: Any, data1: Any, initial: Any, op0: Any, op1: Any, reverse0: bool = False,
+    reverse1: bool = False, *, dtype: Any = None, mask: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
     begin(kwargs)
     del kwargs
@@ -243,54 +179,29 @@ def nc_find_index8(
 
 
 def nc_match_replace8(
-    *,
-    data: Any,
-    vals: Any,
-    imm: Any,
-    dst_idx: Any = None,
-    mask: Any = None,
-    dtype: Any = None,
+    *, data: Any, vals: Any, imm: Any, dst_idx: Any = None, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """data with the first match of each of 8 values replaced by a number; the indices of the
     matches are in dst_idx."""
     return like("data", "nc_match_replace8", locals())
 
 
 def range_select(
-    *,
-    on_true_tile: Any,
-    comp_op0: Any,
-    comp_op1: Any,
-    bound0: Any,
-    bound1: Any,
-    reduce_cmd: Any = reduce_cmd.idle,
-    reduce_res: Any = None,
-    reduce_op: Any = np.amax,
-    range_start: Any = 0,
-    on_false_value: Any = fp32.min,
-    mask: Any = None,
-    dtype: Any = None,
+    *, on_true_tile: Any, comp_op0: Any, comp_op1: Any, bound0: Any, bound1: Any,
+    reduce_cmd: Any = reduce_cmd.idle, reduce_res: Any = None, reduce_op: Any = np.amax,
+    range_start: Any = 0, on_false_value: Any = fp32.min, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
     return like("on_true_tile", "range_select", locals())
 
 
 def select_reduce(
-    *,
-    dst: Any,
-    predicate: Any,
-    on_true: Any,
-    on_false: Any,
-    reduce_res: Any = None,
-    reduce_cmd: Any = reduce_cmd.idle,
-    reduce_op: Any = np.amax,
-    reverse_pred: bool = False,
-    mask: Any = None,
-    dtype: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    *, dst: Any, predicate: Any, on_true: Any, on_false: Any, reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle, reduce_op: Any = np.amax, reverse_pred: bool = False,
+    mask: Any = None, dtype: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
     return written("select_reduce", locals())
 

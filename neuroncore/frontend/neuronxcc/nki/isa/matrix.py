@@ -35,18 +35,10 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 def nc_matmul(
-    stationary: Any,
-    moving: Any,
-    *,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
-    is_transpose: bool = False,
-    tile_position: Any = (),
-    tile_size: Any = (),
-    mask: Any = None,
-    perf_mode: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    stationary: Any, moving: Any, *, is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False, is_transpose: bool = False, tile_position: Any = (),
+    tile_size: Any = (), mask: Any = None, perf_mode: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """psum[m, n] = sum_k stationary[k, m] * moving[k, n]; a mask is over moving.
 
     The result is float32; a transpose has the format of its operand. Operands in PSUM are copied to
@@ -191,14 +183,9 @@ def _ones(count: int, dtype: Format) -> Tensor:
 
 
 def dma_copy(
-    *,
-    dst: Any,
-    src: Any,
-    mask: Any = None,
-    dst_rmw_op: Any = None,
-    oob_mode: Any = oob_mode.error,
+    *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, oob_mode: Any = oob_mode.error,
     dge_mode: Any = dge_mode.unknown,
-) -> None:
+) -> None:  # fmt: skip
     """dst = src, or dst <op>= src, by DMA."""
     modes = {
         "oob_mode": constants.member(constants.oob_mode, oob_mode),
@@ -238,14 +225,9 @@ def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
 
 
 def dma_transpose(
-    src: Any,
-    *,
-    axes: Sequence[int] | None = None,
-    mask: Any = None,
-    dtype: Any = None,
-    dge_mode: Any = dge_mode.unknown,
-    **kwargs: Any,
-) -> Tensor:
+    src: Any, *, axes: Sequence[int] | None = None, mask: Any = None, dtype: Any = None,
+    dge_mode: Any = dge_mode.unknown, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """The transpose of a tensor of HBM or SBUF, in SBUF; by default with the axes reversed.
 
     A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
@@ -273,13 +255,9 @@ def dma_transpose(
 
 
 def local_gather(
-    src_buffer: Any,
-    index: Any,
-    num_elem_per_idx: int = 1,
-    num_valid_indices: int | None = None,
-    *,
+    src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
     mask: Any = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Runs of elements at indices that 16 partitions share: (P, indices / 16, 16,
     num_elem_per_idx); (P, indices, num_elem_per_idx) if the indices don't fill 16 partitions.
     """

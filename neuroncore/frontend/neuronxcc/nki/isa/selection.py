@@ -23,15 +23,9 @@ __all__ = ["affine_select", "iota", "tensor_copy_predicated"]
 
 
 def tensor_copy_predicated(
-    *,
-    src: Any,
-    dst: Any,
-    predicate: Any,
-    reverse_pred: bool = False,
-    mask: Any = None,
-    dtype: Any = None,
-    **kwargs: Any,
-) -> None:
+    *, src: Any, dst: Any, predicate: Any, reverse_pred: bool = False, mask: Any = None,
+    dtype: Any = None, **kwargs: Any,
+) -> None:  # fmt: skip
     """dst = src where the predicate isn't 0 (is 0, with reverse_pred)."""
     check_keywords(kwargs)
     source = tile(src, "src") if isinstance(src, Tensor) else src
@@ -89,14 +83,9 @@ def _pattern(expr: Index) -> list[list[int]]:
 
 
 def affine_select(
-    pred: Any,
-    on_true_tile: Any,
-    on_false_value: Any,
-    *,
-    mask: Any = None,
-    dtype: Any = None,
+    pred: Any, on_true_tile: Any, on_false_value: Any, *, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """on_true_tile where comparisons of index expressions hold, else a number."""
     begin(kwargs)
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM

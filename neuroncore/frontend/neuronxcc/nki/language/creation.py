@@ -73,14 +73,9 @@ def ndarray(
 
 
 def full(
-    shape: Sequence[int] | int,
-    fill_value: float,
-    dtype: Any,
-    *,
-    buffer: Any = None,
-    name: str = "",
-    **kwargs: Any,
-) -> Any:
+    shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
+    name: str = "", **kwargs: Any,
+) -> Any:  # fmt: skip
     """A new tensor filled with a number: memset of the parts that are read before they are written;
     in HBM a DMA of a filled tile."""
     check_keywords(kwargs)
@@ -164,14 +159,9 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
 
 
 def _born(
-    scope: LoopIndex | None,
-    region: MemoryRegion,
-    shape: tuple[int, ...],
-    form: Format,
-    name: str,
-    address: tuple[int, int] | None,
-    value: float | None,
-) -> Storage:
+    scope: LoopIndex | None, region: MemoryRegion, shape: tuple[int, ...], form: Format, name: str,
+    address: tuple[int, int] | None, value: float | None,
+) -> Storage:  # fmt: skip
     core = current()
     storage = core.allocate(region, shape, form, name, address)
     storage.scope = scope

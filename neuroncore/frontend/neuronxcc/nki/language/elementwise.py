@@ -49,15 +49,9 @@ def lanes(value: Any, box: Box, _: Any) -> Any:
 
 
 def composed(
-    function: Callable[..., NkiTensor],
-    mask: Any,
-    *operands: Any,
-    axis: Axis | None = None,
-    folds: bool = False,
-    keepdims: bool = False,
-    cut: Callable[..., Any] = follow,
-    **more: Any,
-) -> Tensor:
+    function: Callable[..., NkiTensor], mask: Any, *operands: Any, axis: Axis | None = None,
+    folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
+) -> Tensor:  # fmt: skip
     """Apply a function of the current API to tiles of the older one. The result has the shape of
     the first tile; a mask is over that shape, and `cut` cuts the other tiles accordingly.
 

@@ -41,14 +41,9 @@ __all__ = [
 
 def _fold(name: str, operator: Any) -> Callable[..., Any]:
     def fold(
-        x: Any,
-        axis: Axis,
-        *,
-        dtype: Any = None,
-        mask: Any = None,
-        keepdims: bool = False,
+        x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, keepdims: bool = False,
         **kwargs: Any,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         check_keywords(kwargs, name=name)
         return isa.tensor_reduce(operator, x, axis, dtype=dtype, mask=mask, keepdims=keepdims)
 
@@ -71,14 +66,9 @@ def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: An
 
 
 def mean(
-    x: Any,
-    axis: Axis,
-    *,
-    dtype: Any = None,
-    mask: Any = None,
-    keepdims: bool = False,
+    x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, keepdims: bool = False,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The mean along free axes, of the elements that a mask chooses: tensor_reduce in float32,
     tensor_scalar."""
     begin(kwargs)
@@ -100,31 +90,18 @@ def var(x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, **kwargs: An
 
 
 def softmax(
-    x: Any,
-    axis: Axis,
-    *,
-    dtype: Any = None,
-    compute_dtype: Any = None,
-    mask: Any = None,
+    x: Any, axis: Axis, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """e^(x - max) over its sum, along free axes."""
     check_keywords(kwargs)
     return composed(newer.softmax, mask, x, axis=axis, dtype=dtype or compute_dtype)
 
 
 def rms_norm(
-    x: Any,
-    w: Any,
-    axis: Axis,
-    n: int,
-    epsilon: float = 1e-6,
-    *,
-    dtype: Any = None,
-    compute_dtype: Any = None,
-    mask: Any = None,
-    **kwargs: Any,
-) -> Tensor:
+    x: Any, w: Any, axis: Axis, n: int, epsilon: float = 1e-6, *, dtype: Any = None,
+    compute_dtype: Any = None, mask: Any = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes; w has x's shape, or 1 for sizes."""
     begin(kwargs)
     data = tile(x, "x")
@@ -194,16 +171,9 @@ def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any
 
 
 def all_reduce(
-    x: Any,
-    op: Any,
-    program_axes: Any,
-    *,
-    dtype: Any = None,
-    mask: Any = None,
-    parallel_reduce: bool = True,
-    asynchronous: bool = False,
-    **kwargs: Any,
-) -> Tensor:
+    x: Any, op: Any, program_axes: Any, *, dtype: Any = None, mask: Any = None,
+    parallel_reduce: bool = True, asynchronous: bool = False, **kwargs: Any,
+) -> Tensor:  # fmt: skip
     """Not emulated: programs of a grid run one after the other here."""
     check_keywords(kwargs)
     raise NotEmulated("all_reduce over the programs of a grid, which run one after the other here")
