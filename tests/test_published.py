@@ -8,10 +8,10 @@ from device import TARGETS
 
 from neuroncore import machine
 from neuroncore.base.errors import DefinitionError
-from neuroncore.cli import main, published
+from neuroncore.cli import machines, main
 
 LINES = list(
-    published.compared(published.published(), {name: machine.load(name) for name in TARGETS})
+    machines.compared(machines.published(), {name: machine.load(name) for name in TARGETS})
 )
 
 
@@ -77,7 +77,7 @@ def test_sources_are_all_named():
 
 
 def claim(printed, **how):
-    return published.Claim("chip", "trn2", 8, "x", printed, "HW", **how)
+    return machines.Claim("chip", "trn2", 8, "x", printed, "HW", **how)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_a_number_is_met_to_its_last_digit(printed, how, met, missed):
 
 def test_formulas_are_arithmetic_on_names():
     names = {"T": 80.0, "V": 0.5}
-    assert published.evaluated("8 * (T / 4 + 2*V) - 1", names) == 8 * (20 + 1) - 1
+    assert machines.evaluated("8 * (T / 4 + 2*V) - 1", names) == 8 * (20 + 1) - 1
     for wrong in ("8 * X", "T ** 2", "abs(T)", "'T'"):
         with pytest.raises(DefinitionError) as refused:
-            published.evaluated(wrong, names)
+            machines.evaluated(wrong, names)
         assert repr(wrong) in str(refused.value)
 
 

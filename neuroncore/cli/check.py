@@ -14,7 +14,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
-from neuroncore.cli.arguments import add_world, check_world
+from neuroncore.cli.world import add_world, check_world
 from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""neuroncore run: run a kernel or a script on the emulated core, and report the results; and the
-one launch that other commands look at."""
+"""neuroncore run and neuroncore view: run a kernel or a script on the emulated core, and report the
+results or write a page; and the one launch that other commands look at."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,9 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import Options, Order, profile
 from neuroncore.cli import tools
-from neuroncore.cli.arguments import add_world, check_world, natural
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
+from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -29,6 +30,8 @@ from neuroncore.lint.static import read
 from neuroncore.record import is_record
 from neuroncore.report.progress import progress
 from neuroncore.view import document as documents
+from neuroncore.view import server as serving
+from neuroncore.view.document import SCHEMA
 
 if TYPE_CHECKING:
     from neuroncore.report.compare import Agreement
@@ -381,3 +384,61 @@ def options(arguments: argparse.Namespace) -> Options:
     """Return the options of the environment, with the order of the command."""
     chosen = environment_options()
     return replace(chosen, order=arguments.order) if arguments.order else chosen
+
+
+def add_view(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run FILE.py::KERNEL or FILE.py like `neuroncore run`, and write or serve one HTML page "
+        "of the run: timeline, source, steps, memory, values and figures. Without -o and --serve "
+        "the page is KERNEL.html or FILE.html in the current folder."
+    )
+    parser.usage = (
+        "neuroncore view FILE.py[::KERNEL] [-o OUT.html | --serve] [options of run] [[--] "
+        "ARGUMENT ...]"
+    )
+    parser.allow_abbrev = False
+    add_page(parser, "-o", "--html")
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve the page on this machine until Ctrl-C; values of a step are computed by a "
+        "replay when you look at it, and long runs can be browsed by windows",
+    )
+    parser.add_argument(
+        "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
+    )
+    add_running(parser)
+    parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
+
+
+def view(arguments: argparse.Namespace) -> int:
+    if not (arguments.html or arguments.serve):
+        arguments.html = _usual(arguments.file)
+    document = Document(arguments)
+    code = finished(arguments, document)
+    if arguments.serve and document.shown:
+        _serve(document, arguments.port)
+    return code
+
+
+def _usual(file: str) -> Path:
+    """Return the usual file of a page. Raise UsageError if it exists and is not such a page."""
+    name, _, kernel = file.partition("::")
+    path = Path(f"{kernel or Path(name).stem}.html")
+    if path.exists() and not (path.is_file() and SCHEMA.encode() in path.read_bytes()):
+        raise UsageError(f"{path} exists and is not a page of a run: use -o OUT.html")
+    return path
+
+
+def _serve(document: Document, port: int) -> None:
+    server = serving.Server(document.shown, port)
+    document.say(f"page       {server.url} (open it in a browser; Ctrl-C ends it)")
+    try:
+        until_ended()
+    except KeyboardInterrupt:
+        server.close()
+
+
+def until_ended() -> None:
+    """Serve until KeyboardInterrupt."""
+    threading.Event().wait()

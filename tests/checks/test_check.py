@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -208,3 +210,10 @@ def test_a_page_of_a_kernel_with_an_error_of_its_source_ends_with_that_error(tmp
     assert main(["view", f"{file}::kernel", "--args", "float32[128,16]", "-o", page]) == 1
     said = capsys.readouterr().err
     assert "on-chip memory doesn't outlive the kernel" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("words", [["check", "--static", __file__], ["explain", "SUM_GOES_ON"]])
+def test_what_only_reads_text_does_not_load_numpy(words):
+    command = f"from neuroncore.cli import main; main({words})"
+    code = f"import sys; {command}; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from neuroncore.customop.build import COMPILERS
-from neuroncore.customop.fault import REASONS
+from neuroncore.customop.library import REASONS
 
 PAGE = Path(__file__).parents[2] / "docs/customop.md"
 

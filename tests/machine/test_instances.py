@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from neuroncore.base.errors import DefinitionError, UsageError
-from neuroncore.cli import main, published
+from neuroncore.cli import machines, main
 from neuroncore.machine import chip as chips
 from neuroncore.machine import instance as instances
 
@@ -128,7 +128,7 @@ def test_an_unknown_name_lists_machines_and_instances(capsys):
 
 
 def test_claims_of_an_instance_count_its_cores():
-    for claim in published.published():
+    for claim in machines.published():
         if claim.instance and "chips" in claim.of:
             one = instances.load(claim.instance)
             assert claim.cores == one.cores and claim.machine == one.chip.machine
@@ -139,14 +139,14 @@ def test_the_check_prints_contradictions(capsys):
     out = capsys.readouterr().out
     assert "Trainium1 INT8: 380 TOPS (HW: INT8); 420 TOPS (PAGE: INT8, 2022)" in out
     assert "Trn2 UltraServer EFA: 12800 Gb/s" in out and "3200 Gb/s (HW: EFA)" in out
-    found = published.contradictions(published.published())
+    found = machines.contradictions(machines.published())
     assert f"{len(found)} contradictions" in out and "Trainium3 NeuronLink" in found
 
 
 def test_what_agrees_is_no_contradiction():
-    first, second = published.published()[:2]
+    first, second = machines.published()[:2]
     assert first.printed != second.printed
     same = [dataclasses.replace(first, quantity="q"), dataclasses.replace(first, quantity="q")]
     other = dataclasses.replace(second, quantity="q")
-    assert published.contradictions(same) == {}
-    assert list(published.contradictions([*same, other])) == ["q"]
+    assert machines.contradictions(same) == {}
+    assert list(machines.contradictions([*same, other])) == ["q"]

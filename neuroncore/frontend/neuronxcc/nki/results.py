@@ -25,7 +25,7 @@ from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
-from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
+from neuroncore.frontend.neuronxcc.nki.blocks import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import (
     Running,

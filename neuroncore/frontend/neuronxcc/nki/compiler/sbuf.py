@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, by_name, modulo
+from neuroncore.frontend.neuronxcc.nki.blocks import Allocation, by_name, modulo
 
 __all__ = ["alloc", "auto_alloc", "mod_alloc"]
 

@@ -22,7 +22,6 @@ from neuroncore.frontend.neuronxcc.nki.isa.matrix import *
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import (
     _tiled_offloaded_memcpy as _tiled_offloaded_memcpy,
 )
-from neuroncore.frontend.neuronxcc.nki.isa.selection import *
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

@@ -15,8 +15,7 @@ from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
-from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
-from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
+from neuroncore.frontend.neuronxcc.nki.blocks import Allocation, Blocks
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.lifetimes import numbering
