@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from neuroncore.base import source
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DynamicControlError, NeuronError, SignatureError
 from neuroncore.clause.alu import Operator
 from neuroncore.core.core import current, running
@@ -21,6 +22,18 @@ class Seen(Tile):
     has only the shape, format and memory."""
 
     __slots__ = ()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        return self.storage.region
+
+    @property
+    def name(self) -> str:
+        return self.storage.name
 
     def __str__(self) -> str:
         return super().__repr__()

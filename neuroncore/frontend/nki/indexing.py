@@ -256,10 +256,6 @@ class Patterned(Indexed):
 
     __slots__ = ()
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
     def get_pattern(self) -> list[list[int]]:
         """[stride, count] of each axis, as `ap` takes them."""
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]

@@ -132,14 +132,6 @@ class NkiTensor(Assigned):
     __slots__ = ()
 
     @property
-    def buffer(self) -> MemoryRegion:
-        return self.storage.region
-
-    @property
-    def name(self) -> str:
-        return self.storage.name
-
-    @property
     def base_tensor(self) -> NkiTensor:
         """The whole tensor that this is a view of, as it was made."""
         return type(self).of(self.storage)

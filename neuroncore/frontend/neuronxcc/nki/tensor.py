@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any
 
-from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import (
     OutOfBoundsError,
     ShapeError,
@@ -57,21 +56,9 @@ class Tensor(Seen, Unread, Parted):
         return getattr(self, "_spans", ())
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self.dtype.itemsize
-
-    @property
-    def buffer(self) -> MemoryRegion:
-        return self.storage.region
-
-    @property
-    def name(self) -> str:
-        return self.storage.name
 
     # --- indexing --------------------------------------------------------------------------------
 
