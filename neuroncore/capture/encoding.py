@@ -85,6 +85,13 @@ class DecodedOperand(NamedTuple):
         reach = sum(abs(step) * (max(size, 1) - 1) for step, size in far)
         return (reach + 1) * self.free_bytes // self.free
 
+    @property
+    def before_bytes(self) -> int:
+        """Bytes of its partition from its lowest element to its first one."""
+        far = zip(self.steps, self.sizes, strict=True)
+        reach = sum(max(-step, 0) * (max(size, 1) - 1) for step, size in far)
+        return reach * self.free_bytes // self.free
+
     def __str__(self) -> str:
         form = f"{self.format}@" if self.format else ""
         return f"{form}{self.address:#x}{_list(self.steps)}{_list(self.sizes)}"

@@ -19,6 +19,7 @@ from neuroncore.capture.estimate import estimate
 from neuroncore.capture.joining import at_source
 from neuroncore.capture.measured import Capture, MeasuredCore, of_trace
 from neuroncore.capture.path import place_of
+from neuroncore.capture.shown import documents
 from neuroncore.capture.why import CaptureWhy, why
 from neuroncore.machine import Machine
 from neuroncore.machine import instance as instances
@@ -86,6 +87,10 @@ class Measured:
     def trace(self, path: Path | str) -> None:
         """Write a timeline for Perfetto. Raises OSError."""
         perfetto.write(self.capture, Path(path))
+
+    def shown(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The cores and the files of the viewer's page (`view.page.of_measured`)."""
+        return documents(self.capture, self.summary, self.machine)
 
     def __repr__(self) -> str:
         return f"<Measured run of {self.kernel} on {self.capture.instance}>"

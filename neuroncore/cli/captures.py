@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from neuroncore.capture.run import Measured
     from neuroncore.hosts.api import Run
     from neuroncore.time.timeline import Timeline
+    from neuroncore.view import page as pages
 else:
+    pages = Lazy("neuroncore.view.page")
     capturing = Lazy("neuroncore.capture.run")
     differing = Lazy("neuroncore.capture.difference")
     listing = Lazy("neuroncore.capture.listing")
@@ -57,6 +59,9 @@ def add_import(actions: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
         "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="OUT.html", help="write the page of neuroncore view"
     )
     add_launches(parser, named=False)
     parser.set_defaults(command=import_, is_script=lambda _: False)
@@ -93,6 +98,8 @@ def import_(arguments: argparse.Namespace) -> int:
         found = found.at_source(slowest(kept.runs[0]))
     if arguments.trace:
         _write_trace(found, arguments.trace)
+    if arguments.html:
+        _write_page(found, arguments.html)
     if arguments.json:
         told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
         session.write(json.dumps(told | {"why": found.why().to_dict()}, indent=2))
@@ -150,6 +157,17 @@ def view(arguments: argparse.Namespace) -> int:
 def _write_trace(found: Measured, path: Path) -> None:
     try:
         found.trace(path)
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from None
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _write_page(found: Measured, path: Path) -> None:
+    cores, files = found.shown()
+    if not cores:
+        raise UsageError("no instruction of a kernel was traced")
+    try:
+        pages.of_measured(cores, files).save(path)
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
     print(f"wrote {path}", file=sys.stderr)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import zlib
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Any
 
@@ -20,7 +21,6 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.record.saved import narrowest
-from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
 
@@ -123,10 +123,7 @@ class PageTimes:
         to `move`; `cause` counts back from the instruction, 0 if there is none on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, queue = self.begin[part], timeline.queue[part]
-        since = np.empty_like(begin)
-        for q in range(len(QUEUES)):
-            own = np.flatnonzero(queue == q)
-            since[own] = np.diff(begin[own], prepend=0)
+        since = _since(begin, queue)
         in_turn = before_in_queue(timeline.queue, timeline.begin)
         cause = np.where(timeline.cause == -2, in_turn, timeline.cause)[part]
         there = (cause >= shown.start) & (cause < shown.stop)
@@ -148,6 +145,43 @@ class PageTimes:
             "engines": packed(np.where(moves, timeline.engines_used[part], 0)),
             "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
         }
+
+
+def _since(begin: Array, queue: Array) -> Array:
+    """Return begins relative to the previous ones of the same queue."""
+    since = np.empty_like(begin)
+    for q in np.unique(queue).tolist():
+        own = np.flatnonzero(queue == q)
+        since[own] = np.diff(begin[own], prepend=0)
+    return since
+
+
+def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
+    """Return the columns of a page for the rows of a device's trace: times in ticks, the row that
+    each waited for, or -1, and the number of each operand's box; boxes have an area, the first
+    partition, the number of partitions, the first byte and the number of bytes."""
+    begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
+    rows = np.arange(len(begin))
+    area, row, rows_of, byte, size = raw["boxes"].T
+    kept = {name: packed(raw[name]) for name in ("call", "site", "queue", "flags")}
+    nothing = packed(np.zeros(len(begin), np.int64))
+    return {
+        **kept,
+        "begin": packed(_since(begin, queue)),
+        "busy": packed(raw["kept"] - begin),
+        "taken": packed(signed(raw["end"] - begin)),
+        "cause": packed(np.where(cause >= 0, signed(rows - cause), 0)),
+        **dict.fromkeys(("move", "moving", "engine", "engines"), nothing),
+        "operand": packed(_back(raw["operand"])),
+        "box_area": packed(2 * area + 1),
+        "box_row": differences(row),
+        "box_rows": packed(rows_of),
+        "box_byte": differences(byte),
+        "box_bytes": packed(size),
+        "box_pattern": packed(np.zeros(len(area), np.int64)),
+        "area_kind": packed(np.arange(2)),
+        "area_at": differences(np.zeros(2, np.int64)),
+    }
 
 
 class AccessTable:

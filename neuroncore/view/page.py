@@ -10,13 +10,16 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from neuroncore.base.installed import version
 from neuroncore.base.structs import dataclass
+from neuroncore.view import columns
+from neuroncore.view.document import SCHEMA, document
 from neuroncore.view.document import Shown as Shown
-from neuroncore.view.document import document
 
 WEB = Path(__file__).parent / "web"
 IMPORT = re.compile(r'^import {([^}]+)} from "\./(\w+)\.js";\n', re.MULTILINE)
@@ -46,16 +49,34 @@ class Page:
 def page(launches: Iterable[Shown], served: bool = False) -> Page:
     """Return the page of launches. A `served` page may request data from its server."""
     shown = list(launches)
+    title = ", ".join(dict.fromkeys(launch.kernel for launch in shown))
+    return _written(document(shown, served), title, served)
+
+
+def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> Page:
+    """Return the page of a device's trace: its cores, with columns as `columns.of_measured` takes
+    them, and the files of their lines."""
+    packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
+    told = {
+        "schema": SCHEMA,
+        "version": version("neuroncore"),
+        "served": False,
+        "error": None,
+        "cores": packed,
+        "files": files,
+    }
+    return _written(told, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
+
+
+def _written(told: dict[str, Any], title: str, served: bool) -> Page:
     style, script = (WEB / "page.css").read_text("utf-8"), _script()
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
     policy += "; connect-src 'self'" if served else ""
     parts = {
         "policy": policy,
-        "title": html.escape(", ".join(dict.fromkeys(launch.kernel for launch in shown))),
+        "title": html.escape(title),
         "style": style,
-        "document": json.dumps(document(shown, served), separators=(",", ":")).replace(
-            "<", "\\u003c"
-        ),
+        "document": json.dumps(told, separators=(",", ":")).replace("<", "\\u003c"),
         "script": script,
     }
     # in one pass, so that text of a kernel cannot match a placeholder of the template

@@ -42,6 +42,8 @@ def test_import_prints_figures_and_the_path(capsys, folder):
     text = said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--trace", "t.json")
     assert "kernel_time" in text and "kernel.py:7" in text
     assert json.loads((folder / "t.json").read_text())["traceEvents"]
+    said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--html", "k.html")
+    assert "measured" in (folder / "k.html").read_text()
     told = json.loads(said(capsys, "profile", "import", "k.ntff", "--json"))
     assert told["summary"]["dma_transfer_count"] == 2 and told["why"]["measured"]
 
@@ -102,6 +104,7 @@ def test_neff_executes_and_compares(capsys, folder):
     [
         ("profile", "import", "none.ntff"),
         ("profile", "import", "p.neff"),
+        ("profile", "import", "k.ntff", "--html", "none/k.html"),
         ("why", "cut.ntff"),
         ("neff", "k.ntff"),
         ("neff", "p.neff", "--args", "1"),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import captures
 import nki
 import nki.collectives as ncc
 import nki.isa as nisa
@@ -14,9 +15,10 @@ from neuroncore.kernels import ch05_matmul
 
 import neuroncore
 from neuroncore.base.options import Options
+from neuroncore.capture.run import load
 from neuroncore.report.perfetto import throughput
 from neuroncore.view.document import Outcome, Shown
-from neuroncore.view.page import page
+from neuroncore.view.page import of_measured, page
 
 
 def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
@@ -29,6 +31,23 @@ def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
         opened.open(tmp_path / "page.html", "pane=figures")
         assert "bound" not in opened.text("body") and not opened.page.is_visible("#sentence")
         assert opened.page.locator("#tabs [data-pane=whatif]").count() == 0
+        assert opened.errors == []
+
+
+def test_the_page_of_a_trace_says_that_it_is_measured(chromium, tmp_path):
+    for name, data in zip(("k.ntff", "k.neff"), captures.copied()):
+        (tmp_path / name).write_bytes(data)
+    of_measured(*load(tmp_path / "k.ntff").shown()).save(tmp_path / "page.html")
+    with tabs.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "step=2")
+        text = opened.text("body")
+        assert "measured on a device" in text and "an estimate" not in text
+        assert "2 COPY on Vector" in " ".join(text.split()) and "waited for 1 DMA" in text
+        shown = opened.page.locator("#tabs button").all_inner_texts()
+        assert shown == ["Step", "Memory", "Figures"]
+        for pane in ("memory", "figures"):
+            opened.does(f"view.set({{ pane: '{pane}' }})")
+        assert "kernel_time" in opened.text("body") and not opened.page.is_visible("#dma")
         assert opened.errors == []
 
 

@@ -39,7 +39,11 @@ const DRAWN = {
 };
 
 // Panes that exist only if the document has their data.
-const ASKED_FOR = { whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision };
+const estimated = (each) => !each.measured; // a trace has no values and no findings
+const ASKED_FOR = {
+  whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision,
+  values: estimated, array: estimated, roofline: estimated, findings: estimated,
+};
 
 async function open(number) {
   const given = cores[number] ?? cores[0];

@@ -7,6 +7,12 @@ import { tensor } from "./step.js";
 import { $, duration, moment, plural, size } from "./text.js";
 
 const HEIGHT = 170;
+const ESTIMATED = "A rectangle is a tensor from its first use to its last, hatched between its first write "
+  + "and its first read. The line is the amount in use over time. \"In program order\" is the peak if instructions ran "
+  + "one after another; the estimate allocates this much. Without an address from the kernel, a tensor is "
+  + "shown at the lowest free address; the device's compiler chooses a different one.";
+const MEASURED = "A rectangle is an operand of instructions at the compiler's address, from its first use to its last. "
+  + "The line is their sum. Transfers are not included.";
 
 /** The tensors of a memory: address, lifetime, first write, first and last read. */
 function residents(core, memory) {
@@ -83,7 +89,7 @@ class MemoryMap {
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
     const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`,
-      `in program order ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
+      ...(core.measured ? [] : [`in program order ${size(limits.peak)}`]), `at ${moment(now, 10)}:`,
       `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
     said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
     board.clipped(() => {
@@ -217,16 +223,13 @@ function pressure(core, tiles) {
 export class Memory {
   constructor(pane) {
     this.maps = ["sbuf", "psum"].map((memory) => new MemoryMap(pane, memory));
-    const about = document.createElement("p");
-    about.className = "faint";
-    about.textContent = "A rectangle is a tensor from its first use to its last, hatched between its first write "
-      + "and its first read. The line is the amount in use over time. \"In program order\" is the peak if instructions ran "
-      + "one after another; the estimate allocates this much. Without an address from the kernel, a tensor is "
-      + "shown at the lowest free address; the device's compiler chooses a different one.";
-    pane.append(about);
+    this.about = document.createElement("p");
+    this.about.className = "faint";
+    pane.append(this.about);
   }
 
   open(core) {
+    this.about.textContent = core.measured ? MEASURED : ESTIMATED;
     this.maps.forEach((map) => map.open(core));
   }
 

@@ -80,10 +80,10 @@ function lanes(core, transfers) {
 export function counters(core) {
   const transfers = core.byTime.filter((i) => core.is(i, TRANSFER));
   const rate = (i) => core.callOf(i).bytes / (core.moved[i] - core.move[i]);
-  return [
-    { name: "Pending DMA Count", unit: "", ...steps(core, transfers, core.begin, core.end, () => 1) },
+  const pending = { name: "Pending DMA Count", unit: "", ...steps(core, transfers, core.begin, core.end, () => 1) };
+  return [pending, ...(core.counters ?? [
     { name: "DMA Throughput", unit: "GB/s", ...steps(core, moving(core), core.move, core.moved, rate) },
-  ];
+  ])];
 }
 
 /** The sum of intervals over time. */

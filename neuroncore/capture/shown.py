@@ -1,0 +1,265 @@
+"""The document of a measured run for the viewer's page: as `view.document` has estimates.
+
+Columns are arrays, which the view compresses. Times are in ticks since the kernel began.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.capture.encoding import DecodedInstruction
+from neuroncore.capture.measured import Capture, MeasuredCore
+from neuroncore.capture.path import PathStep, parts, steps
+from neuroncore.capture.trace import ENGINES
+from neuroncore.capture.why import busy, measured_time
+from neuroncore.machine import Machine
+
+Array = npt.NDArray[Any]
+Json = dict[str, Any]
+
+CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of a row
+MEMORIES = "sbuf", "psum"
+IN_MEMORY = (1 << 25) - 1  # bits of an address within SBUF or PSUM
+BINS = 2000  # of the rate of transfers
+FULL = 8  # eighths of the clock
+TICK_NS, TICKS = 0.1, 1 << 31  # the least, and the most of a run
+NAMED = 3  # parts of the critical path in the sentence
+
+
+def documents(
+    capture: Capture, figures: Mapping[str, Any], machine: Machine | None
+) -> tuple[list[Json], list[Json]]:
+    """Return the cores that ran the kernel, and the files with the lines of their instructions:
+    the kernel's, or the compiler's statements where it does not say lines."""
+    cores = [core for core in capture.cores if len(core.kernel)]
+    files: dict[str, str] = {}
+    found = [
+        _core(capture, core, files, machine)
+        | {"core": number, "cores": len(cores), "figures": figures}
+        for number, core in enumerate(cores)
+    ]
+    return found, [{"name": name, "text": text} for name, text in files.items()]
+
+
+def _core(
+    capture: Capture, core: MeasuredCore, files: dict[str, str], machine: Machine | None
+) -> Json:
+    path = steps(core)
+    sites, site_of = _sites(capture, core, files)
+    calls, columns = _rows(core, site_of)
+    queues = [*ENGINES, *core.queues]
+    rings = [[len(ENGINES) + n, name] for n, name in enumerate(core.queues)]
+    shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
+    said = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
+    return {
+        "measured": True,
+        "kernel": capture.program,
+        "machine": capture.instance,
+        "verdict": {"text": measured_time(core.window_ns, capture.total_ns)},
+        "sentence": f"most of the critical path: {said}" if said else "",
+        "path_share": dict(shares),
+        "busy_share": busy(core),
+        "tick_ns": _tick(core),
+        "total_ns": core.window_ns,
+        "first": 0,
+        "count": len(columns["call"]),
+        "instructions": len(columns["call"]),
+        "queues": queues,
+        "rows": {"queues": list(ENGINES), "collectives": ["CC-core", []], "rings": rings},
+        "memories": _memories(machine),
+        "kinds": [{"memory": name, "name": name.upper(), "site": -1, "placed": True}
+                  for name in MEMORIES],
+        "calls": calls,
+        "sites": sites,
+        "lines": list(_lines(core, path, sites, site_of, columns)),
+        "columns": columns,
+        "counters": [_throughput(core), _clock(core)],
+        "findings": [],
+        "patterns": [],
+        "values": {"reason": "a trace has no values"},
+    }  # fmt: skip
+
+
+def _memories(machine: Machine | None) -> Json:
+    """The sizes of SBUF and PSUM, 0 of an unknown machine."""
+    sizes = (machine.sbuf.partition_bytes, machine.psum.partition_bytes) if machine else (0, 0)
+    return {n: {"bytes": b, "bank": 0, "peak": 0} for n, b in zip(MEMORIES, sizes, strict=True)}
+
+
+def _tick(core: MeasuredCore) -> float:
+    return max(TICK_NS, core.window_ns / TICKS)
+
+
+# --- rows: the kernel's instructions and its transfers, by when they began ------------------------
+
+
+def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], dict[str, Array]]:
+    """The calls, which are distinct instructions and transfers, and the columns of the rows."""
+    kernel, count = core.kernel, len(core.kernel)
+    triggers = core.moves["trigger"]
+    own = core.instructions[kernel]
+    begin, end = (np.append(own[name], core.moves[name]) for name in ("begin_ns", "end_ns"))
+    kept = np.append(own["begin_ns"] + core.busy_ns[kernel], core.moves["end_ns"])
+    order = np.argsort(begin, kind="stable")
+    used, kinds = np.unique(own["kind"], return_inverse=True)
+    moves = np.arange(len(triggers))
+    calls = [_call(core, core.kinds[kind]) for kind in used.tolist()]
+    ticks = [np.rint((when - core.window[0]) / _tick(core)) for when in (begin, kept, end)]
+    statements = core.instructions["statement"][np.append(kernel, triggers)].tolist()
+    rows = {
+        "call": np.append(kinds.reshape(-1), len(calls) + moves),
+        "site": np.array([site_of.get(number, 0) for number in statements]),
+        "queue": np.append(own["engine"].astype(np.int64), len(ENGINES) + core.moves["queue"]),
+        **dict(zip(("begin", "kept", "end"), ticks, strict=True)),
+        "flags": np.append(np.zeros(count), np.full(len(moves), TRANSFER)),
+    }
+    rows["flags"][_places(core)[core.causes.path]] += CRITICAL
+    columns = {name: found[order].astype(np.int64) for name, found in rows.items()}
+    columns["cause"] = cause = _causes(core, order)
+    in_turn = (cause >= 0) & (columns["queue"][cause] == columns["queue"])
+    columns["flags"] += np.where(in_turn & (columns["queue"] < len(ENGINES)), IN_TURN, 0)
+    calls += [_transfer(core, move) for move in core.moves]
+    instructions = [core.kind(row) for row in kernel.tolist()]
+    each = [instructions[row] if row < count else None for row in order.tolist()]
+    return calls, columns | _boxes(each)
+
+
+def _places(core: MeasuredCore) -> Array:
+    """The row of each event before they are sorted, -1 for none."""
+    count = len(core.instructions) + len(core.moves)
+    places = np.full(count, -1)
+    places[core.kernel] = np.arange(len(core.kernel))
+    places[len(core.instructions) :] = len(core.kernel) + np.arange(len(core.moves))
+    return places
+
+
+def _causes(core: MeasuredCore, order: Array) -> Array:
+    """The row that each row waited for, -1 for none."""
+    places, sorted_place = _places(core), np.empty(len(order), np.int64)
+    sorted_place[order] = np.arange(len(order))
+    events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
+    cause = core.causes.cause[events[order].astype(np.int64)]
+    found = np.where(cause >= 0, places[cause], -1)
+    return np.where(found >= 0, sorted_place[found], -1)
+
+
+def _call(core: MeasuredCore, kind: DecodedInstruction) -> Json:
+    reads, writes = ([one.name for one in kind.operands if one.reads == r] for r in (True, False))
+    told = {"operands": kind.said(core.semaphores)} | {one.name: str(one) for one in kind.operands}
+    return _named(kind.opcode, told, reads, writes)
+
+
+def _transfer(core: MeasuredCore, move: Any) -> Json:
+    trigger = int(move["trigger"])
+    told = {"bytes": int(move["bytes"]), "semaphore": int(move["semaphore"])}
+    by = {"started by": core.names[trigger] or core.kind(trigger).opcode}
+    return _named("DMA", told | by, [], []) | {"bytes": int(move["bytes"])}
+
+
+def _named(name: str, told: Json, reads: Sequence[str], writes: Sequence[str]) -> Json:
+    sides = {"reads": reads, "indices": [], "writes": writes}
+    return {"name": name, "arguments": told, "bytes": 0, "array": None, **sides}
+
+
+def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
+    """The bytes of operands in SBUF and PSUM: the number of the box of each operand, and the
+    memory, the partitions and the bytes of each box."""
+    numbers: dict[tuple[int, ...], int] = {}
+    operands = []
+    for kind in each:
+        ordered = sorted(kind.operands, key=lambda one: not one.reads) if kind is not None else ()
+        for one in ordered:
+            first = (one.address & IN_MEMORY) - one.before_bytes
+            box = (int(one.in_psum), 0, one.rows, first, one.span_bytes)
+            operands.append(numbers.setdefault(box, len(numbers)))
+    table = np.array([*numbers], np.int64).reshape(-1, 5)
+    return {"operand": np.array(operands, np.int64), "boxes": table}
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _sites(
+    capture: Capture, core: MeasuredCore, files: dict[str, str]
+) -> tuple[list[list[Any]], dict[int, int]]:
+    """The place of each statement with instructions, and the number of it; site 0 is of all
+    instructions without a statement."""
+    listed = f"statements of {capture.program}"
+    used = sorted({*core.instructions["statement"][core.kernel].tolist()} & {*core.statements})
+    texts = {n: core.statements[n].text for n in used if not core.statements[n].line}
+    files[listed] = "\n".join(texts.get(n, "") for n in range(1, max(texts, default=0) + 1))
+    for number in used:
+        one = core.statements[number]
+        if one.line and one.file not in files:
+            files[one.file] = "".join(linecache.getlines(one.file))
+    numbers = [*files]
+    sites: list[list[Any]] = [[numbers.index(listed), 0, 0, 0, 0, ""]]
+    for number in used:
+        one = core.statements[number]
+        spot = (one.file, one.line) if one.line else (listed, number)
+        sites.append([numbers.index(spot[0]), spot[1], 0, spot[1], 0, ""])
+    return sites, {number: at for at, number in enumerate(used, 1)}
+
+
+def _lines(
+    core: MeasuredCore,
+    path: Sequence[PathStep],
+    sites: Sequence[Sequence[Any]],
+    site_of: Mapping[int, int],
+    columns: Mapping[str, Array],
+) -> Iterator[Json]:
+    """For each line its instructions, its part of the critical path, and its time on each
+    queue."""
+    spots = sorted({(site[0], site[1]) for site in sites[1:]})
+    line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
+    line, queues = line_of[columns["site"]], len(ENGINES) + len(core.queues)
+    times = (columns["kept"] - columns["begin"]) * _tick(core)
+    held = np.bincount(line * queues + columns["queue"], times, (len(spots) + 1) * queues)
+    counts = np.bincount(line, minlength=len(spots) + 1)
+    critical = np.zeros(len(spots) + 1)
+    for step in path:
+        critical[line_of[site_of.get(step.statement, 0)]] += step.ns
+    for n, (file, number) in enumerate(spots):
+        yield {
+            "file": file,
+            "line": number,
+            "count": int(counts[n]),
+            "critical_ns": float(critical[n]),
+            "busy_ns": held.reshape(-1, queues)[n].round(1).tolist(),
+            "transfers": 0,
+            "flops": 0,
+        }
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def _throughput(core: MeasuredCore) -> Json:
+    """The bytes that DMA engines moved, over time."""
+    begin, end = core.window
+    edges = np.linspace(begin, end, BINS + 1)
+    moved = core.elements[core.elements["end_ns"] > core.elements["begin_ns"]]
+    rate = moved["bytes"] / (moved["end_ns"] - moved["begin_ns"])
+    times = np.append(moved["begin_ns"], moved["end_ns"])
+    order = np.argsort(times, kind="stable")
+    rates = np.cumsum(np.append(rate, -rate)[order])
+    sums = np.append(0.0, np.cumsum(rates[:-1] * np.diff(times[order])))
+    bytes_by = np.interp(edges, times[order], sums) if len(times) else np.zeros(BINS + 1)
+    values = np.diff(bytes_by) / ((end - begin) / BINS or 1.0)
+    return _counter("DMA Throughput", "GB/s", edges[:-1] - begin, values)
+
+
+def _clock(core: MeasuredCore) -> Json:
+    share = 100.0 * core.clock["eighths"].astype(np.float64) / FULL
+    return _counter("Tensor clock", "%", core.clock["ns"] - core.window[0], share)
+
+
+def _counter(name: str, unit: str, times: Array, values: Array) -> Json:
+    most = float(values.max(initial=0.0)) or 1.0
+    told = {"times": times.round(1).tolist(), "values": values.round(3).tolist()}
+    return {"name": name, "unit": unit, "most": most, **told}
