@@ -24,12 +24,12 @@ def scan(device, data0, data1, initial, op0, op1, dtype="float32", **flags):
     return dst
 
 
-@for_all("target", ["trn2", "trn3"])
-def test_every_pair_of_operators_in_every_order(target):
-    device, orders = Device(target), cycle(product((False, True), (False, True)))
+def test_every_pair_of_operators_in_every_order():
+    """On the machine that has all operators; test_every_instruction.py has them on the others."""
+    device, orders = Device("trn3"), cycle(product((False, True), (False, True)))
     starts = cycle((noise((3, 1), seed=2), 0.5, -1.5))
     data0, data1 = noise((3, 7)), noise((3, 7), seed=1)
-    operators = [*TWO_OPERANDS, *(MAGNITUDES if target == "trn3" else ())]
+    operators = [*TWO_OPERANDS, *MAGNITUDES]
     for op0, op1 in product(operators, operators):
         reverse0, reverse1 = next(orders)
         flags = {"reverse0": reverse0, "reverse1": reverse1}

@@ -36,7 +36,7 @@ def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition",
 
 
 @for_all("pattern, places", itertools.product(packed.PATTERNS, packed.PLACES))
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(groups=st.integers(1, 6), words=st.integers(1, 5), n=st.integers(1, 20))
 def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words, n):
     device = Device("trn2", experimental=True)
