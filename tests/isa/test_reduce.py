@@ -6,12 +6,11 @@ import nki.language as nl
 import numpy as np
 import pytest
 from alu import LOGICAL, PLAIN
-from calls import values
+from calls import PAIRS, values
 from device import TARGETS, Device, noise, same
 from every import for_all
 
 from neuroncore.base.errors import ShapeError
-from neuroncore.numerics.formats import FORMATS
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 SHAPES = ((1, 1), (3, 7), (33, 12), (5, 5, 3), (5, 2, 3, 4), (4, 2, 3, 2, 3))
@@ -90,7 +89,7 @@ def test_differences_and_products_too():
 
 def test_every_format():
     device = Device("trn3")
-    for before, after in product(FORMATS, FORMATS):
+    for before, after in PAIRS:
         data = device.tile(values(before, (3, 9)), before)
         for op, negate in (("add", False), ("maximum", True)):
             reduced(device, op, data, 1, after, negate=negate)

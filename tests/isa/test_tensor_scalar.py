@@ -5,12 +5,10 @@ from itertools import cycle, product
 import nki.language as nl
 import numpy as np
 from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, TWO_OPERANDS, UNARY, UNARY_V4
-from calls import values
+from calls import PAIRS, values
 from device import TARGETS, Device, noise
 from every import for_all
 from nki.isa import engine
-
-from neuroncore.numerics.formats import FORMATS
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 NUMBERS = (0, 1.5, -3, 2**24 + 1, 0.1, np.inf, np.nan, np.float32(0.7), np.int32(3))
@@ -70,7 +68,7 @@ def test_numbers_are_rounded_to_float32():
 
 def test_every_format():
     device, column = Device("trn3"), noise((3, 1), seed=1)
-    for before, after in product(FORMATS, FORMATS):
+    for before, after in PAIRS:
         data = device.tile(values(before, (3, 11)), before)
         steps = nl.maximum, device.tile(column), False, nl.multiply, 3
         device.issue("tensor_scalar", device.empty((3, 11), after), data, *steps)
