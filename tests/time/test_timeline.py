@@ -23,13 +23,14 @@ def begun(queue, needs, busy, fresh, limits):
         latency=np.zeros(count),
         lane=np.full((count, 2), -1, np.int32),
         lane_ns=np.zeros(count),
-        filled=np.zeros(count, bool),
+        rows=np.zeros(count),
+        fills_half=np.zeros(count, bool),
         fresh=np.array(fresh),
         shares=np.zeros(count, bool),
     )
     order = np.argsort(queue, kind="stable").astype(np.int32)
     start = np.searchsorted(queue[order], np.arange(QUEUES + 1)).astype(np.int32)
-    core = CoreCosts(0, 1, 2, 0.0, 0.0, 0.0, 0.0, 0.0)
+    core = CoreCosts(0, 1, 2, *[0.0] * (len(CoreCosts._fields) - 3))
     times = Times(*np.full((3, count), -1.0), np.full(count, -1, np.int32))
     timeline(work, Queues(order, start, np.array([limits] * QUEUES)), core, times)
     return times.begin.tolist()
