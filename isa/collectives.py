@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from neuroncore.base.enums import engine
-from neuroncore.clause import InRegisterOrNumber, OutRegister, Traits, instruction
+from neuroncore.clause.immediate import InRegisterOrNumber, OutRegister
+from neuroncore.clause.instruction import Traits, instruction
 from neuroncore.core import collectives as do
 from neuroncore.core import replica_groups as groups
 from neuroncore.core.core import Core

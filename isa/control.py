@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from neuroncore.base.enums import engine
-from neuroncore.clause import InRegister, InRegisterOrNumber, OutRegister, instruction, numeric
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause.immediate import InRegister, InRegisterOrNumber, OutRegister
+from neuroncore.clause.instruction import instruction
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister, loaded
 from neuroncore.numerics import codec

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from neuroncore.base.enums import dma_engine, engine
-from neuroncore.clause import SBUF, Integer, Traits, cost, instruction
+from neuroncore.clause import cost
+from neuroncore.clause.immediate import Integer
+from neuroncore.clause.instruction import Traits, instruction
+from neuroncore.clause.operand import SBUF
 from neuroncore.core.core import Core
 from neuroncore.core.system import exchange, meet
 

@@ -11,7 +11,10 @@ import numpy as np
 
 from neuroncore.base.enums import dge_mode, engine, oob_mode
 from neuroncore.base.errors import ShapeError
-from neuroncore.clause import Fusion, Operator, Run, Traits, cost, instruction, numeric
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.instruction import Fusion, Run, Traits, instruction
 from neuroncore.core.core import Core
 from neuroncore.core.rows import RowBlock, asked, down_columns, put
 from neuroncore.memory.access import long_axes

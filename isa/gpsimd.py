@@ -7,17 +7,11 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import OutOfBoundsError
-from neuroncore.clause import (
-    Constant,
-    Pattern,
-    SbufIn,
-    SbufOut,
-    Traits,
-    cost,
-    instruction,
-    numeric,
-    rules,
-)
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost, rules
+from neuroncore.clause.immediate import Constant, Pattern
+from neuroncore.clause.instruction import Traits, instruction
+from neuroncore.clause.usual import SbufIn, SbufOut
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array
 from neuroncore.numerics import codec

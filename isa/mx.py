@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from neuroncore.base.enums import engine
-from neuroncore.clause import Traits, cost, instruction, product
+from neuroncore.clause import cost, product
+from neuroncore.clause.instruction import Traits, instruction
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile

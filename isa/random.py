@@ -6,7 +6,10 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import OperatorError
-from neuroncore.clause import In, Number, Out, Single, cost, instruction, numeric, require
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import instruction, require
+from neuroncore.clause.usual import In, Number, Out, Single
 from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

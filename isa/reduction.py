@@ -7,7 +7,12 @@ from functools import partial
 import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.clause import (
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost, rules
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.instruction import Run, Traits, instruction
+from neuroncore.clause.refusal import number_for
+from neuroncore.clause.usual import (
     FOLDING,
     LANEWISE,
     SCANNING,
@@ -16,20 +21,12 @@ from neuroncore.clause import (
     In,
     MaybeSingle,
     Number,
-    Operator,
     Out,
     Reduced,
-    Run,
     SbufIn,
     SbufOut,
     Scattered,
     Single,
-    Traits,
-    cost,
-    instruction,
-    number_for,
-    numeric,
-    rules,
 )
 from neuroncore.core import sums
 from neuroncore.core.core import Core

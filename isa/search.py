@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.clause import (
-    FOLDING,
-    Constant,
-    Integer,
-    Operator,
-    Out,
-    Reduced,
-    cost,
-    instruction,
-    numeric,
-)
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import Constant, Integer
+from neuroncore.clause.instruction import instruction
+from neuroncore.clause.usual import FOLDING, Out, Reduced
 from neuroncore.core import engines, sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

@@ -4,7 +4,8 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 from __future__ import annotations
 
 from neuroncore.base.enums import engine, matmul_perf_mode
-from neuroncore.clause import Run, Traits, cost, instruction, product
+from neuroncore.clause import cost, product
+from neuroncore.clause.instruction import Run, Traits, instruction
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 

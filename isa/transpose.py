@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from neuroncore.base.enums import engine
-from neuroncore.clause import PSUM, In, Out, Run, Traits, instruction
+from neuroncore.clause.instruction import Run, Traits, instruction
+from neuroncore.clause.operand import PSUM
+from neuroncore.clause.usual import In, Out
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

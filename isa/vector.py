@@ -6,29 +6,22 @@ from __future__ import annotations
 from functools import partial
 
 from neuroncore.base.enums import engine
-from neuroncore.clause import (
+from neuroncore.clause import alu, cost, rules
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause.immediate import Constant
+from neuroncore.clause.instruction import Fusion, Run, Traits, instruction, left_open
+from neuroncore.clause.refusal import constant_of, numbers_for
+from neuroncore.clause.usual import (
     LANEWISE,
     AnyOp,
     Arithmetic,
-    Constant,
-    Fusion,
     Gathered,
     In,
     MaybeNumber,
     MaybeOp,
     Number,
     Out,
-    Run,
     Scattered,
-    Traits,
-    alu,
-    constant_of,
-    cost,
-    instruction,
-    left_open,
-    numbers_for,
-    numeric,
-    rules,
 )
 from neuroncore.memory.tile import Tile
 

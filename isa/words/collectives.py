@@ -14,22 +14,14 @@ from neuroncore.base.errors import (
     ShapeError,
     SignatureError,
 )
-from neuroncore.clause import (
-    HBM,
-    SBUF,
-    Call,
-    Immediate,
-    Op,
-    Operator,
-    Rule,
-    cost,
-    fault,
-    reads,
-    rule,
-    writes,
-)
-from neuroncore.clause.operand import Operand
+from neuroncore.clause import cost
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import HBM, SBUF, Op, Operand
+from neuroncore.clause.refusal import Rule, fault, rule
 from neuroncore.clause.rules import holds, needs, one_of, same_dtype
+from neuroncore.clause.usual import reads, writes
 from neuroncore.core import replica_groups
 from neuroncore.core.system import CORES
 from neuroncore.machine import Machine

@@ -16,8 +16,14 @@ from neuroncore.base.errors import (
     OperatorError,
     SignatureError,
 )
-from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, reads
+from neuroncore.clause import cost
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import HBM, SBUF, Op
+from neuroncore.clause.refusal import Rule
 from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
+from neuroncore.clause.usual import reads
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

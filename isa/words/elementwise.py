@@ -10,25 +10,15 @@ import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import OperatorError
-from neuroncore.clause import (
-    PSUM,
-    Act,
-    Call,
-    Fault,
-    Function,
-    Immediate,
-    Op,
-    Operator,
-    View,
-    cost,
-    fault,
-    formats,
-    reads,
-    rule,
-    rules,
-    writes,
-)
+from neuroncore.clause import cost, rules
+from neuroncore.clause.alu import Function, Operator
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM, Act, Op
+from neuroncore.clause.refusal import Fault, fault, rule
+from neuroncore.clause.usual import formats, reads, writes
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown

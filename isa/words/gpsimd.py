@@ -7,25 +7,17 @@ from typing import Annotated
 
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import DtypeError, SignatureError
-from neuroncore.clause import (
-    SBUF,
-    Call,
-    Fault,
-    Immediate,
-    Op,
-    Operator,
-    Rule,
-    View,
-    cost,
-    fault,
-    reads,
-    rule,
-    writes,
-)
-from neuroncore.clause.immediate import INT32
+from neuroncore.clause import cost
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import INT32, Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import SBUF, Op
+from neuroncore.clause.refusal import Fault, Rule, fault, rule
 from neuroncore.clause.rules import holds, on_engine_needs, one_of, same_dtype
+from neuroncore.clause.usual import reads, writes
 from neuroncore.core import engines
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import generator
 from neuroncore.numerics.formats import FLOATS, Format, float32

@@ -9,7 +9,10 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import StartPartitionError
-from neuroncore.clause import PSUM, SBUF, Call, Operand, Rule, cost
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM, SBUF, Operand
+from neuroncore.clause.refusal import Rule
 from neuroncore.clause.rules import holds
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile

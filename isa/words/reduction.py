@@ -11,23 +11,13 @@ import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import FreeSizeError, OperatorError, PartitionLimitError
-from neuroncore.clause import (
-    BOTH,
-    SBUF,
-    Call,
-    Fault,
-    Immediate,
-    Op,
-    Operand,
-    Operator,
-    Static,
-    cost,
-    fault,
-    reads,
-    rule,
-    rules,
-    writes,
-)
+from neuroncore.clause import cost, rules
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import SBUF, Op, Operand, Static
+from neuroncore.clause.refusal import Fault, fault, rule
+from neuroncore.clause.usual import BOTH, reads, writes
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile

@@ -18,20 +18,11 @@ from neuroncore.base.errors import (
     UnknownNameError,
     ViewError,
 )
-from neuroncore.clause import (
-    PSUM,
-    SBUF,
-    Call,
-    Fault,
-    Immediate,
-    Operand,
-    Rule,
-    Static,
-    cost,
-    fault,
-    product,
-    rule,
-)
+from neuroncore.clause import cost, product
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM, SBUF, Operand, Static
+from neuroncore.clause.refusal import Fault, Rule, fault, rule
 from neuroncore.clause.rules import formats_of, holds, needs, one_of, within_one_bank
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
