@@ -7,7 +7,7 @@ from neuroncore.plain.memory import Operand
 from neuroncore.plain.reading import Reading, approximate
 from neuroncore.record.inputs import Setting
 from neuroncore.record.program import Record
-from neuroncore.replay.comparison import codes_at, described, differing, text_of
+from neuroncore.replay.verification import codes_at, described, differing, text_of
 
 
 def agrees(core, contents, storages):

@@ -14,7 +14,7 @@ from neuroncore.base.units import duration, size
 from neuroncore.capture.measured import Capture
 from neuroncore.capture.path import place_of
 from neuroncore.capture.why import busy
-from neuroncore.report.counters import counted
+from neuroncore.report.summary import counted
 from neuroncore.time.compiled import ISSUED
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.timeline import Timeline

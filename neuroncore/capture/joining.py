@@ -22,7 +22,7 @@ from neuroncore.capture.neff import STATE_BUFFER, Graph, Statement, StaticBlock
 from neuroncore.capture.trace import ENGINES
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.report.counters import product
+from neuroncore.report.summary import product
 from neuroncore.time.compiled import ISSUED
 from neuroncore.time.queues import LOADS, QUEUES, is_transfer
 from neuroncore.time.timeline import Timeline

@@ -23,7 +23,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.clause.operand import Operand
 from neuroncore.memory import access
-from neuroncore.memory.gaps import Gaps
+from neuroncore.memory.access import Gaps
 from neuroncore.memory.geometry import unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile

@@ -21,7 +21,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection
-from neuroncore.memory.gaps import Flags
+from neuroncore.memory.access import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 

@@ -1,10 +1,20 @@
-"""Arithmetic on access patterns: shapes, strides and offsets counted in elements."""
+"""Access patterns, counted in elements: shapes, strides and offsets. And flags for the bytes of a
+storage, such as those that were never written.
+
+Kernels write whole rows, or blocks of columns, so one flag covers as many bytes as all accesses
+so far have had in common: a tensor that is written in 32 blocks of rows has 32 flags.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 Dims = tuple[int, ...]
 
@@ -118,3 +128,137 @@ def contiguous_run(shape: Sequence[int], strides: Sequence[int]) -> int:
             break
         run *= size
     return run
+
+
+Array = npt.NDArray[Any]
+
+NONE_SET: Array = np.zeros(1, np.bool_)
+NONE_SET.flags.writeable = False
+
+
+class Footprint:
+    """Which bytes the elements of `shape` cover that lie `strides` bytes apart and have `item`
+    each, wherever the first begins: runs of `run` bytes, in `sizes` rows `steps` bytes apart, from
+    `low` bytes after that on (0 or less) and `reach` bytes far. Their order is left out."""
+
+    __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
+
+    def __init__(self, shape: Dims, strides: Dims, item: int) -> None:
+        self.shape, self.strides, self.item = shape, strides, item
+        axes = [(abs(s), n) for n, s in zip(shape, strides, strict=True) if n != 1 and s]
+        self.low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+        self.reach = item + sum((n - 1) * s for s, n in axes)
+        self.run = item
+        rows: list[tuple[int, int]] = []
+        for step, size in sorted(axes):
+            if step == self.run and not rows:
+                self.run *= size
+            else:
+                rows.append((size, step))
+        self.sizes, self.steps = tuple(n for n, _ in rows), tuple(s for _, s in rows)
+        self.unit = gcd(self.run, *self.steps)  # what it consists of whole numbers of
+
+
+@lru_cache(maxsize=1 << 12)
+def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
+    """The Footprint of these arguments."""
+    return Footprint(shape, strides, item)
+
+
+class Flags:
+    """Flags of the bytes of a storage, none set at first: one for each `granule` bytes."""
+
+    __slots__ = ("granule", "mask")
+
+    def __init__(self, nbytes: int) -> None:
+        self.granule = nbytes or 1
+        self.mask = NONE_SET  # as long as no access needs flags of its own
+
+    def pieces(self, start: int, what: Footprint) -> Array:
+        """The flags of an access, in any order, to be read or set; `start` is the byte of its first
+        element."""
+        first = start + what.low
+        self._divide(gcd(self.granule, first, what.unit))
+        granule = self.granule
+        begin, run = first // granule, what.run // granule
+        if not what.sizes:
+            return self.mask[begin : begin + run]
+        steps = (*[s // granule for s in what.steps], 1)
+        return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
+
+    def elements(self, start: int, what: Footprint) -> Array:
+        """The same in the access's shape, with an axis more if an element has several."""
+        self._divide(gcd(self.granule, start, what.item, *what.strides))
+        granule, shape = self.granule, what.shape
+        steps = [s // granule for s in what.strides]
+        several = what.item // granule
+        if several > 1:
+            shape, steps = (*shape, several), [*steps, 1]
+        return np.ndarray(shape, np.bool_, self.mask, start // granule, tuple(steps))
+
+    def _divide(self, granule: int) -> None:
+        if granule != self.granule or self.mask is NONE_SET:
+            self.mask = np.repeat(self.mask, self.granule // granule)
+            self.granule = granule
+
+
+class Gaps(Flags):
+    """Which bytes of a storage were written. One that has been from end to end has no Gaps; those
+    of which nothing has been may be `shared`, and then nothing is noted in them."""
+
+    __slots__ = ("_start", "_what", "shared", "written")
+
+    def __init__(self, nbytes: int, shared: bool = False) -> None:
+        self.shared = shared
+        self.granule, self.mask = max(nbytes, 1), NONE_SET
+        # what was written last, if something is missing then: sums write there again
+        self._start = 0
+        self._what: Footprint | None = None
+        self.written = 0  # bytes, counting repeats: nothing is missing only if all are among them
+
+    def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
+        """Note a write, of all elements or the `chosen`; True if nothing is missing any more."""
+        if chosen is None:
+            if what is self._what and start == self._start:
+                return False
+            flags = self.pieces(start, what)
+            flags[...] = True
+        else:
+            flags = self.elements(start, what)
+            flags[chosen] = True
+        self.written += flags.size * self.granule
+        ended = self.written >= self.mask.size * self.granule and _all(self.mask)
+        if chosen is None and not ended:
+            self._start, self._what = start, what
+        return ended
+
+    def has_only(self, start: int, what: Footprint) -> bool:
+        """Return whether nothing outside of an access has been written, as far as that is known."""
+        if not self.written:
+            return True
+        size = what.item * prod(what.shape)
+        return what is self._what and start == self._start and self.written == size
+
+    def missing(self, start: int, what: Footprint) -> Array | None:
+        """Which elements of an access lack a byte, or None if all are there."""
+        if not self.written:
+            return np.ones(what.shape, np.bool_)
+        if what is self._what and start == self._start:
+            return None
+        first = start + what.low
+        around = self.mask[first // self.granule : -(-(first + what.reach) // self.granule)]
+        if _all(around):
+            return None
+        pieces = self.pieces(start, what)
+        if _all(pieces):
+            return None
+        if not pieces.any():
+            return np.ones(what.shape, np.bool_)
+        flags = self.elements(start, what)
+        whole: Array = flags if flags.ndim == len(what.shape) else np.all(flags, axis=-1)
+        return np.logical_not(whole)
+
+
+def _all(flags: Array) -> bool:
+    """Return whether all flags are set; numpy's own `all` takes several times as long for a few."""
+    return bool(flags.item(flags.argmin()))

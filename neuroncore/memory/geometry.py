@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.memory import access
-from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Footprint, Gaps, footprint
+from neuroncore.memory.access import Dims, Footprint, Gaps, footprint
 from neuroncore.numerics.formats import Format
 
 MOST = 1 << 12  # entries of a table

@@ -23,8 +23,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
-from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Flags, Gaps
+from neuroncore.memory.access import Dims, Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.native import buffers
 from neuroncore.numerics import codec

@@ -24,8 +24,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.structs import dataclass
 from neuroncore.memory import geometry
-from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Flags, Footprint, Gaps, footprint
+from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage

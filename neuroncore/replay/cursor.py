@@ -21,11 +21,8 @@ from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
-from neuroncore.replay.execution import Execution
-from neuroncore.replay.inputs import entered
-from neuroncore.replay.meetings import Meetings, Waits
-from neuroncore.replay.snapshots import Content, Snapshot, content, state
-from neuroncore.replay.tensors import Tensors
+from neuroncore.replay.execution import Execution, Meetings, Waits
+from neuroncore.replay.tensors import Content, Snapshot, Tensors, content, entered, state
 
 Turns = Callable[[Sequence[int]], int | None]  # None where there is none to choose from
 ROOM = 1 << 30  # bytes that snapshots may take

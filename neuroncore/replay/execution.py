@@ -16,7 +16,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core import execute
 from neuroncore.core.binding import Offsets
-from neuroncore.core.core import Core
+from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -25,6 +25,43 @@ from neuroncore.record.inputs import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
+
+
+class Waits(Exception):
+    """The instruction has to start again when the other core has arrived."""
+
+
+class Meetings:
+    """The cores at each point, with their data. `waiting` are the cores in order of arrival."""
+
+    def __init__(self) -> None:
+        self.open: dict[Point, Brought] = {}
+        self.complete: dict[int, Brought] = {}  # what a core that waited will be given
+        self.waiting: dict[int, None] = {}
+
+    def copy(self) -> Meetings:
+        """The meetings without the data of waiting cores, which will bring it again."""
+        made = Meetings()
+        made.complete, made.waiting = dict(self.complete), dict(self.waiting)
+        return made
+
+    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
+        """Return the data of each of the point's cores; the last to arrive calls `then`. Raises
+        Waits until all have arrived."""
+        if number in self.complete:
+            return self.complete.pop(number)
+        brought = self.open.setdefault(point, {})
+        brought[number] = bring
+        if len(brought) < len(point.cores):
+            self.waiting[number] = None
+            raise Waits
+        del self.open[point]
+        then(brought)
+        for other in brought.keys() - {number}:
+            self.complete[other] = brought
+            self.waiting.pop(other, None)
+        return brought
+
 
 CHUNK = 4096  # rows that are lists of Python at a time
 

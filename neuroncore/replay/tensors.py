@@ -1,18 +1,97 @@
-"""The tensors of a replay: made when an instruction first uses them, and freed after the last."""
+"""The tensors of a replay: the arrays that it begins with, checked against those of the run;
+tensors that are made when an instruction uses them first, and freed after the last one; and their contents
+before a step, to come back to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
 
 import numpy as np
 
-from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
+from neuroncore.memory.access import Flags, Gaps
 from neuroncore.memory.geometry import Layout
-from neuroncore.memory.storage import Storage
+from neuroncore.memory.storage import Memory, Storage
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import lookup
+from neuroncore.record.inputs import Input, Setting
 from neuroncore.record.program import Program
+
+Given = Mapping[str, Any] | Sequence[Any] | None
+
+
+def entered(setting: Setting, given: Given, memory: Memory) -> dict[int, Array]:
+    """Arrays as memory holds them, by the numbers of storages; those that are given for the
+    record's inputs, by name or in their order, of several ranks also rank by rank, or its own."""
+    named = _named(setting, given)
+    return {one.storage: _held(one, named[one.name], memory) for one in setting.inputs}
+
+
+def _named(setting: Setting, given: Given) -> Mapping[str, Any]:
+    if given is None:
+        names = [one.name for one in setting.inputs]
+        if missing := [name for name in names if name not in setting.arrays]:
+            raise UsageError(
+                f"the record does not have the values of {missing[0]}: pass the inputs"
+            )
+        return setting.arrays
+    if _is_by_rank(setting, given):
+        return _of_ranks(setting, [*given])
+    return _matched([one.name for one in setting.inputs], given, "the record")
+
+
+def _is_by_rank(setting: Setting, given: Mapping[str, Any] | Sequence[Any]) -> bool:
+    """Return whether inputs are given for each of several ranks, like the arguments of `per_rank`
+    in `neuroncore.run`."""
+    if setting.world.ranks == 1 or isinstance(given, Mapping):
+        return False
+    return all(isinstance(own, list | tuple | Mapping) for own in given)
+
+
+def _of_ranks(setting: Setting, given: Sequence[Any]) -> dict[str, Any]:
+    if len(given) != setting.world.ranks:
+        raise UsageError(
+            f"inputs of {len(given)} ranks are given; the record has {setting.world.ranks}"
+        )
+    found: dict[str, Any] = {}
+    for rank, own in enumerate(given):
+        inputs = [one for one in setting.inputs if one.rank == rank]
+        named = _matched([one.parameter for one in inputs], own, f"rank {rank}")
+        found |= {one.name: named[one.parameter] for one in inputs}
+    return found
+
+
+def _matched(
+    names: Sequence[str], given: Mapping[str, Any] | Sequence[Any], who: str
+) -> Mapping[str, Any]:
+    """Inputs by their names, all of which `who` has."""
+    if not isinstance(given, Mapping):
+        if len(given) != len(names):
+            raise UsageError(f"{len(given)} inputs are given; {who} has {', '.join(names)}")
+        return dict(zip(names, given, strict=True))
+    if missing := [name for name in names if name not in given]:
+        raise UsageError(f"input {missing[0]} is not given; {who} has {', '.join(names)}")
+    if more := [name for name in given if name not in names]:
+        raise UsageError(f"{more[0]} is not an input of {who}, which has {', '.join(names)}")
+    return given
+
+
+def _held(one: Input, value: Any, memory: Memory) -> Array:
+    """An array as memory holds its elements. Raises UsageError for another shape or format."""
+    array = np.asarray(value)
+    form = lookup(array.dtype)
+    if (array.shape or (1,), form) != (one.shape, one.dtype):
+        raise UsageError(
+            f"input {one.name} is {array.shape} {form}; it was {one.shape} {one.dtype} in the run"
+        )
+    order = array.dtype.newbyteorder("=")
+    return memory.widened(np.ascontiguousarray(array, order).reshape(one.shape), form)
+
 
 Numbers = dict[int, int]
 
@@ -93,3 +172,94 @@ def last_uses(program: Program) -> tuple[Array, Array]:
     last = np.full(same.max(initial=-1) + 1, -1, np.int64)
     np.maximum.at(last, same, window)
     return window, last[same]
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """The contents of a storage, and the core whose memory it is in. A storage at an address has
+    the bytes of its memory."""
+
+    core: Core
+    layout: Layout
+    version: int
+    data: Array
+    gaps: Gaps | None
+    foreign: Flags | None
+
+    def put_back(self, storage: Storage) -> None:
+        if storage.image is None:
+            storage.data[: len(self.data)] = self.data
+        storage.version, storage.greatest = self.version, None
+        storage.gaps, storage.foreign = deepcopy(self.gaps), deepcopy(self.foreign)
+
+
+def content(core: Core, storage: Storage) -> Content:
+    """The current contents of a storage."""
+    data = storage.data.copy() if storage.image is None else np.empty(0, np.uint8)
+    gaps, foreign = deepcopy(storage.gaps), deepcopy(storage.foreign)
+    return Content(core, storage.layout, storage.version, data, gaps, foreign)
+
+
+@dataclass(frozen=True, eq=False)
+class CoreState:
+    """The state of one core other than its tensors."""
+
+    row: int
+    program_id: int
+    loaded: Mapping[int, int]
+    accumulators: Mapping[engine, Array]
+    generators: Mapping[engine, Array]
+    images: Mapping[MemoryRegion, tuple[Array, Gaps]]
+    leftovers: Any
+    findings: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(data.nbytes for data, _ in self.images.values())
+
+    def put_back(self, core: Core, storages: list[Storage]) -> None:
+        """Restore a core but for its tensors, which are `storages`."""
+        core.program_id = self.program_id
+        core.packs.clear()
+        for unit, registers in self.accumulators.items():
+            core.accumulators[unit][:] = registers
+        core.generators = {unit: states.copy() for unit, states in self.generators.items()}
+        for region, image in core.memory.images.items():
+            if region in self.images:
+                image.data[:], image.gaps = self.images[region][0], deepcopy(self.images[region][1])
+            else:
+                image.gaps = Gaps(image.data.nbytes)
+        del core.findings[self.findings :]
+        if self.leftovers is None:
+            core.leftovers = None
+        elif core.leftovers is not None:
+            core.leftovers.put_back(storages, self.leftovers)
+
+
+def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
+    """The state of a core before a row."""
+    images = core.memory.images.items()
+    return CoreState(
+        row=row,
+        program_id=core.program_id,
+        loaded=dict(loaded),
+        accumulators={unit: registers.copy() for unit, registers in core.accumulators.items()},
+        generators={unit: states.copy() for unit, states in core.generators.items()},
+        images={region: (image.data.copy(), deepcopy(image.gaps)) for region, image in images},
+        leftovers=core.leftovers.kept(storages) if core.leftovers is not None else None,
+        findings=len(core.findings),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything there is before one step. `nbytes` are those of which no snapshot before it has a
+    copy."""
+
+    step: int
+    turn: int  # which core goes on
+    contents: Mapping[int, Content]  # by the numbers of storages
+    cores: tuple[CoreState, ...]
+    issued: Any  # of stochastic rounding, rank by rank
+    meetings: Any
+    nbytes: int

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.units import plural, size
-from neuroncore.report.counters import Counters, counted
 from neuroncore.report.estimate import estimate
-from neuroncore.report.summary import share_of_peak, utilization
+from neuroncore.report.summary import Counters, counted, share_of_peak, utilization
 from neuroncore.time.compiled import BYPASSED, ISSUED, REPEATED, Compiled
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.queues import QUEUES

@@ -14,8 +14,8 @@ from neuroncore.machine import Machine
 from neuroncore.numerics.formats import Format
 from neuroncore.record.inputs import Setting
 from neuroncore.record.program import Program
-from neuroncore.report.counters import product
 from neuroncore.report.heat_maps import figures, levels
+from neuroncore.report.summary import product
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from neuroncore.base.source import Place
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
-from neuroncore.report.counters import product
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import product, summary
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.view.columns import packed, text

@@ -6,7 +6,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.memory.gaps import Flags, Gaps, footprint
+from neuroncore.memory.access import Flags, Gaps, footprint
 
 NBYTES, ITEM = 192, 4
 

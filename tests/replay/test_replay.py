@@ -12,7 +12,7 @@ import neuroncore
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DeadlockError, OutOfBoundsError, UsageError
 from neuroncore.base.options import Options
-from neuroncore.replay.meetings import Waits
+from neuroncore.replay.execution import Waits
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((64, 32), np.float32)

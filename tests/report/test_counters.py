@@ -9,8 +9,7 @@ from device import Device
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report.counters import counted
-from neuroncore.report.summary import figures
+from neuroncore.report.summary import counted, figures
 from neuroncore.time.queues import QUEUES, TENSOR
 from neuroncore.time.schedule import schedule
 

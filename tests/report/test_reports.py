@@ -17,9 +17,8 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto, text
 from neuroncore.report.compare import compare
-from neuroncore.report.counters import counted
 from neuroncore.report.estimate import bound
-from neuroncore.report.summary import bound_by, summary
+from neuroncore.report.summary import bound_by, counted, summary
 from neuroncore.time.schedule import schedule
 
 # --- comparisons ----------------------------------------------------------------------------------

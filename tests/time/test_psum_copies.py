@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.report.counters import counted
+from neuroncore.report.summary import counted
 from neuroncore.time.compiled import ISSUED
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.queues import QUEUES
