@@ -1,6 +1,6 @@
 """The tensors of a replay: the arrays that it begins with, checked against those of the run;
-tensors that are made when an instruction uses them first, and freed after the last one; and their contents
-before a step, to come back to."""
+tensors that are made when an instruction uses them first, and freed after the last one; and their
+contents before a step, to come back to."""
 
 from __future__ import annotations
 
