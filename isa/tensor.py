@@ -1,16 +1,21 @@
 """The Tensor engine (PE): 128 x 128 multipliers, with the stationary tile in them and the moving
-tile streaming past; sums leave at the bottom, into PSUM."""
+tile streaming past; sums leave at the bottom, into PSUM. The Vector engine transposes too."""
 
 from __future__ import annotations
 
 from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.clause import cost, product
 from neuroncore.clause.instruction import Run, Traits, instruction
+from neuroncore.clause.operand import PSUM
+from neuroncore.clause.usual import In, Out
 from neuroncore.core import sums
 from neuroncore.core.core import Core
+from neuroncore.memory.tile import Tile
 
 from .words import tensor as words
 from .words.tensor import Accumulator, Input, Mode, Pair
+
+tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
 
 
 @instruction(
@@ -79,3 +84,38 @@ def nc_matmul_sparse(
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
     x = words.picked(core, moving.values(), tags, pattern, places)
     sums.accumulated(core, dst, accumulate, words.by_column(core, s, x))
+
+
+@instruction(
+    tensor,
+    vector,
+    shapes="data: P F; dst: F P",
+    cost=words.transpose_cost,
+    choose=words.choose,
+    rules=words.TRANSPOSE,
+    opcode="MATMUL",
+    example="F=128; dst=psum bfloat16",
+    traits=Traits(transposes=True, weights="data", streams=None),
+)
+def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> Run:
+    """dst[f, p] = data[p, f]
+
+    From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
+    of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
+    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
+    """
+    exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
+    turn = turned if exact else sums.transposed
+    if dst.region is not PSUM:
+        return turn
+    foreign = engine is vector
+
+    def run(core: Core, dst: Tile, data: Tile) -> None:
+        dst.mark_foreign(foreign)
+        turn(core, dst, data)
+
+    return run
+
+
+def turned(core: Core, dst: Tile, data: Tile) -> None:
+    sums.put_bits(dst, data.codes().reshape(data.shape[0], -1).T)

@@ -305,7 +305,7 @@ FITS_LANES = {
     "also": "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
 }
 in_one_bank = within_one_bank("dst").when("on the Tensor engine", array)
-RULES = (one_format, through_the_array, fits_the_engine, in_one_bank)
+TRANSPOSE = (one_format, through_the_array, fits_the_engine, in_one_bank)
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:

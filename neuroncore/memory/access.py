@@ -228,7 +228,9 @@ class Gaps(Flags):
             flags[chosen] = True
         self.written += flags.size * self.granule
         ended = self.written >= self.mask.size * self.granule and _all(self.mask)
-        if chosen is None and not ended:
+        if ended:
+            self._what = None  # the next write says so too
+        elif chosen is None:
             self._start, self._what = start, what
         return ended
 
