@@ -22,7 +22,7 @@ from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 
 from .operators import ADD, EXP, PRELU
-from .words import elementwise as words
+from .words import lanes as words
 
 scalar, vector = engine.scalar, engine.vector
 IDLE, LOAD = reduce_cmd.idle, reduce_cmd.load_reduce

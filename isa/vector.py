@@ -25,8 +25,8 @@ from neuroncore.clause.usual import (
 )
 from neuroncore.memory.tile import Tile
 
-from .words import elementwise as words
-from .words.elementwise import Chosen, Copied, CopiedTo, Filled, Mask, Partly, Predicate, Source
+from .words import lanes as words
+from .words.lanes import Chosen, Copied, CopiedTo, Filled, Mask, Partly, Predicate, Source
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
