@@ -12,7 +12,7 @@ from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
 from neuroncore.clause.immediate import Constant, Pattern
 from neuroncore.clause.instruction import Traits, instruction, require
-from neuroncore.clause.usual import In, Number, Out, SbufIn, SbufOut, Single
+from neuroncore.clause.operand import In, Number, Out, SbufIn, SbufOut, Single
 from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile

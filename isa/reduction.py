@@ -10,12 +10,8 @@ from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Operator
-from neuroncore.clause.instruction import Run, Traits, instruction
-from neuroncore.clause.refusal import number_for
-from neuroncore.clause.usual import (
-    FOLDING,
-    LANEWISE,
-    SCANNING,
+from neuroncore.clause.instruction import FOLDING, LANEWISE, SCANNING, Run, Traits, instruction
+from neuroncore.clause.operand import (
     Arithmetic,
     Gathered,
     In,
@@ -28,6 +24,7 @@ from neuroncore.clause.usual import (
     Scattered,
     Single,
 )
+from neuroncore.clause.refusal import number_for
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

@@ -12,9 +12,9 @@ from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Function
-from neuroncore.clause.instruction import Run, instruction
+from neuroncore.clause.instruction import FOLDING, Run, instruction
+from neuroncore.clause.operand import Gathered, Number, Reduced, Scattered, Single
 from neuroncore.clause.refusal import left_out
-from neuroncore.clause.usual import FOLDING, Gathered, Number, Reduced, Scattered, Single
 from neuroncore.core import engines as tables
 from neuroncore.core import sums
 from neuroncore.core.core import Core

@@ -11,8 +11,8 @@ from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Constant, Integer
-from neuroncore.clause.instruction import instruction
-from neuroncore.clause.usual import FOLDING, Out, Reduced
+from neuroncore.clause.instruction import FOLDING, instruction
+from neuroncore.clause.operand import Out, Reduced
 from neuroncore.core import engines, sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

@@ -6,8 +6,7 @@ from __future__ import annotations
 from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.clause import cost, product
 from neuroncore.clause.instruction import Run, Traits, instruction
-from neuroncore.clause.operand import PSUM
-from neuroncore.clause.usual import In, Out
+from neuroncore.clause.operand import PSUM, In, Out
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile

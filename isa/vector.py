@@ -9,10 +9,8 @@ from neuroncore.base.enums import engine
 from neuroncore.clause import alu, cost, rules
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause.immediate import Constant
-from neuroncore.clause.instruction import Fusion, Run, Traits, instruction, left_open
-from neuroncore.clause.refusal import constant_of, numbers_for
-from neuroncore.clause.usual import (
-    LANEWISE,
+from neuroncore.clause.instruction import LANEWISE, Fusion, Run, Traits, instruction, left_open
+from neuroncore.clause.operand import (
     AnyOp,
     Arithmetic,
     Gathered,
@@ -23,6 +21,7 @@ from neuroncore.clause.usual import (
     Out,
     Scattered,
 )
+from neuroncore.clause.refusal import constant_of, numbers_for
 from neuroncore.memory.tile import Tile
 
 from .words import lanes as words

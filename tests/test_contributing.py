@@ -11,7 +11,7 @@ from accepted import module
 from calls import SIZES, Case
 from device import TARGETS, Device
 
-from neuroncore.clause import usual
+from neuroncore.clause import operand
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import execute
 from neuroncore.frontend import instructions, issue
@@ -84,4 +84,4 @@ def test_the_usual_annotations_are_where_it_says():
     names = re.findall(
         r"`(\w+)`", PAGE.read_text().partition("* **Annotations**")[2].split("All of")[0]
     )
-    assert {"Single", "Gathered", "AnyOp"} <= {*names} and all(hasattr(usual, n) for n in names)
+    assert {"Single", "Gathered", "AnyOp"} <= {*names} and all(hasattr(operand, n) for n in names)

@@ -18,10 +18,9 @@ from neuroncore.clause import cost
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import HBM, SBUF, Op, Operand
+from neuroncore.clause.operand import HBM, SBUF, Op, Operand, reads, writes
 from neuroncore.clause.refusal import Rule, fault, rule
 from neuroncore.clause.rules import holds, needs, one_of, same_dtype
-from neuroncore.clause.usual import reads, writes
 from neuroncore.core import replica_groups
 from neuroncore.core.system import CORES
 from neuroncore.machine import Machine

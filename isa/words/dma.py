@@ -20,10 +20,9 @@ from neuroncore.clause import cost
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import HBM, SBUF, Op
+from neuroncore.clause.operand import HBM, SBUF, Op, reads
 from neuroncore.clause.refusal import Rule
 from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
-from neuroncore.clause.usual import reads
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

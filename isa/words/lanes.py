@@ -15,10 +15,9 @@ from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.immediate import INT32, Immediate
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, SBUF, Act, Op
+from neuroncore.clause.operand import PSUM, SBUF, Act, Op, formats, reads, writes
 from neuroncore.clause.refusal import Fault, Rule, fault, rule
 from neuroncore.clause.rules import holds, on_engine_needs, one_of, same_dtype
-from neuroncore.clause.usual import formats, reads, writes
 from neuroncore.core import engines
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View

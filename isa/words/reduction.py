@@ -15,9 +15,8 @@ from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import SBUF, Op, Operand, Static
+from neuroncore.clause.operand import BOTH, SBUF, Op, Operand, Static, reads, writes
 from neuroncore.clause.refusal import Fault, fault, rule
-from neuroncore.clause.usual import BOTH, reads, writes
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile

@@ -1,8 +1,12 @@
-"""Modules imported at the first use of something in them: numba costs more than all the rest."""
+"""The start stays quick: modules are imported at the first use of something in them (numba costs
+more than all the rest), and versions of packages are read from the names of folders:
+`importlib.metadata` reads their files, for which it imports what mail is parsed with."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 
@@ -25,3 +29,22 @@ def modules(package: str, names: str) -> dict[str, Lazy]:
     """The modules of a package with these names, separated by spaces, for its `__init__`: each is
     imported at its first use."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
+
+
+metadata: Any = Lazy("importlib.metadata")
+ENDING = ".dist-info"
+
+
+def version(name: str) -> str:
+    """The version of a distribution, by the name of its folder. Raises PackageNotFoundError if
+    there is none."""
+    for place in sys.path:
+        try:
+            entries = os.listdir(place or ".")
+        except OSError:  # an archive, or nothing
+            continue
+        for entry in entries:
+            if entry.startswith(f"{name}-") and entry.endswith(ENDING):
+                return entry[len(name) + 1 : -len(ENDING)]
+    found: str = metadata.version(name)
+    return found

@@ -112,6 +112,11 @@ class Traits:
     """The vendor's profiler counts the bytes of its operands."""
 
 
+LANEWISE = Traits(lanewise=True, casts=True)
+SCANNING = Traits(lanewise=True, scans=True, casts=True)
+FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a clause, and its part in recognizing a Call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
+from neuroncore.numerics.formats import FORMATS, Format, float8_e4m3fn, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
@@ -347,3 +347,50 @@ def are_tiles(value: Any) -> bool:
 def spread(name: str, tiles: Sequence[Tile]) -> dict[str, Tile]:
     """The tiles of a list, by the names that a Call has for them."""
     return {f"{name}[{i}]": tile for i, tile in enumerate(tiles)}
+
+
+BOTH = ("arithmetic", "bitvec")
+
+
+def formats(names: str) -> tuple[Format, ...]:
+    """The formats of these names, or all "but" these."""
+    but, *others = names.split()
+    if but == "but":
+        return tuple(form for form in FORMATS.values() if form.name not in others)
+    return tuple(FORMATS[name] for name in names.split())
+
+
+def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
+    """A tile that is read, of these `formats` and in these memories, or of all and in all that
+    compute engines reach; `more` are fields of Operand."""
+    return Operand(reads=True, **_where(names, regions), **more)
+
+
+def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
+    """A tile that is written, with the same parameters."""
+    return Operand(writes=True, **_where(names, regions), **more)
+
+
+def _where(names: str, regions: tuple[MemoryRegion, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {"dtypes": formats(names)} if names else {}
+    return found | ({"regions": regions} if regions else {})
+
+
+# Compute engines read and write SBUF and PSUM.
+In = Annotated[Tile, reads()]
+Out = Annotated[Tile, writes()]
+Gathered = Annotated[Tile, reads(indirect=True)]
+Scattered = Annotated[Tile, writes(indirect=True)]
+SbufIn = Annotated[Tile, reads("", SBUF)]
+SbufOut = Annotated[Tile, writes("", SBUF)]
+
+# One number for each lane, from a tile or from the instruction itself.
+Number = Annotated[Tile | float, reads(scalar=True)]
+MaybeNumber = Annotated[Tile | float | None, reads(scalar=True, optional=True)]
+Single = Annotated[Tile | float, reads("float32", scalar=True)]
+MaybeSingle = Annotated[Tile | float | None, reads("float32", scalar=True, optional=True)]
+Reduced = Annotated[Tile | None, writes(optional=True)]
+
+AnyOp = Annotated[Operator, Op(BOTH)]
+MaybeOp = Annotated[Operator | None, Op(BOTH, optional=True)]
+Arithmetic = Annotated[Operator, Op()]

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.base import source
 from neuroncore.base.errors import EmulatorError, UsageError
-from neuroncore.base.lazy import Lazy
+from neuroncore.base.lazy import Lazy, version
 
 if TYPE_CHECKING:
-    from neuroncore.base import installed
     from neuroncore.cli import arguments as values
     from neuroncore.cli import session
 else:
     session = Lazy("neuroncore.cli.session")
     values = Lazy("neuroncore.cli.arguments")
-    installed = Lazy("neuroncore.base.installed")
 
 
 # The help of each command, and its module, which is imported on demand. The module's `add_to` adds
@@ -126,5 +124,5 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(f"neuroncore {installed.version('neuroncore')}")
+        print(f"neuroncore {version('neuroncore')}")
         parser.exit()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
-from neuroncore.base.installed import version
+from neuroncore.base.lazy import version
 from neuroncore.base.units import plural
 from neuroncore.cli import session
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong

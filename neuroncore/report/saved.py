@@ -36,7 +36,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.installed import version
+from neuroncore.base.lazy import version
 from neuroncore.core.core import Core
 from neuroncore.machine import load
 from neuroncore.machine.harness import PROFILE, harness_time

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
-from neuroncore.base.installed import version
+from neuroncore.base.lazy import version
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call

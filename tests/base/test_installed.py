@@ -4,7 +4,7 @@ from importlib import metadata
 
 import pytest
 
-from neuroncore.base.installed import version
+from neuroncore.base.lazy import version
 from neuroncore.cli.document import PACKAGES
 
 

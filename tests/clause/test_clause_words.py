@@ -8,8 +8,7 @@ from device import Device, noise, same
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import DtypeError, OperatorError
 from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause.operand import PSUM, SBUF
-from neuroncore.clause.usual import formats, reads, writes
+from neuroncore.clause.operand import PSUM, SBUF, formats, reads, writes
 from neuroncore.numerics.formats import FORMATS, bool_, float32, int32
 
 
