@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from neuroncore.base.installed import version
+from neuroncore.base.lazy import version
 from neuroncore.base.structs import dataclass
 from neuroncore.view import columns
 from neuroncore.view.document import SCHEMA, document
