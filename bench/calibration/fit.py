@@ -34,7 +34,7 @@ from neuroncore.report.measurements import (
     Harness,
     Row,
     harness_of,
-    leaves_descriptors,
+    launch_of,
     offset_us,
     span_ns,
 )
@@ -108,15 +108,16 @@ class Estimates:
 
     def us(self, row: Row, record: Record, setting: Setting) -> float:
         """Of the core that takes longest, with what the harness adds."""
-        dge = leaves_descriptors(row, self.known)
+        facts = launch_of(row, self.known)
         without_dge = any(c.name == DGE and not value for c, value in setting.items())
         if record is not self._last:
             self._last = record
             self._spans.clear()
         scheduled = frozenset((c, value) for c, value in setting.items() if c.kind != "offset")
-        key = row["generation"], dge, scheduled
+        key = row["generation"], facts, scheduled
         if key not in self._spans:
-            programs = measurements.programs(record, dge and not without_dge)
+            dge = facts.dge and not without_dge
+            programs = measurements.programs(record, facts._replace(dge=dge))
             with choices.applied(setting, machine.load(row["generation"])) as target:
                 timelines = schedule_cores(programs, target, world=record.world)
             self._spans[key] = max(map(span_ns, timelines), default=0.0) / 1000

@@ -21,7 +21,7 @@ from pathlib import Path
 from neuroncore.cli.score import ASSERTED
 from neuroncore.record.program import Record
 from neuroncore.report import measurements, pairs
-from neuroncore.report.measurements import Harness
+from neuroncore.report.measurements import Harness, LaunchFacts
 from neuroncore.report.pairs import PairWork, Sureness, Variant
 from neuroncore.report.score import DIFFERENT
 
@@ -46,17 +46,16 @@ def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> 
     estimate = cache(_work)
     for row, record in measurements.recorded(wanted, folder):
         if isinstance(record, Record):
-            estimated = estimate(
-                record, row["generation"], measurements.leaves_descriptors(row, known)
-            )
+            facts = measurements.launch_of(row, known)
+            estimated = estimate(record, row["generation"], facts)
             measured = float(row["est_single_core_us"])
             source = measurements.source(row)
             found[row["id"]] = Variant(row["chain"], source, estimated, measured)
     return [found[row["id"]] for row in wanted if row["id"] in found]
 
 
-def _work(record: Record, generation: str, dge: bool) -> PairWork:
-    slowest = measurements.slowest_core(record, generation, dge)
+def _work(record: Record, generation: str, facts: LaunchFacts) -> PairWork:
+    slowest = measurements.slowest_core(record, generation, facts)
     if slowest is None:
         return PairWork(0.0, {})
     return replace(pairs.work(slowest), ns=measurements.span_ns(slowest))

@@ -12,7 +12,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.structs import dataclass
 
-Order = Literal["in-order", "scheduled", "compiled"]
+Order = Literal["in-order", "scheduled", "standalone", "compiled"]
+LaunchPath = Literal["framework", "standalone"]
+PATHS: dict[LaunchPath, Order] = {"framework": "scheduled", "standalone": "standalone"}
 DISABLE_DGE = (
     "--disable-dge"  # a flag of the older API: descriptors are written before the kernel runs
 )
@@ -116,10 +118,17 @@ class Options:
 
     order: Order | None = None
     """The order of instructions for the estimate: the order of the kernel (`in-order`), the order
-    of today's compiler (`scheduled`), or the order and the changes of the older API's compiler
-    (`compiled`), which also distributes copies among engines, computes repeated work in loops once,
-    and writes descriptors of transfers before the kernel runs. None selects the order of the
-    kernel's API."""
+    of today's compiler in a framework (`scheduled`) or for a kernel that is launched on its own
+    (`standalone`), or the order and the changes of the older API's compiler (`compiled`), which
+    also distributes copies among engines, computes repeated work in loops once, and writes
+    descriptors of transfers before the kernel runs. None selects the order of the kernel's API and
+    of `launch`."""
+
+    launch: LaunchPath = "framework"
+    """How a kernel of today's API is launched, for the estimate. `framework`: as a part of a graph
+    of torch or jax, or with instruction scheduling enabled; the compiler reorders its instructions.
+    `standalone`: compiled alone, without the optimizations of the backend; every engine keeps the
+    order of the source. `order` has precedence."""
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.
@@ -213,3 +222,9 @@ def cache_folder() -> Path:
     """Return the cache folder, below $XDG_CACHE_HOME or ~/.cache. It may not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "neuroncore"
+
+
+def order_of(order: Order, path: LaunchPath) -> Order:
+    """Return the order of instructions for the order of a kernel's API and a launch path, which
+    concerns today's compiler alone."""
+    return PATHS[path] if order in PATHS.values() else order

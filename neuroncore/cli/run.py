@@ -16,7 +16,7 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import Options, Order, profile
+from neuroncore.base.options import LaunchPath, Options, Order, profile
 from neuroncore.cli import tools
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
@@ -165,6 +165,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the kernel's API)",
     )
     parser.add_argument(
+        "--launch",
+        choices=get_args(LaunchPath),
+        help="how a kernel of today's API is launched, for the estimate: by a framework, whose "
+        "compiler reorders instructions, or standalone, in the order of the source (default: "
+        "framework)",
+    )
+    parser.add_argument(
         "--no-answers",
         dest="answers",
         action="store_false",
@@ -230,7 +237,9 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
     if arguments.html or arguments.serve:
         chosen = replace(chosen, stacks=True)
-    given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialized")}
+    given = {
+        name: getattr(arguments, name) for name in ("matmul", "order", "launch", "uninitialized")
+    }
     return replace(chosen, **{name: value for name, value in given.items() if value})
 
 
@@ -381,9 +390,9 @@ def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
 
 
 def options(arguments: argparse.Namespace) -> Options:
-    """Return the options of the environment, with the order of the command."""
-    chosen = environment_options()
-    return replace(chosen, order=arguments.order) if arguments.order else chosen
+    """Return the options of the environment, with the order and launch path of the command."""
+    given = {name: getattr(arguments, name) for name in ("order", "launch")}
+    return replace(environment_options(), **{n: value for n, value in given.items() if value})
 
 
 def add_view(parser: argparse.ArgumentParser) -> None:

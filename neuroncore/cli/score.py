@@ -141,8 +141,8 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
     estimate = cache(measurements.estimate)
     for row, record in measurements.recorded(rows, folder):
         if isinstance(record, Record):
-            dge = measurements.leaves_descriptors(row, known)
-            points[row["id"]] = _point(row, estimate(record, row["generation"], dge), known)
+            facts = measurements.launch_of(row, known)
+            points[row["id"]] = _point(row, estimate(record, row["generation"], facts), known)
         else:
             missing.append((row["id"], row["kernel"], record))
     found = [points[row["id"]] for row in rows if row["id"] in points]

@@ -15,7 +15,7 @@ import numpy as np
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import DISABLE_DGE, Options
+from neuroncore.base.options import DISABLE_DGE, Options, order_of
 from neuroncore.base.units import plural
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
@@ -90,7 +90,7 @@ def launch(
     chosen = options or current.options or environment_options()
     machine = target_machine(target)
     cores = _cores(machine, chosen, grid, World(cores=len(shares)))
-    _set_order(cores, chosen.order or order, flags)
+    _set_order(cores, chosen.order or order_of(order, chosen.launch), flags)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
@@ -133,7 +133,7 @@ def launch_ranks(
     _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
     _check_ranks(cores[0], where)
-    _set_order(cores, chosen.order or order, flags)
+    _set_order(cores, chosen.order or order_of(order, chosen.launch), flags)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])

@@ -2,7 +2,8 @@
 
 A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time of one core in
 microseconds, `quality` its reliability (A, B, C), `chain` the name for variants of one kernel that
-one harness measured, and `measured_by` the harness. A folder of records has an index.json with the
+one harness measured, and `measured_by` the harness. An optional column `launch` is `standalone` or
+`framework`. A folder of records has an index.json with the
 name of the `record` for each row's id, or the reason why it is `missing`.
 """
 
@@ -15,11 +16,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.options import DISABLE_DGE
+from neuroncore.base.options import DISABLE_DGE, LaunchPath, order_of
 from neuroncore.base.structs import dataclass
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
@@ -41,13 +42,27 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 @dataclass(frozen=True)
 class Harness:
     """The time that a harness adds to the span from the first DMA of a kernel to the last one, the
-    grade of this number, and the flags that the harness passes to the device's compiler."""
+    grade of this number, the flags that the harness passes to the device's compiler, and how it
+    launches kernels."""
 
     generation: str
     measured_by: str  # the beginning of that column
     offset_us: float
     grade: str = ""
     flags: str = ""
+    launch: LaunchPath = "framework"
+    kernel_source: str = ""  # the beginning of that column
+
+
+class LaunchFacts(NamedTuple):
+    """How the kernel of a row was compiled: with descriptors left to hardware (older API), and by
+    which launch path (today's API)."""
+
+    dge: bool = False
+    path: LaunchPath = "framework"
+
+
+PLAIN = LaunchFacts()
 
 
 @dataclass(frozen=True)
@@ -105,11 +120,19 @@ def harnesses(path: Path) -> list[Harness]:
                 _added_us(table),
                 str(table.get("grade", "")),
                 str(table.get("flags", "")),
+                _launch_path(table.get("launch", "framework")),
+                str(table.get("kernel_source", "")),
             )
             for table in tables
         ]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} is not a list of harnesses: {error!r}") from None
+
+
+def _launch_path(value: str) -> LaunchPath:
+    if value not in get_args(LaunchPath):
+        raise ValueError(f"launch is {value!r}, not one of {', '.join(get_args(LaunchPath))}")
+    return cast("LaunchPath", value)
 
 
 def _added_us(table: Mapping[str, Any]) -> float:
@@ -123,6 +146,14 @@ def offset_us(row: Row, known: Sequence[Harness]) -> float:
     return harness.offset_us if harness is not None else 0.0
 
 
+def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
+    """Return how a row's kernel was compiled. A column `launch` has precedence over the harness."""
+    harness = harness_of(row, known)
+    by_harness = harness.launch if harness is not None else "framework"
+    path = _launch_path(row.get("launch") or by_harness)
+    return LaunchFacts(leaves_descriptors(row, known), path)
+
+
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
     """Return whether the row's kernel was compiled without --disable-dge."""
     harness = harness_of(row, known)
@@ -134,7 +165,8 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
     """Return the harness of a row, or None if it is unknown."""
     for harness in known:
         same = harness.generation == row["generation"]
-        if same and row["measured_by"].startswith(harness.measured_by):
+        measured = row["measured_by"].startswith(harness.measured_by)
+        if same and measured and row["kernel_source"].startswith(harness.kernel_source):
             return harness
     return None
 
@@ -162,25 +194,27 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
         raise UsageError(f"{folder} is not a folder of records: {error}") from None
 
 
-def programs(record: Record, dge: bool) -> list[Program]:
-    """Return the timelines of a record, with or without hardware descriptors."""
+def programs(record: Record, facts: LaunchFacts) -> list[Program]:
+    """Return the programs of a record as the facts of its launch change them."""
     again = [copy(program) for program in record.programs]
     for program in again:
-        program.dge = dge
+        program.dge = facts.dge
+        program.order = order_of(program.order, facts.path)
     return again
 
 
-def estimate(record: Record, generation: str, dge: bool = False) -> Span:
+def estimate(record: Record, generation: str, facts: LaunchFacts = PLAIN) -> Span:
     """Return the span of the core that takes longest from its first DMA to its last one."""
-    slowest = slowest_core(record, generation, dge)
+    slowest = slowest_core(record, generation, facts)
     if slowest is None:
         return Span(0.0, Kind("nothing", "", generation))
     return Span(span_ns(slowest) / 1000, kind_of(slowest))
 
 
-def slowest_core(record: Record, generation: str, dge: bool) -> Timeline | None:
+def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timeline | None:
     """Return the timeline with the longest span, or None for a record without cores."""
-    timelines = schedule_cores(programs(record, dge), machine.load(generation), world=record.world)
+    target = machine.load(generation)
+    timelines = schedule_cores(programs(record, facts), target, world=record.world)
     return max(timelines, key=span_ns, default=None)
 
 

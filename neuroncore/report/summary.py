@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import engine
+from neuroncore.base.options import PATHS
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
@@ -261,6 +262,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
         "order": timeline.order,
+        **_launch(timeline),
         **_engines(timeline, counters),
         **_dma(timeline, counters),
         **_collectives(timeline),
@@ -272,6 +274,11 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "instruction_count": len(timeline.queue),
         **_left_out(timeline),
     }
+
+
+def _launch(timeline: Timeline) -> dict[str, str]:
+    """Return the launch path that an estimate assumes; today's API alone depends on it."""
+    return next(({"launch": path} for path, order in PATHS.items() if order == timeline.order), {})
 
 
 def _range(estimated: Estimate) -> dict[str, float]:

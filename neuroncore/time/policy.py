@@ -54,6 +54,7 @@ class Policy:
 SAID: dict[Order, str] = {
     "in-order": "program order on every engine",
     "scheduled": "reordered as today's compiler does",
+    "standalone": "program order on every engine, loads by first use: launched without a framework",
     "compiled": "reordered as the older API's compiler does",
 }
 

@@ -36,7 +36,7 @@ A, B = (np.ascontiguousarray(x) for x in np.broadcast_arrays(SPECIAL[:, None], S
     [
         ("matmul", "BLAS", "'chain' or 'blas'"),
         ("storage", "fp32", "'own' or 'float32'"),
-        ("order", "none", "'in-order' or 'scheduled' or 'compiled' or None"),
+        ("order", "none", "'in-order' or 'scheduled' or 'standalone' or 'compiled' or None"),
         ("stochastic", "0", "False or True"),
         ("precision_bound", NAN, "0 or more"),
         ("precision_bound", -1e-3, "0 or more"),

@@ -239,6 +239,25 @@ def test_flags_are_those_of_the_row_and_of_its_harness():
     assert leaves(row(measured_by="neuron-profile total_time"), [])
 
 
+def test_the_launch_path_of_a_row_and_of_its_harness(tmp_path):
+    """That of the first harness that fits, or else of the column `launch`."""
+    file = tmp_path / "offsets.toml"
+    entry = '[[harness]]\ngeneration = "trn2"\nmeasured_by = "bench"\noffset_us = 0\n'
+    by_hand = f'{entry}launch = "standalone"\nkernel_source = "mine:k/hand"\n'
+    file.write_text(by_hand + entry)
+    known = measurements.harnesses(file)
+
+    def path(**changed):
+        return measurements.launch_of(row(measured_by="bench p50", **changed), known).path
+
+    assert path(kernel_source="mine:k/hand_1.py") == "standalone"
+    assert path(kernel_source="mine:k/other.py") == "framework"
+    assert path(kernel_source="mine:k/other.py", launch="standalone") == "standalone"
+    file.write_text(f'{entry}launch = "alone"\n')
+    with pytest.raises(UsageError, match="is not a list of harnesses"):
+        measurements.harnesses(file)
+
+
 @pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])
 def test_other_files_are_no_harnesses(tmp_path, text):
     file = tmp_path / "offsets.toml"

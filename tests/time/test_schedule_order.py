@@ -14,7 +14,7 @@ from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore import machine
-from neuroncore.base.options import Order
+from neuroncore.base.options import Order, order_of
 from neuroncore.cli import main
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load, save
@@ -229,7 +229,7 @@ def weights_first(others=10):
 def test_of_today_s_loads_the_one_comes_first_that_is_used_first(order):
     timeline = in_order(weights_first(), order)
     loads = np.argsort(timeline.begin[:11])
-    assert loads.tolist() == ([10, *range(10)] if order == "scheduled" else [*range(11)])
+    assert loads.tolist() == ([10, *range(10)] if POLICIES[order].by_first_use else [*range(11)])
 
 
 def test_a_load_goes_before_any_number_of_others():
@@ -397,3 +397,44 @@ def test_a_saved_profile_has_the_order(kernel, tmp_path):
     saved.save(kept, None, tmp_path / "x.ntff")
     (figures,) = saved.summaries(saved.read(tmp_path / "x.ntff", "ntff")).values()
     assert figures["order"] == kept.core.program.order
+
+
+# --- launch paths ---------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_is_launched_on_its_own_keeps_the_order_of_engines():
+    """Later copies wait for their turn; memsets, which read nothing, run ahead."""
+    assert begins_at_once(blocked(3), "scheduled")
+    assert not begins_at_once(blocked(3), "standalone")
+    assert begins_at_once(blocked(3, "memset"), "standalone")
+
+
+def test_the_launch_path_concerns_the_api_of_today_alone():
+    assert order_of("scheduled", "standalone") == "standalone"
+    assert order_of("standalone", "framework") == "scheduled"
+    assert order_of("compiled", "standalone") == "compiled"
+    assert order_of("in-order", "standalone") == "in-order"
+
+
+@nki.jit
+def doubled(x):
+    there = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=there, src=tile)
+    return there
+
+
+@pytest.mark.parametrize(
+    ("options", "order", "path"),
+    [
+        ({}, "scheduled", "framework"),
+        ({"launch": "standalone"}, "standalone", "standalone"),
+        ({"launch": "standalone", "order": "in-order"}, "in-order", None),
+    ],
+)
+def test_figures_name_the_launch_path(options, order, path):
+    core = launched(doubled, FEW, **options).core
+    figures = summary(schedule(core.program, core.machine))
+    assert (figures["order"], figures.get("launch")) == (order, path)
