@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.frontend import inputs
 from neuroncore.frontend import launch as launching
+from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import as_numpy
 from neuroncore.frontend.neuronxcc.nki import kernel as older
 from neuroncore.frontend.nki import kernel as current
@@ -32,7 +32,7 @@ class Unlike(AssertionError):
 
 def install() -> None:
     entered: dict[str, Any] = {}
-    adopt = inputs.Inputs._adopt
+    adopt = outcome.Inputs._adopt
 
     @functools.wraps(adopt)
     def kept(self: Any, value: Any, name: str) -> Any:
@@ -43,7 +43,7 @@ def install() -> None:
         totals["run"] -= time.thread_time() - begun  # the copy is no part of it
         return storage
 
-    inputs.Inputs._adopt = kept  # type: ignore[method-assign]
+    outcome.Inputs._adopt = kept  # type: ignore[method-assign]
     held = _held(launching.launch, entered)
     for module in (older, current):
         module.launch = held  # type: ignore[attr-defined]

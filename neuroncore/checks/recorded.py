@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Place
 from neuroncore.base.units import plural, size
-from neuroncore.checks import races
 from neuroncore.checks.uses import Uses, carried_reads, overlaps, sums, unplaced
 from neuroncore.clause import cost
 from neuroncore.clause.instruction import Call
@@ -27,6 +27,11 @@ from neuroncore.numerics.formats import float32
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program, Record
 from neuroncore.time.schedule import Timeline
+
+if TYPE_CHECKING:
+    from neuroncore.checks import races
+else:
+    races = Lazy("neuroncore.checks.races")
 
 Array = npt.NDArray[Any]
 SHOWN = 6  # lines whose tiles are listed
@@ -263,7 +268,9 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     findings = [one for timeline in timelines for one in beyond_capacity(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]
-    findings += races.findings(used, world)
+    threads = sum(max(1, len(one.data.programs) // 2) for one in record.programs)
+    if threads > world.ranks:  # a rank of one thread shares no HBM
+        findings += races.findings(used, world)
     for uses in used:
         for each in (overlaps, unplaced, sums, carried_reads):
             findings += each(uses)

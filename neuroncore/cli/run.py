@@ -31,7 +31,6 @@ from neuroncore.record import is_record
 from neuroncore.report.progress import progress
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
-from neuroncore.view.document import SCHEMA
 
 if TYPE_CHECKING:
     from neuroncore.report.compare import Agreement
@@ -434,7 +433,7 @@ def _usual(file: str) -> Path:
     """Return the usual file of a page. Raise UsageError if it exists and is not such a page."""
     name, _, kernel = file.partition("::")
     path = Path(f"{kernel or Path(name).stem}.html")
-    if path.exists() and not (path.is_file() and SCHEMA.encode() in path.read_bytes()):
+    if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
         raise UsageError(f"{path} exists and is not a page of a run: use -o OUT.html")
     return path
 

@@ -20,12 +20,11 @@ from neuroncore.base.units import plural
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.system import System, cores_together
-from neuroncore.frontend import inputs
+from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import Arguments, apart
-from neuroncore.frontend.inputs import Inputs
+from neuroncore.frontend.outcome import Inputs, warn
 from neuroncore.frontend.outcome import Launch as Launch
 from neuroncore.frontend.outcome import NeuronWarning as NeuronWarning
-from neuroncore.frontend.outcome import warn
 from neuroncore.frontend.settings import (
     current_settings,
     environment_options,
@@ -221,9 +220,9 @@ class _Rank:
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
-        inputs.check(self.function, self.result, self.cores, self.inputs.storages())
-        inputs.check_turns(self.cores)
-        inputs.check_constants(self.cores)
+        outcome.check(self.function, self.result, self.cores, self.inputs.storages())
+        outcome.check_turns(self.cores)
+        outcome.check_constants(self.cores)
 
     def left(self) -> list[Tile]:
         return self.inputs.left(self.result)

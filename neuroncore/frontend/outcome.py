@@ -1,28 +1,326 @@
-"""A finished launch: its results and the cores that it ran on, and warnings about its findings:
-each code once per process and line of the user's kernel."""
+"""The inputs and results of a launch: the caller's values converted for a kernel, its results
+converted for the caller, checks at the end of a kernel, the finished launch with its cores, and
+warnings about its findings: each code once per process and line of the user's kernel."""
 
 from __future__ import annotations
 
+import dis
+import inspect
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base import source
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import (
+    BufferKindError,
+    DtypeError,
+    KernelError,
+    SignatureError,
+    UsageError,
+)
 from neuroncore.base.findings import Finding
 from neuroncore.base.structs import dataclass
-from neuroncore.core.core import Core
-from neuroncore.frontend.arguments import Arguments, as_numpy, leaves
+from neuroncore.core import leftovers
+from neuroncore.core.core import Core, on
+from neuroncore.frontend.arguments import (
+    Arguments,
+    ArrayLibrary,
+    as_numpy,
+    is_host_array,
+    leaves,
+    library,
+)
 from neuroncore.machine import Machine
-from neuroncore.record.inputs import Input, Setting
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, lookup
+from neuroncore.record.inputs import Input, Setting, like
 
 if TYPE_CHECKING:
     from neuroncore.precision.findings import Precision
 
 
 Array = npt.NDArray[Any]
+
+
+class Inputs:
+    """The caller's values on their way into a kernel and out of it."""
+
+    def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
+        """With `keeps`, arrays are copied when they enter."""
+        self.core, self.tensor, self.keeps = cores[0], tensor, keeps
+        self.programs = [core.program for core in cores if core.program is not None]
+        shared = len(cores) > 1
+        self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
+        self.library: ArrayLibrary | None = None  # the library of the results' arrays
+        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object
+        self.adopted: dict[int, tuple[Any, Storage]] = {}  # by its id: object, storage
+        # arrays to update, their storages, and the contents before: a change shows in an array that
+        # shares memory, and the old contents of another copy don't undo it
+        self.copies: list[tuple[Array, Storage, Array]] = []
+        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
+        self.copied: list[Array] = []  # copies of `entered`, if it keeps them
+
+    def enter(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, list | tuple):
+            return like(value, [self.enter(v, name) for v in value])
+        if isinstance(value, dict):
+            return {k: self.enter(v, str(k)) for k, v in value.items()}
+        if not is_host_array(value) and library(value) is None:
+            return value
+        if id(value) not in self.adopted:
+            self.adopted[id(value)] = value, self._adopt(value, name)
+        return self._tensor(self.adopted[id(value)][1])
+
+    def _tensor(self, storage: Storage) -> Tile:
+        return self.tensor.of(storage)
+
+    def _adopt(self, value: Any, name: str) -> Storage:
+        made_by = library(value)
+        self.library = self.library or made_by
+        form = _format(value, name)
+        array = as_numpy(value)
+        memory, data = self.core.memory, array
+        if not (array.flags.carray and array.dtype.isnative and array.ndim):
+            data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
+        data = memory.widened(data, form)
+        storage = memory.adopt(self.region, data, form, name)
+        for program in self.programs:
+            program.names[storage.id] = name
+        memory.hbm.arguments.add(storage.id)
+        names = {one.name for one, _ in self.entered}
+        unique = name if name not in names else f"{name}#{len(names)}"
+        self.entered.append((Input(unique, storage.id, storage.shape, form), value))
+        if self.keeps:
+            self.copied.append(array.copy())
+        if data is not array and array.flags.writeable:
+            self.copies.append((array, storage, storage.data.copy()))
+        if array.flags.writeable and (array is value or made_by is not None):
+            self.given[storage.id] = value
+        return storage
+
+    @property
+    def kept(self) -> tuple[Array, ...] | None:
+        return tuple(self.copied) if self.keeps else None
+
+    def leave(self, value: Any) -> Any:
+        if isinstance(value, Tile):
+            return self._array(value)
+        if isinstance(value, list | tuple):
+            return like(value, [self.leave(v) for v in value])
+        if isinstance(value, dict):
+            return {k: self.leave(v) for k, v in value.items()}
+        return value
+
+    def storages(self) -> set[int]:
+        """The ids of the arguments' storages."""
+        return {storage.id for _, storage in self.adopted.values()}
+
+    def close(self, result: Any) -> Any:
+        """Return the caller's form of a kernel's result, and copy changes to the caller's
+        arrays."""
+        with on(self.core):
+            outputs = self.leave(result)
+        self.write_back()
+        self.core.hbm.tensors.clear()  # a reference cycle that would keep gigabytes
+        return outputs
+
+    def left(self, result: Any) -> list[Tile]:
+        """Return the tensors that the kernel returns, and then the arguments that it changed."""
+        returned = [value for value in leaves(result) if isinstance(value, Tile)]
+        ids = {tile.storage.id for tile in returned}
+        storages = (storage for _, storage in self.adopted.values())
+        changed = [s for s in storages if s.version and s.id not in ids]
+        return returned + [self._tensor(storage) for storage in changed]
+
+    def _array(self, tile: Tile) -> Any:
+        storage = tile.storage
+        if storage.on_chip:
+            raise SignatureError(
+                f"the kernel returns {tile}",
+                expected="tensors in hbm",
+                because="on-chip memory doesn't outlive the kernel",
+                hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
+            ).placed(storage.born)
+        if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
+            return self.given[storage.id]
+        tile = tile.resolved("the result") if tile.dynamic else tile
+        missing = leftovers.unwritten(tile)
+        if missing:
+            self._report_leftovers(tile, missing)
+        codes = leftovers.contents(tile, self.core.options.zeros_as_leftovers)
+        return self.library.given(codes) if self.library else codes
+
+    def _report_leftovers(self, tile: Tile, count: int) -> None:
+        self.core.report(
+            "OUTPUT_NOT_WRITTEN",
+            f"the kernel returns {tile}, of which {count} of {tile.size} elements "
+            "were never written; the caller gets leftovers of the device's memory",
+            tile.storage.id,
+            site=tile.storage.born,
+        )
+
+    def write_back(self) -> None:
+        for array, storage, before in self.copies:
+            bits = f"u{storage.held.itemsize}"
+            changed = storage.data.view(bits) != before.view(bits)
+            values = storage.data.view(storage.held.numpy)
+            if storage.held is not storage.dtype:
+                values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)
+            np.copyto(array, values.reshape(array.shape), where=changed.reshape(array.shape))
+
+
+def _format(value: Any, name: str) -> Format:
+    """Return the format of an argument. Raises DtypeError if no NeuronCore has it."""
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    try:
+        return lookup(dtype)
+    except UsageError as unknown:
+        made_by = library(value)
+        to = made_by.cast if made_by else ".astype(np.{})"
+        raise DtypeError(
+            f"argument {name or 'of the kernel'} has dtype {dtype}",
+            expected="a NeuronCore format of at most 32 bits",
+            because="the engines have no 64-bit numbers",
+            hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
+            also=str(unknown),
+        ) from None
+
+
+RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+
+
+def check(
+    function: Callable[..., Any], result: Any, cores: Sequence[Core], given: Collection[int]
+) -> None:
+    """Refuse results that no device can give, and report a launch that did nothing.
+
+    `given` are the storages of the arguments, which a kernel may return unchanged. Kernels without
+    an instruction are not refused: guides of the SDK use them to show views and sizes. Raises
+    SignatureError.
+    """
+    if inspect.isgenerator(result):
+        raise SignatureError(
+            f"{_name(function)} is a generator",
+            because="the device runs a kernel from its first line to its last",
+            hint="return the results instead of yielding them",
+        )
+    values = list(leaves(result))
+    for value in values:
+        if is_host_array(value):
+            raise _host_array(function, value)
+    tiles = [value for value in values if isinstance(value, Tile)]
+    _check_exchanged(tiles, cores[0])
+    passed_on = tiles and all(t.storage.id in given or not t.size for t in tiles)
+    if not passed_on and not any(map(_has_issued, cores)):
+        cores[0].report(
+            "NO_INSTRUCTIONS",
+            f"{_name(function)} issued no instruction, so there is nothing for the device to run",
+            site=_last_return(function),
+        )
+
+
+def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
+    """Refuse a result that ranks have exchanged."""
+    for tile in tiles:
+        if tile.storage.id in core.hbm.exchanged:
+            error = exchanged(f"{tile} is a result of the kernel", "dsts", tile)
+            raise error.placed(core.hbm.exchanged[tile.storage.id])
+
+
+def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
+    """Return the error for a tensor of a collective that is an argument or a result of the kernel,
+    which a collective can't read or write (nki-library's comments on NKI 0.2 and 0.3)."""
+    return BufferKindError(
+        statement,
+        argument=argument,
+        expected="a tensor that the kernel allocates",
+        got=repr(tile),
+        because="collectives cannot access arguments and results of a kernel",
+        hint="copy with nisa.dma_copy from or into nl.ndarray(..., buffer=nl.shared_hbm, name=...)",
+        also="checkCollective",
+    )
+
+
+def check_turns(cores: Sequence[Core]) -> None:
+    """Report a loop of the device that cores leave after different numbers of iterations: the cores
+    of a logical core run one program (SDK release notes, NKI 0.3)."""
+    first, *others = cores
+    for rank, core in enumerate(others, 1):
+        for site in first.turns.keys() | core.turns.keys():
+            here, there = first.turns.get(site, []), core.turns.get(site, [])
+            if here != there:
+                first.report(
+                    "DIVERGENT_LOOP",
+                    f"core 0 runs this loop {_listed(here)}, core {rank} {_listed(there)}",
+                    site=site,
+                )
+
+
+def check_constants(cores: Sequence[Core]) -> None:
+    """Report a constant whose value differs between cores: the program has one value for all of
+    them (nl.shared_constant)."""
+    first, *others = cores
+    for rank, core in enumerate(others, 1):
+        for site, constants in core.constants.items():
+            pairs = enumerate(zip(first.constants.get(site, []), constants, strict=False), 1)
+            apart = next((n for n, (here, there) in pairs if here != there), None)
+            if apart is not None:
+                first.report(
+                    "CONSTANT_DIFFERS",
+                    f"constant {apart} of this line is another one on core {rank} than on core 0",
+                    site=site,
+                )
+
+
+def _listed(turns: list[int]) -> str:
+    if not turns:
+        return "never"
+    shown = ", ".join(map(str, turns[:4])) + (", ..." if len(turns) > 4 else "")
+    return f"for {shown} turns"
+
+
+def _has_issued(core: Core) -> bool:
+    """Return whether a core has reached an instruction, also one that is left out for its size of
+    0."""
+    return bool(core.calls) or any(finding.code == "NO_ELEMENTS" for finding in core.findings)
+
+
+def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
+    """Return the error, placed at the function's last return statement."""
+    site = _last_return(function)
+    return error if site is None else error.placed(site)
+
+
+def _last_return(function: Callable[..., Any]) -> tuple[CodeType, int] | None:
+    code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return None
+    *_, last = (one for one in dis.get_instructions(code) if one.opname in RETURNS)
+    return code, last.offset
+
+
+def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
+    error = SignatureError(
+        f"{_name(function)} returns an array of the host, {type(value).__name__} "
+        f"{tuple(value.shape)}",
+        expected="tensors in hbm",
+        because="the host computed this array, not the device",
+        hint="compute with instructions, store into an nl.ndarray(..., buffer=nl.shared_hbm), and "
+        "return that",
+    )
+    return at_return(function, error)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "the kernel")
 
 
 @dataclass(eq=False)

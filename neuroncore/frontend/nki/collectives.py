@@ -13,8 +13,8 @@ from typing import Any
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.frontend import inputs, issue
-from neuroncore.frontend.nki.instructions import VirtualRegister
+from neuroncore.frontend import issue, outcome
+from neuroncore.frontend.issue import VirtualRegister
 from neuroncore.frontend.nki.language.control import NKIObject
 from neuroncore.memory.tile import Tile
 
@@ -228,7 +228,7 @@ def _check_tensors(tensors: Any, argument: str) -> None:
             continue
         storage = tile.storage
         if storage.id in core.hbm.arguments:
-            raise inputs.exchanged(f"{tile} is an argument of the kernel", argument, tile)
+            raise outcome.exchanged(f"{tile} is an argument of the kernel", argument, tile)
         core.hbm.exchanged.setdefault(storage.id, core.birthplace())
         if not storage.name and storage.region is MemoryRegion.shared_hbm:
             core.report("NO_NAME", f"{argument} has {tile}, which has no name")

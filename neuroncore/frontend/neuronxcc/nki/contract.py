@@ -12,10 +12,10 @@ from typing import Any
 
 from neuroncore.base.errors import OutputError, SignatureError
 from neuroncore.core.core import Core, current
-from neuroncore.frontend.inputs import RETURNS, at_return
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.outcome import RETURNS, at_return
 
 
 def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:

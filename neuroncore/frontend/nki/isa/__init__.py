@@ -12,8 +12,6 @@ from neuroncore.frontend import dialects as _dialects
 from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
-from neuroncore.frontend.nki import instructions as _promises
-from neuroncore.frontend.nki import instructions as _registers
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.nki.isa.constants import *
 from neuroncore.frontend.nki.isa.constants import engine
@@ -26,8 +24,8 @@ vector_engine = engine.vector
 scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
-VirtualRegister = _registers.VirtualRegister
-register_alloc = _registers.register_alloc
+VirtualRegister = _issue.VirtualRegister
+register_alloc = _issue.register_alloc
 
 _OWN = [name for name, one in _INSTRUCTIONS.items() if one.module == "nki.isa"]
 __all__ = [*_dialects.api(globals()), "constants", *_OWN]
@@ -36,7 +34,7 @@ __all__ = [*_dialects.api(globals()), "constants", *_OWN]
 def __getattr__(name: str) -> _issue.Issues:
     if name not in _OWN:
         raise _dialects.unknown("nki.isa", name, __all__)
-    function = globals()[name] = _promises.kept(name, _issue.function(name))
+    function = globals()[name] = _issue.kept(name, _issue.function(name))
     return function
 
 
