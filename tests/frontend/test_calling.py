@@ -1,30 +1,15 @@
 """Ways to make and call a kernel, and launch grids."""
 
 import nki
-import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from launched import copied, increased
 
 from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-
-
-@nki.jit
-def copied(x):
-    """A new tensor with the values of x."""
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, x)
-    return out
-
-
-@nki.jit
-def increased(x):
-    """x itself, one larger."""
-    nl.store(x, nl.add(nl.load(x), 1.0))
-    return x
 
 
 def values(*shape):

@@ -3,10 +3,10 @@
 import neuronxcc.nki as older
 import neuronxcc.nki.language as older_nl
 import nki
-import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from launched import copied, increased
 
 from neuroncore.base.errors import DtypeError, ShapeError
 from neuroncore.frontend.settings import settings
@@ -17,19 +17,6 @@ DTYPES = (
     *("float32", "float16", "bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2"),
     *("int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"),
 )
-
-
-@nki.jit
-def copied(x):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, x)
-    return out
-
-
-@nki.jit
-def increased(x):
-    nl.store(x, nl.add(nl.load(x), 1.0))
-    return x
 
 
 def array(dtype="float32", shape=(3, 8)):

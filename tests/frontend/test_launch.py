@@ -11,6 +11,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from every import for_all
+from launched import copied, increased
 
 from neuroncore.base.errors import (
     DtypeError,
@@ -29,21 +30,6 @@ DTYPES = (
     *(np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2),
     *(np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.bool_),
 )
-
-
-@nki.jit
-def copied(x):
-    """A new tensor with the values of x."""
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, x)
-    return out
-
-
-@nki.jit
-def increased(x):
-    """x itself, one larger."""
-    nl.store(x, nl.add(nl.load(x), 1.0))
-    return x
 
 
 def values(*shape):

@@ -1,0 +1,20 @@
+"""Kernels of one instruction or two that tests launch."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def copied(x):
+    """A new tensor with the values of x."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, x)
+    return out
+
+
+@nki.jit
+def increased(x):
+    """x itself, one larger."""
+    nl.store(x, nl.add(nl.load(x), 1.0))
+    return x
