@@ -168,7 +168,7 @@ PROFILER = {  # as the vendor's profiler names them
     ),
 }
 OURS = {
-    *("target", "order", "instruction_count", "opcodes"),
+    *("target", "order", "launch", "instruction_count", "opcodes"),
     *("total_time_p10", "total_time_p90"),
     *("sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
 }
