@@ -5,6 +5,7 @@ from importlib.resources import files
 
 import pytest
 from device import TARGETS
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base.errors import DefinitionError
@@ -24,7 +25,7 @@ def line(of, what):
 V, S, G = 1.024 * 0.96, 1.024 * 1.2, 0.512 * 1.2
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("of", "what", "printed", "derived"),
     [
         ("Trainium1", "bfloat16", "190", 2 * (91.7504 + 1.024 * 1.12 + 1.024 * 1.4 + 0.512 * 1.4)),

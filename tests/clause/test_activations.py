@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from alu import VALID
 from device import TARGETS, Device, bits
+from every import for_all
 from mpmath import mpf
 from neuroncore.isa.operators import FUNCTIONS
 
@@ -229,7 +230,7 @@ def test_sin_is_seamless_at_pi():
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("target", TARGETS)
 def test_every_machine_has_every_function(name, target):
     device = Device(target)
     x = np.linspace(0.1, 3, 21, dtype=np.float32).reshape(3, 7)

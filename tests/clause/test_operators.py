@@ -97,7 +97,7 @@ def refused(device, kind, word):
     return lambda *args, **kwargs: device.refuses(kind, *args, words=[word], **kwargs)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("target", TARGETS)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_an_operator_runs_on_the_machines_that_have_it(name, target):
     device = Device(target)
@@ -122,14 +122,14 @@ def test_the_scalar_engine_adds_and_multiplies(name):
 
 
 @pytest.mark.parametrize("name", [n for n in PUBLISHED if PUBLISHED[n][0] == "bitvec"])
-@pytest.mark.parametrize("engine", ["scalar", "gpsimd"])
+@for_all("engine", ["scalar", "gpsimd"])
 def test_bit_patterns_are_the_vector_engines(name, engine):
     device = Device("trn3")
     issue_alone(device, refused(device, BufferKindError, engine), name, nisa.engine[engine])
 
 
 @pytest.mark.parametrize("name", [n for n in PUBLISHED if PUBLISHED[n][0] == "bitvec"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2"])
+@for_all("dtype", ["float32", "bfloat16", "float8_e5m2"])
 def test_bit_patterns_are_integers(name, dtype):
     device = Device()
     data, dst = device.zeros((4, 4), dtype), device.empty((4, 4), dtype)
@@ -222,7 +222,7 @@ def test_the_oracle_knows_every_operator():
     assert {*UNARY, "rsqrt"} == unary
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@for_all("reverse", [False, True])
 @pytest.mark.parametrize("name", MEANING)
 def test_two_operands_of_every_kind(name, reverse):
     a, b = (np.ascontiguousarray(x) for x in np.meshgrid(SPECIAL, SPECIAL))
@@ -345,7 +345,7 @@ def grid(name, dtype, other):
     return (np.ascontiguousarray(x) for x in np.meshgrid(patterns(dtype), second))
 
 
-@pytest.mark.parametrize("other", ["signed", "unsigned"])
+@for_all("other", ["signed", "unsigned"])
 @for_all("dtype", WIDTHS)
 @pytest.mark.parametrize("name", BITWISE)
 def test_bit_patterns_of_every_width(name, dtype, other):
@@ -415,7 +415,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("types", [("int32",) * 2, ("uint32",) * 2, ("int32", "uint32")])
+@for_all("types", [("int32",) * 2, ("uint32",) * 2, ("int32", "uint32")])
 @pytest.mark.parametrize("name", EXACT)
 def test_32_bit_integers_are_exact_and_wrap_around(name, types):
     device = Device()

@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
@@ -296,8 +297,8 @@ def moved(compute, target, rows=ROWS, columns=COLUMNS, options=None):
     return launch(kernel, [LOADED], tensor=NkiTensor, target=target, options=options)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("compute", MOVES)
+@for_all("target", TARGETS)
+@for_all("compute", MOVES)
 def test_uninitialized_elements_stay_in_their_places(compute, target):
     run = moved(compute, target)
     assert run.findings == [] and np.array_equal(run.outputs, LOADED.T)
@@ -323,8 +324,8 @@ def test_leftovers_come_out_in_another_order(target):
     assert np.isnan(run.outputs[:, : 8 - ROWS]).all()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("compute", [turned, turned_by_product, multiplied])
+@for_all("target", TARGETS)
+@for_all("compute", [turned, turned_by_product, multiplied])
 def test_a_nan_that_was_computed_spreads_where_the_array_multiplies(compute, target):
     def with_a_nan(tile, eye, turned_eye):
         nisa.activation(tile[0:1, 0:1], nl.log, made("memset", -1.0, shape=(1, 1)))

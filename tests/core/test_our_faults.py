@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.base import errors
 from neuroncore.clause.immediate import Immediate
@@ -91,7 +92,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("what", MISTAKES)
+@for_all("what", MISTAKES)
 def test_a_mistake_of_the_kernels_stays_one(what):
     device = Device()
     x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))

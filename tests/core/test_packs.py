@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.core import packs
 from neuroncore.core.packs import PackForm, Packs
@@ -104,7 +105,7 @@ def test_what_is_packed_at_the_first_use_makes_room_for_others_until_the_second(
     assert use(tiles[1]).tolist() == [[1, 1, 1, 1]]
 
 
-@pytest.mark.parametrize("form", ["float32", "bfloat16", "float8_e4m3"])
+@for_all("form", ["float32", "bfloat16", "float8_e4m3"])
 @pytest.mark.parametrize("shape", [(128, 128, 512), (7, 9, 33), (64, 5, 5), (32, 64, 3)], ids=str)
 def test_products_are_the_same_packed_or_not(form, shape):
     """The first product reads both operands, the second packs them, the third finds them packed."""

@@ -192,7 +192,7 @@ def test_memory_that_nothing_has_written_is_nan():
 # --- what stays as it is --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "form, other",
     [
         *(("bfloat16", "uint16"), ("float16", "bfloat16"), ("float8_e4m3", "uint8")),

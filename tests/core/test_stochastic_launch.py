@@ -116,8 +116,8 @@ def test_S8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
 # --- S6: which random word ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", NARROW)
-@pytest.mark.parametrize("unit", ["vector", "scalar", "gpsimd"])
+@for_all("form", NARROW)
+@for_all("unit", ["vector", "scalar", "gpsimd"])
 def test_S6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
     device, x = Random("trn3"), normal(9, 13)
     src = device.tile(x)
@@ -154,9 +154,9 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_all("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["tensor_copy", "dma_copy", "activation"])
-@pytest.mark.parametrize("where", ["sbuf", "psum", "address"])
+@for_all("where", ["sbuf", "psum", "address"])
 def test_S6_the_address_of_an_element_does_not_matter(layout, name, where):
     if (name, where) == ("dma_copy", "psum"):
         where = "hbm"

@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, launched
+from every import for_all
 
 from neuroncore.base.errors import (
     BufferKindError,
@@ -359,7 +360,7 @@ def test_there_are_two_ranks(ranks):
 
 
 @pytest.mark.parametrize("name", ["send_to_rank", "recv_from_rank", "pipe_id", "cores"])
-@pytest.mark.parametrize("junk", ["abc", object(), None, 1.5, {}, [[1]]])
+@for_all("junk", ["abc", object(), None, 1.5, {}, [[1]]])
 def test_ranks_are_integers(name, junk):
     device = Device()
     tile = device.zeros((3, 5))

@@ -46,7 +46,7 @@ def column(*values):
 
 
 @for_all("options", MODES)
-@pytest.mark.parametrize(("target", "form"), FORMATS)
+@for_all(("target", "form"), FORMATS)
 def test_T1_sums_that_are_exact_are_the_same_in_every_mode(target, form, options):
     rng = np.random.default_rng(1)
     s, x = rng.integers(-8, 9, (128, 33)), rng.integers(-8, 9, (128, 70))
@@ -54,8 +54,8 @@ def test_T1_sums_that_are_exact_are_the_same_in_every_mode(target, form, options
     assert np.array_equal(got, s.astype(np.int64).T @ x)
 
 
-@pytest.mark.parametrize("place", [1, 2, 63, 64, 126, 127])
-@pytest.mark.parametrize("form", ["bfloat16", "float16", "tfloat32", "float32"])
+@for_all("place", [1, 2, 63, 64, 126, 127])
+@for_all("form", ["bfloat16", "float16", "tfloat32", "float32"])
 def test_T2_order_of_the_chain(form, place):
     """Ones are lost next to 2^24 = 2^12 * 2^12 and count from where -2^24 has joined on."""
     s, x = np.ones((128, 1), np.float32), np.ones((128, 1), np.float32)
@@ -113,7 +113,7 @@ def test_T4_what_a_sum_in_psum_begins_with():
     assert device.findings[1:] == ["PSUM_FOREIGN"]
 
 
-@pytest.mark.parametrize(("target", "form"), FORMATS)
+@for_all(("target", "form"), FORMATS)
 def test_T5_fused_or_not_is_seen_in_float32_alone(target, form):
     """Products of up to 12 significant bits are exact, so that their rounding changes nothing."""
     device = Device(target)
@@ -140,9 +140,9 @@ def transposed(device, tile, dtype=None):
     return [m.codes().copy() for m in made]
 
 
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize("form", ["bfloat16", "float16"])
-@pytest.mark.parametrize("quarter", range(4))
+@for_all("target", ["trn2", "trn3"])
+@for_all("form", ["bfloat16", "float16"])
+@for_all("quarter", range(4))
 def test_T6_every_16_bits_pass_a_transpose(target, form, quarter):
     device = Device(target)
     codes = np.arange(1 << 14, dtype=np.uint16).reshape(128, 128) + np.uint16(quarter << 14)
@@ -309,8 +309,8 @@ def test_T11_or_stochastically():
     assert abs(ups.mean() - 2) < 5 / np.sqrt(ups.size)  # five standard errors
 
 
-@pytest.mark.parametrize("mode", ["keep", "flush"])
-@pytest.mark.parametrize(("target", "form"), FORMATS)
+@for_all("mode", ["keep", "flush"])
+@for_all(("target", "form"), FORMATS)
 def test_T12_subnormal_operands(target, form, mode):
     info = ml_dtypes.finfo("float32" if form == "tfloat32" else form)
     values = [info.smallest_subnormal, info.smallest_normal - info.smallest_subnormal]

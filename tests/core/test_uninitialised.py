@@ -9,6 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,14 +157,14 @@ def test_a_later_tensor_at_the_address_sees_what_is_there():
 # --- poison ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("dtype", "is_poison"),
     [
         *((name, np.isnan) for name in ("float32", "float16", "bfloat16", "float8_e5m2")),
         *((name, lambda x: x == 4) for name in ("int8", "uint8", "int16", "int32", "uint32")),
     ],
 )
-@pytest.mark.parametrize("buffer", ["sbuf", "psum", "hbm"])
+@for_all("buffer", ["sbuf", "psum", "hbm"])
 def test_unwritten_elements_read_as_poison(buffer, dtype, is_poison):
     assert ml_dtypes.bfloat16  # numpy learns its name
     device = Device()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from alu import MAGNITUDES, TWO_OPERANDS, UNARY, VALID
 from device import Device, called, converted, same
+from every import for_all
 from nki.isa import engine, reduce_cmd
 
 from neuroncore.plain.arithmetic import apply
@@ -48,7 +49,7 @@ def applied(name, reverse=False):
         return apply(name, MATRIX, COLUMN, reverse)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@for_all("reverse", [False, True])
 @pytest.mark.parametrize(("target", "name"), OPERATORS)
 def test_V1_special_values_by_every_operator(target, name, reverse):
     op, want = getattr(nl, name), applied(name, reverse)

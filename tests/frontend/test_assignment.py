@@ -212,15 +212,15 @@ def test_a_copy_is_one_instruction():
     assert assigned(tile(NUMBERS), to="psum")[1] == [COPY]
 
 
-@pytest.mark.parametrize("to", ["sbuf", "psum"])
-@pytest.mark.parametrize(
+@for_all("to", ["sbuf", "psum"])
+@for_all(
     ("value", "call"),
     [
         *((1.0, "nisa.memset"), (np.float32(1), "nisa.memset"), (NUMBERS, "shared_constant")),
         (tile(NUMBERS, "hbm"), "nisa.dma_copy"),
     ],
 )
-@pytest.mark.parametrize("key", [..., 0, (slice(None), slice(0, 2))])
+@for_all("key", [..., 0, (slice(None), slice(0, 2))])
 def test_what_no_instruction_copies_is_refused_with_the_one_to_call(key, value, call, to):
     assert call in refused(SignatureError, value, "can't be assigned", key=key, to=to).hint
 

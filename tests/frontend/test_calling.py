@@ -4,6 +4,7 @@ import nki
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from launched import copied, increased
 
 from neuroncore.base.errors import SignatureError
@@ -52,7 +53,7 @@ class Model:
         return cls.bias, increased(x)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "kernel",
     [
         increased,

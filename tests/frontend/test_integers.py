@@ -6,6 +6,7 @@ import nki
 import nki.language
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import KernelError, OutsideKernelError, SignatureError
 
@@ -61,7 +62,7 @@ def kernel_of(dialect, does):
     return jit(kernel)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_integer_is_told_with_a_reason_and_a_hint(dialect, name):
     with pytest.raises(KernelError) as refused:
@@ -71,13 +72,13 @@ def test_what_is_no_integer_is_told_with_a_reason_and_a_hint(dialect, name):
     assert error.expected and error.because and error.hint
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_counts_as_an_integer_is_taken(dialect, name):
     np.testing.assert_array_equal(kernel_of(dialect, RIGHT[name])(X), X)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", ["sum", "max by name", "expand_dims", "range", "range step 0"])
 def test_it_is_told_outside_of_kernels_as_well(dialect, name):
     with pytest.raises(KernelError):

@@ -66,7 +66,7 @@ def test_a_number_on_either_side_and_a_column_go_along_the_tile(name):
         assert opcodes == ["TENSOR_SCALAR"]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@for_all("dtype", FLOATS)
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_narrow_results_are_those_of_float32_rounded_once(name, dtype):
     x, y = normal((4, 11), dtype), normal((4, 11), dtype, seed=1)
@@ -99,7 +99,7 @@ def test_a_comparison_in_uint8_is_a_mask():
     np.testing.assert_array_equal(got, (x > 0).astype(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@for_all("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 @pytest.mark.parametrize("name", BITWISE)
 def test_bitwise_operators_work_on_bits(name, dtype):
     rng = np.random.default_rng(0)
@@ -309,7 +309,7 @@ def test_invert_flips_every_bit_of_an_integer(dtype):
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
-@pytest.mark.parametrize("dtype", FLOATS)
+@for_all("dtype", FLOATS)
 def test_rounding_to_integers_is_exact_for_every_number(name, dtype):
     edges = [0.5, 1.5, 2.5, 0.99999994, 1e-30, 2.0**22 + 0.5, 2.0**23 + 1, 3e9, 1e38, np.inf, 0.0]
     with np.errstate(over="ignore"):
@@ -338,7 +338,7 @@ FOLDS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
 
 
 @pytest.mark.parametrize("name", FOLDS)
-@pytest.mark.parametrize(
+@for_all(
     ("shape", "axis"),
     [((3, 7), 1), ((128, 33), -1), ((1, 1), 1), ((96, 5, 3), 2), ((96, 5, 3), (1, 2))],
 )

@@ -10,6 +10,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from nki import collectives
 from published_machines import PUBLISHED
 
@@ -54,8 +55,8 @@ def expected(columns):
 # --- loops ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loop", ["affine_range", "sequential_range", "static_range", "range"])
-@pytest.mark.parametrize("bounds", [(5,), (0,), (2, 9), (2, 9, 3), (9, 2, -2), (4, 4)])
+@for_all("loop", ["affine_range", "sequential_range", "static_range", "range"])
+@for_all("bounds", [(5,), (0,), (2, 9), (2, 9, 3), (9, 2, -2), (4, 4)])
 def test_unrolled_loops_are_ranges(loop, bounds):
     unrolled = getattr(nl, loop)(*bounds)
     assert unrolled == range(*bounds)
@@ -73,8 +74,8 @@ def test_an_unrolled_loop_refuses_a_register_for_a_bound(loop):
         assert "nl.fori_loop" in caught.value.hint
 
 
-@pytest.mark.parametrize("bounds", [(5,), (0,), (2, 9), (2, 9, 3), (4, 4), (6, 2)])
-@pytest.mark.parametrize("in_registers", [False, True])
+@for_all("bounds", [(5,), (0,), (2, 9), (2, 9, 3), (4, 4), (6, 2)])
+@for_all("in_registers", [False, True])
 def test_a_dynamic_range_counts_in_a_register(bounds, in_registers):
     def visit(double):
         ends = [nisa.register_alloc(b) if in_registers else b for b in bounds[:2]]
@@ -99,8 +100,8 @@ def test_the_step_of_a_dynamic_loop_is_not_a_register():
         list(nl.dynamic_range(0, 4, register))
 
 
-@pytest.mark.parametrize("bounds", [(0, 5), (2, 9), (4, 4), (6, 2)])
-@pytest.mark.parametrize("step", [1, 3])
+@for_all("bounds", [(0, 5), (2, 9), (4, 4), (6, 2)])
+@for_all("step", [1, 3])
 def test_a_fori_loop_calls_its_body_for_each_index(bounds, step):
     def literal(double):
         nl.fori_loop(*bounds, double, step)
@@ -186,7 +187,7 @@ def test_an_unset_register_has_no_value():
             pass
 
 
-@pytest.mark.parametrize(
+@for_all(
     "asks",
     [
         *(lambda r: 1 if r else 2, lambda r: not r, lambda r: r and 1, lambda r: r in (0, 3)),

@@ -9,6 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import REGIONS, TARGETS, Device, called
+from every import for_all
 
 from neuroncore.base.errors import (
     BufferKindError,
@@ -32,8 +33,8 @@ def normal(*shape, dtype=np.float32, seed=0):
 # --- making tensors -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", DTYPES)
+@for_all("shape", SHAPES)
+@for_all("dtype", DTYPES)
 def test_constants_fill_every_memory(dtype, shape):
     for region, opcodes in (
         (nl.sbuf, ["MEMSET"]),
@@ -198,8 +199,8 @@ def test_the_identity_is_a_tile_of_any_format(dtype):
 # --- products, transposes, choices ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@for_all("target", TARGETS)
+@for_all("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
 def test_matmul_multiplies_with_and_without_a_transpose(dtype, target):
     x, y = normal(33, 96, dtype=dtype), normal(96, 130, dtype=dtype, seed=1)
     want = x.astype(np.float64) @ y.astype(np.float64)
@@ -217,8 +218,8 @@ def test_a_product_of_tiles_that_do_not_fit_is_refused():
         called(nl.matmul, normal(3, 4), normal(5, 6))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float8_e4m3"])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (33, 128)])
+@for_all("dtype", ["float32", "bfloat16", "float16", "float8_e4m3"])
+@for_all("shape", [(1, 1), (3, 7), (128, 33), (33, 128)])
 def test_a_transpose_is_exact_and_lands_in_psum(dtype, shape):
     x = normal(*shape, dtype=dtype)
     device = Device()

@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, called
+from every import for_all
 from published_machines import since
 
 from neuroncore.base.errors import (
@@ -35,9 +36,9 @@ def rand(device, *args, **options):
 # --- rand and random_seed -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
-@pytest.mark.parametrize("buffer", BUFFERS)
+@for_all("target", TARGETS)
+@for_all("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
+@for_all("buffer", BUFFERS)
 def test_rand_is_the_upper_24_bits_of_what_rng_draws(target, shape, buffer):
     device = Device(target)
     tensor = device.call(nl.rand, shape, nl.float32, BUFFERS[buffer], "noise")
@@ -68,8 +69,8 @@ def test_rand_is_uniform(target):
     assert np.abs(np.arange(1, n + 1) / n - x).max() < 2.2 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3", "uint8", "int32"])
+@for_all("target", TARGETS)
+@for_all("dtype", ["bfloat16", "float16", "float8_e4m3", "uint8", "int32"])
 def test_rand_rounds_to_other_formats(target, dtype):
     exact = rand(Device(target), (16, 50), nl.float32)
     want = np.rint(exact).astype(dtype) if "int" in dtype else exact.astype(dtype)
@@ -128,8 +129,8 @@ def test_a_seed_has_32_bits(dtype):
 # --- dropout --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int16])
+@for_all("target", TARGETS)
+@for_all("dtype", [np.float32, ml_dtypes.bfloat16, np.int16])
 def test_dropout_keeps_the_format_and_does_not_scale(target, dtype):
     data = np.arange(1, 801).reshape(16, 50).astype(dtype)
     found, opcodes = called(nl.dropout, data, 0.25, target=target)
@@ -161,9 +162,9 @@ def test_dropout_reads_psum():
 # --- load_transpose2d -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2048, 128), (33, 100)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
+@for_all("target", TARGETS)
+@for_all("shape", [(1, 1), (3, 7), (2048, 128), (33, 100)])
+@for_all("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
 def test_a_transposed_load(target, shape, dtype):
     data = np.random.default_rng(0).normal(size=shape).astype(dtype)
     found, opcodes = called(nl.load_transpose2d, data, target=target, tiles_in="hbm")
@@ -209,9 +210,9 @@ def test_a_transposed_load_does_not_reach_psum():
 # --- gather_flattened -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
-@pytest.mark.parametrize("counts", [(1,), (600,), (4, 5)])
+@for_all("target", TARGETS)
+@for_all("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
+@for_all("counts", [(1,), (600,), (4, 5)])
 def test_elements_are_gathered_in_each_partition(target, shape, counts):
     rng = np.random.default_rng(0)
     data = rng.normal(size=shape).astype(np.float32)

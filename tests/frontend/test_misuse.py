@@ -3,6 +3,7 @@
 import nki.isa as nisa
 import nki.language as nl
 import pytest
+from every import for_all
 from marked import X, refused
 
 from neuroncore.base import errors
@@ -139,7 +140,7 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
 # --- what isn't of ours ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "body",
     [
         "def helper(a): pass\ndef kernel(x):\n    helper(1, 2)\n",

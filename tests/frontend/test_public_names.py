@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from every import for_all
 
 from neuroncore.frontend.nki import collectives
 
@@ -61,7 +62,7 @@ def documented(module):
     return found.union(NEWER[module], NEWER[f"{module} names"], enums)
 
 
-@pytest.mark.parametrize("module", [*BESIDES, *SMALL])
+@for_all("module", [*BESIDES, *SMALL])
 def test_only_what_is_documented_is_seen(module):
     home = importlib.import_module(module)
     assert {name for name in dir(home) if not name.startswith("__")} == documented(module)

@@ -11,6 +11,7 @@ from pathlib import Path
 import nki.isa as nisa
 import nki.language as nl
 import pytest
+from every import for_all
 
 FACTS = json.loads((Path(__file__).parents[1] / "data/signatures.json").read_text())
 PREFIXES = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
@@ -37,7 +38,7 @@ def test_instructions_have_the_documented_signature(name):
     assert signature(getattr(nisa, name)) == FACTS["nki.isa"][name]
 
 
-@pytest.mark.parametrize("name", FACTS["nki.language"])
+@for_all("name", FACTS["nki.language"])
 def test_functions_have_the_documented_signature(name):
     assert signature(getattr(nl, name)) == FACTS["nki.language"][name]
 

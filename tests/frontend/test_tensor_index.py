@@ -5,6 +5,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.base.errors import (
     DynamicControlError,
@@ -26,7 +27,7 @@ def tiles():
 # --- constants ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("key", "on_chip", "in_hbm"),
     [
         (..., (4, 6, 5), (4, 6, 5)),
@@ -66,7 +67,7 @@ def test_loop_variables_index_like_constants():
     assert np.array_equal(np.stack(rows, 1), VALUES[:, :, 2:4])
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("key", "kind", "says"),
     [
         (4, OutOfBoundsError, "index 4 exceeds axis 0 of size 4"),
@@ -145,7 +146,7 @@ def read_row(make, target="sbuf"):
     return dst.numpy()
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("make", "expected"),
     [
         (lambda t, r, i: t[:, r], VALUES[:, 3]),
@@ -220,7 +221,7 @@ def test_each_partition_may_have_its_own_row():
     assert np.array_equal(dst.numpy(), VALUES[rows[:, 0]])
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("make", "kind", "says"),
     [
         (lambda t, r, i: t[r], DynamicControlError, "partition"),
@@ -261,7 +262,7 @@ def test_what_can_not_be_chosen_at_run_time(make, kind, says):
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "make",
     [
         lambda t: t[0],

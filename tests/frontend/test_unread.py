@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from older_device import Older
 
 from neuroncore.base.errors import DynamicControlError, KernelError, SignatureError
@@ -24,7 +25,7 @@ def never_ends(tile):
         pass
 
 
-@pytest.mark.parametrize(
+@for_all(
     "ask",
     [
         *(taken_if, never_ends, lambda t: not t, lambda t: bool(nl.less(t, 1.0))),
@@ -43,7 +44,7 @@ def test_values_that_only_the_device_knows_are_refused(ask):
     assert caught.value.because and caught.value.hint
 
 
-@pytest.mark.parametrize(
+@for_all(
     "ask",
     [
         *(np.asarray, lambda t: np.array([t, t]), int, float, range, lambda t: 0 in t),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore.base.errors import NotEmulated, UsageError
@@ -91,7 +92,7 @@ def refused(call, *parts):
 # --- names that nobody has ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "module",
     [
         *("neuronxcc.nki._private_kernels.mlp", "neuronxcc.nki._pre_prod_kernels.a.b.c"),
@@ -239,7 +240,7 @@ def test_refusals_say_what_is_public():
 # --- names that are wrong -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "line, said",
     [
         ("from nki.isa import tensor_scaler", "'tensor_scaler' from 'nki.isa'; did you mean"),

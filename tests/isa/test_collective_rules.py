@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from collective_worlds import ALL, X4, in_hbm, ran, refused, same, through_hbm, through_sbuf
+from every import for_all
 from nki.collectives import ReplicaGroup
 
 import neuroncore
@@ -87,7 +88,7 @@ def test_four_ranks_of_trn1_are_neighbors():
     )
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("srcs", "dsts", "kind", "why"),
     [
         ("s", "h", BufferKindError, "all tensors must be in hbm, or all in sbuf"),

@@ -119,7 +119,7 @@ def test_patterns_walk_within_partitions_and_as_destinations():
     device.agrees()
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("buffer", "pattern", "offset"),
     [
         ("hbm", [[8, 5], [1, 9]], 0),
@@ -150,8 +150,8 @@ def pair(device, after="float32"):
     return device.empty((3, 4), after), device.tile(np.ones((3, 4), np.float32), buffer="hbm")
 
 
-@pytest.mark.parametrize("mode", list(dge_mode))
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@for_all("mode", list(dge_mode))
+@for_all("target", ["trn2", "trn3"])
 def test_descriptors_may_come_from_anywhere(target, mode):
     device = Device(target)
     dst, src = pair(device)

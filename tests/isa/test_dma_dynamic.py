@@ -81,9 +81,9 @@ def test_both_sides_may_move():
     device.agrees()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_all("kind", KINDS)
 @pytest.mark.parametrize("name", ["dst", "src"])
-@pytest.mark.parametrize("start", [-1, 8, 2**31 - 1])
+@for_all("start", [-1, 8, 2**31 - 1])
 def test_an_offset_out_of_bounds_stops_the_device(kind, name, start):
     device = Device()
     table, tile = device.tile(TABLE, buffer="hbm"), device.tile(np.ones((3, 6), np.float32))

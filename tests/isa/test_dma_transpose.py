@@ -164,9 +164,7 @@ def test_rows_that_nothing_has_written_are_found():
         assert device.findings == found
 
 
-@pytest.mark.parametrize(
-    "index", [(8, 1), (24, 1), (17, 1), (16, 2), (64, 2), (16, 1, 1), (127, 1), (32, 1)]
-)
+@for_all("index", [(8, 1), (24, 1), (17, 1), (16, 2), (64, 2), (16, 1, 1), (127, 1), (32, 1)])
 def test_an_index_fills_groups_of_16(index):
     device = Device()
     src = gather(device, patterns((10, 6), "uint16"), np.zeros(index, np.uint32), 48)

@@ -4,6 +4,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from indices import an_index
 
 from neuroncore import machine
@@ -273,7 +274,7 @@ FURTHER = {
 }
 
 
-@pytest.mark.parametrize("method", FURTHER)
+@for_all("method", FURTHER)
 def test_no_other_view_is_made_of_it(method):
     device = Device("trn3")
     tile = device.zeros((32, 32 if method != "broadcast" else 1))

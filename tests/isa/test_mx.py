@@ -77,8 +77,8 @@ def test_scales_by_hand(element, rule, value, scale, code):
     assert codes[0, 0] == code << 8 and not codes[1:].any()
 
 
-@pytest.mark.parametrize("special", [np.nan, -np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("element", EIGHT)
+@for_all("special", [np.nan, -np.nan, np.inf, -np.inf])
+@for_all("element", EIGHT)
 def test_a_group_that_is_no_number_is_nan(element, special):
     values = np.ones((32, 8), "bfloat16")
     values[9, 2] = special

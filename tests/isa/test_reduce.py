@@ -4,7 +4,6 @@ from itertools import product
 
 import nki.language as nl
 import numpy as np
-import pytest
 from alu import LOGICAL, PLAIN
 from calls import PAIRS, values
 from device import TARGETS, Device, noise, same
@@ -48,7 +47,7 @@ def test_an_axis_is_written_in_many_ways():
     device.agrees()
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("shape", "axis", "folded"),
     [
         *[((9, 5, 4), a, 1) for a in (1, (1,), 4, (4,))],

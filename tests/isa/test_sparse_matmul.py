@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from device import Device
 from every import for_all
 from hypothesis import given, settings
@@ -45,7 +44,7 @@ def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words
     assert np.array_equal(made[0].numpy(), weights.T @ numbers)
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("target", "form"),
     [
         *itertools.product(["trn2", "trn3"], ["bfloat16", "float16", "tfloat32"]),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from accepted import DOCS, module
 from device import TARGETS
+from every import for_all
 
 from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
@@ -112,8 +113,8 @@ def test_to_nearest_a_bfloat16_sum_stands_still_where_predicted(x, stops):
     assert set(chapter.sums(BF16, 0.0, x, 600, None)[:, -1]) == {stops}
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3])
-@pytest.mark.parametrize("x", [2.0**-5, 0.3, 0.7])
+@for_all("dtype", [np.float16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3])
+@for_all("x", [2.0**-5, 0.3, 0.7])
 def test_sums_in_other_formats_too(dtype, x):
     wide, sum_ = np.float32(x), np.zeros((), dtype)
     for _ in range(3000):

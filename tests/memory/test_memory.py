@@ -4,6 +4,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from published_machines import PUBLISHED
@@ -34,9 +35,9 @@ def test_memories_are_as_large_as_published(target):
     assert (machine.psum.banks, machine.psum.bank_bytes) == (8, 2 * KIB)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-@pytest.mark.parametrize("dtype, size", [("float32", 4), ("bfloat16", 2), ("uint8", 1)])
+@for_all("target", TARGETS)
+@for_all("buffer", ["sbuf", "psum"])
+@for_all("dtype, size", [("float32", 4), ("bfloat16", 2), ("uint8", 1)])
 def test_a_tensor_may_fill_a_partition_but_not_more(target, buffer, dtype, size):
     device = Device(target)
     most = (SBUF_BYTES[target] if buffer == "sbuf" else PSUM_BYTES) // size
@@ -66,8 +67,8 @@ def test_shapes_are_integers(shape):
         Device().empty(shape)
 
 
-@pytest.mark.parametrize("buffer", ["sbuf", "psum", "hbm"])
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+@for_all("buffer", ["sbuf", "psum", "hbm"])
+@for_all("shape", [(0, 3), (3, 0), (2, 0, 4)])
 def test_a_tensor_may_have_no_elements_and_what_writes_it_is_left_out(shape, buffer):
     device = Device()
     tensor, full = device.empty(shape, buffer=buffer), device.zeros((2, 3))
@@ -194,14 +195,14 @@ def test_tensors_start_at_the_partitions_that_engines_reach(target, partitions, 
         assert str(list(starts)) in refused.value.expected
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("start", "rows", "legal"),
     [
         *((32, 32, True), (96, 32, True), (64, 64, True), (0, 128, True)),
         *((7, 1, False), (32, 33, False), (32, 64, False), (32, 65, False), (33, 31, False)),
     ],
 )
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+@for_all("buffer", ["sbuf", "psum"])
 def test_instructions_start_there_too(buffer, start, rows, legal):
     device = Device()
     tile = device.tile(np.zeros((128, 3), np.float32), buffer=buffer)

@@ -4,6 +4,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -251,8 +252,8 @@ def test_writes_through_a_view_show_in_the_tensor():
 # --- other formats --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("to", ["uint8", "int8", "uint16", "bfloat16", "int32", "float32"])
-@pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
+@for_all("to", ["uint8", "int8", "uint16", "bfloat16", "int32", "float32"])
+@for_all("buffer", ["sbuf", "hbm"])
 def test_view_shows_the_bits_as_numpy_does(buffer, to):
     values = np.random.default_rng(1).integers(0, 1 << 16, (3, 8), np.uint16)
     tile = Device().tile(values, buffer=buffer)
@@ -308,14 +309,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("make, kind, says", REFUSED)
+@for_all("make, kind, says", REFUSED)
 def test_the_partition_axis_stays(make, kind, says):
     chip, _, _ = chip_and_hbm()
     with pytest.raises(kind, match=says):
         make(chip)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "make",
     [
         lambda t: t.permute((1, 0, 2)),
@@ -335,7 +336,7 @@ def test_hbm_has_no_partition_axis(make):
     assert set(make(hbm).numpy().ravel()) <= set(values.ravel())
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("make", "kind", "says"),
     [
         (lambda t: t.permute((0, 1)), ShapeError, "permutation"),
@@ -417,7 +418,7 @@ def test_a_pattern_without_offset_keeps_that_of_the_view():
     assert np.array_equal(chip[2:, 4:].ap([[12, 2], [1, 4]]).numpy(), values[2:, 4:8])
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("pattern", "offset", "kind", "says"),
     [
         ([[24, 2], [1, 12]], 0, ViewError, "steps by 24"),

@@ -9,6 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -205,8 +206,8 @@ def test_judgements_of_an_access_leave_axes_of_size_1_out(data, shape):
     assert access.reshaped(shape, strides, target) == access.reshaped(shape, others, target)
 
 
-@pytest.mark.parametrize("stride", [1, 3, 64, 128])
-@pytest.mark.parametrize("region", REGIONS)
+@for_all("stride", [1, 3, 64, 128])
+@for_all("region", REGIONS)
 def test_an_estimate_leaves_them_out(region, stride):
     def ns(stride):
         device = Device()

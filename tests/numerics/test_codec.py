@@ -225,8 +225,8 @@ OVERFLOWS = {
 }
 
 
-@pytest.mark.parametrize("name", OVERFLOWS)
-@pytest.mark.parametrize("sign", [1, -1])
+@for_all("name", OVERFLOWS)
+@for_all("sign", [1, -1])
 def test_floats_overflow_half_a_step_above_the_largest(name, sign):
     form, (largest, first, code) = FORMATS[name], OVERFLOWS[name]
     below = np.nextafter(np.float32(first), np.float32(0))
@@ -282,7 +282,7 @@ def test_integers_saturate_and_nan_is_0(form):
     assert codec.encode(form, values).tolist() == [high, low, high, low, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
+@for_all(
     "name, value, code",
     [
         *(

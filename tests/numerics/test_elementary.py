@@ -66,8 +66,8 @@ def test_extremes_of_edge_values():
         assert np.array_equal(bits(values)[~nan], bits(expected.astype(np.float32))[~nan])
 
 
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+@for_all("rows", ROWS)
+@for_all("name", ["add", "multiply", "maximum", "minimum"])
 def test_a_fold_runs_from_left_to_right(name, rows):
     x, state = matrix(rows, 50), matrix(rows, 1, 9)[:, 0].copy()
     expected = state.copy()
@@ -80,8 +80,8 @@ def test_a_fold_runs_from_left_to_right(name, rows):
 REDUCING = [n for n, op in OPERATORS.items() if op.reduces and op.kind == "arithmetic"]
 
 
-@pytest.mark.parametrize("shape, axes", [((3, 7), 1), ((33, 5, 4), 1), ((9, 5, 4), 2), ((1, 1), 1)])
-@pytest.mark.parametrize("name", REDUCING)
+@for_all("shape, axes", [((3, 7), 1), ((33, 5, 4), 1), ((9, 5, 4), 2), ((1, 1), 1)])
+@for_all("name", REDUCING)
 def test_a_reduction_starts_from_its_first_element(name, shape, axes):
     values = matrix(shape[0], int(np.prod(shape[1:]))).reshape(shape)
     values[..., 0] = np.where(values[..., 0] > 0, values[..., 0], -0.0)
@@ -95,8 +95,8 @@ def test_a_reduction_starts_from_its_first_element(name, shape, axes):
     assert np.array_equal(bits(result), bits(expected.reshape(kept)))
 
 
-@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
+@for_all("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@for_all("dtype", ["int8", "uint16", "int32"])
 def test_bit_patterns_reduce_as_they_are(name, dtype):
     info = np.iinfo(dtype)
     values = np.random.default_rng(2).integers(info.min, info.max, (5, 3, 4), dtype, endpoint=True)
@@ -120,7 +120,7 @@ def test_a_neutral_start_changes_nothing_and_an_identity_is_one(name):
 
 @for_all("swap0", [False, True])
 @for_all("swap1", [False, True])
-@pytest.mark.parametrize("names", [(a, b) for a in fold.SCANNED for b in fold.SCANNED])
+@for_all("names", [(a, b) for a in fold.SCANNED for b in fold.SCANNED])
 def test_a_scan_carries_its_state(names, swap0, swap1):
     check_scan(names, swap0, swap1)
 

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from numbers_of_formats import LAYOUT
 
 from neuroncore import numerics
@@ -33,7 +34,7 @@ def test_every_float_is_described_a_second_time():
     assert set(LAYOUT) == floats - {"float32"}
 
 
-@pytest.mark.parametrize(("name", "row"), NAMES)
+@for_all(("name", "row"), NAMES)
 def test_a_format_is_found_by_each_of_its_names(name, row):
     assert numerics.info(name).name == row
     kernels = row.held in ("engines", "memory") and name not in row.short_names

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from chains import chain
 from device import Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from microscaling import EIGHT, ELEMENTS, matmul_operand, pack, rows
@@ -148,9 +149,9 @@ def test_X4_what_was_quantized_is_quantized_to_itself(element):
 # --- X5: products ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["group", "chain"])
-@pytest.mark.parametrize("mode", ["chain", "blas"])
-@pytest.mark.parametrize(("s", "x"), [(s, x) for s in ELEMENTS for x in ELEMENTS])
+@for_all("order", ["group", "chain"])
+@for_all("mode", ["chain", "blas"])
+@for_all(("s", "x"), [(s, x) for s in ELEMENTS for x in ELEMENTS])
 def test_X5_exact_sums_are_those_of_einsum(s, x, mode, order):
     whole = np.array([0, 1, 2, 3, 4, -1, -2, -3, -4])
     rng = np.random.default_rng(5)
@@ -195,8 +196,8 @@ def one_by_one(s, ss, x, xs):
     return out
 
 
-@pytest.mark.parametrize("spread", [0, 20, 44, 60, 100])
-@pytest.mark.parametrize(("s", "x"), [("float8_e5m2", "float8_e4m3fn"), (ELEMENTS[2], EIGHT[1])])
+@for_all("spread", [0, 20, 44, 60, 100])
+@for_all(("s", "x"), [("float8_e5m2", "float8_e4m3fn"), (ELEMENTS[2], EIGHT[1])])
 def test_products_may_join_the_sum_one_by_one(s, x, spread):
     """Whatever the scales: near to 1 they are multiplied with the operands."""
     left, right = numbers((64, 10, 4), s), numbers((64, 37, 4), x, 1)

@@ -126,7 +126,7 @@ def test_stochastic_modes_repeat_and_go_on_where_a_part_ended(dtype):
 
 
 @pytest.mark.parametrize("base", CONFIGURABLE, ids=str)
-@pytest.mark.parametrize("more", ["least", -5, 1, 4, "most"])
+@for_all("more", ["least", -5, 1, 4, "most"])
 def test_another_bias_is_another_power_of_two(base, more):
     bias = {"least": -64, "most": 120}.get(more, base.bias + more if more in (-5, 1, 4) else 0)
     form, factor = numerics.cfp8(base, bias), 2.0 ** (bias - base.bias)
@@ -288,7 +288,7 @@ def test_negative_numbers_are_tested_alike():
     assert (found.below, found.above) == (-1, -1.125) and found.worst < 4.5
 
 
-@pytest.mark.parametrize(
+@for_all(
     "how, said",
     [
         ({"dtype": "float32"}, "not stochastic"),
@@ -309,7 +309,7 @@ def test_what_cannot_be_tested_is_refused(how, said):
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "call, said",
     [
         (lambda: numerics.encode([1], "bfloat61"), "did you mean .*bfloat16"),

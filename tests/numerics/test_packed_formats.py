@@ -11,6 +11,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +90,7 @@ def test_scales_come_back_from_their_values():
     assert np.array_equal(codec.encode(float8_e8m0fnu, codec.decode(float8_e8m0fnu, codes)), codes)
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("value", "code"),
     [
         *((0.0, 0), (-0.0, 0), (1e-45, 0), (2.0**-127, 0), (1, 127), (1.25, 127), (1.5, 128)),

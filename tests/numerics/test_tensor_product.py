@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from chains import chain, fused, normal
 from device import bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def test_a_link_of_the_chain_is_the_exact_sum_rounded_once():
         assert away[0] == min(away)
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
+@for_all("accumulate", [False, True])
 @pytest.mark.parametrize("shape", ODD, ids=str)
 def test_blocks_and_their_edges_are_the_chain(shape, accumulate):
     k, m, n = shape
@@ -44,7 +45,7 @@ def test_blocks_and_their_edges_are_the_chain(shape, accumulate):
     assert np.array_equal(bits(out), bits(want))
 
 
-@pytest.mark.parametrize("group", [2, 4])
+@for_all("group", [2, 4])
 @pytest.mark.parametrize("shape", ODD, ids=str)
 def test_so_are_those_of_groups(shape, group):
     k, m, n = shape

@@ -8,6 +8,7 @@ import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.frontend.settings import last_launch
@@ -25,7 +26,7 @@ def add(x, y):
     return out
 
 
-@pytest.mark.parametrize("percentile", [0, 1, 10, 25, 50, 90, 99, 100])
+@for_all("percentile", [0, 1, 10, 25, 50, 90, 99, 100])
 def test_latencies_are_at_hand_after_a_benchmark(percentile):
     kernel = nki.benchmark(warmup=2, iters=3)(nki.jit(add))
     kernel(X, Y)

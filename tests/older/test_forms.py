@@ -7,6 +7,7 @@ import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import OutOfBoundsError, ShapeError
 
@@ -31,8 +32,8 @@ def stored(make, *arrays, dtype=np.float32, shape=None):
     return kernel(*arrays)
 
 
-@pytest.mark.parametrize("axes", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2), [3, 1], (-3, -1)])
-@pytest.mark.parametrize(
+@for_all("axes", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2), [3, 1], (-3, -1)])
+@for_all(
     ("fold", "want"), [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.mean, np.mean)]
 )
 def test_folds_go_along_any_free_axes(axes, fold, want):

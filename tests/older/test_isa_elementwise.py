@@ -112,7 +112,7 @@ def test_the_result_is_numpy_s(name, shape):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int32"])
+@for_all("dtype", ["bfloat16", "float16", "int32"])
 def test_dtype_rounds_the_result_once(name, dtype):
     got, want, _ = case(name, (5, 7), dtype=dtype)
     assert got.dtype == dtype
@@ -206,9 +206,9 @@ def test_free_axes_of_size_1_are_repeated():
     assert np.array_equal(got.numpy(), x + y)
 
 
-@pytest.mark.parametrize("column", [(4, 1), (4,), (4, 1, 1, 1)])
-@pytest.mark.parametrize("shape", [(4, 6), (4, 3, 5), (4, 2, 3, 5)])
-@pytest.mark.parametrize("swapped", [False, True])
+@for_all("column", [(4, 1), (4,), (4, 1, 1, 1)])
+@for_all("shape", [(4, 6), (4, 3, 5), (4, 2, 3, 5)])
+@for_all("swapped", [False, True])
 def test_one_element_per_partition_goes_along_all_free_axes(shape, column, swapped):
     device = Older()
     x, c = numbers(shape), numbers((4, 1), 1)

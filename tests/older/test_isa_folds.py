@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
@@ -18,7 +19,7 @@ def numbers(shape, seed=0):
 
 
 @pytest.mark.parametrize("name", FOLDS)
-@pytest.mark.parametrize(
+@for_all(
     ("shape", "axis"),
     [((5, 7), 1), ((1, 1), 1), ((128, 33), [1]), ((5, 3, 4), (1, 2)), ((5, 3, 4), 2)],
 )
@@ -73,7 +74,7 @@ def test_a_fold_goes_to_a_column_of_a_tile():
     assert len(device.opcodes) == 4
 
 
-@pytest.mark.parametrize("axis", [0, (0, 1), 2, 3, -2, -3, (), (1, 1)])
+@for_all("axis", [0, (0, 1), 2, 3, -2, -3, (), (1, 1)])
 def test_axes_that_can_not_be_folded_are_refused(axis):
     device = Older()
     with pytest.raises(ShapeError, match="can't be reduced"):

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
@@ -25,8 +26,8 @@ def close(got, want, rows):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.sqrt(rows))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("shape", SHAPES)
+@for_all("dtype", ["float32", "bfloat16", "float16"])
+@for_all("shape", SHAPES)
 def test_a_product_is_numpy_s(shape, dtype):
     k, m, n = shape
     a, b = numbers((k, m), dtype), numbers((k, n), dtype, 1)
@@ -114,8 +115,8 @@ def test_products_that_are_too_large_are_refused(k, m, n):
 # --- transposes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (128, 128), (33, 128), (128, 3)])
+@for_all("dtype", ["float32", "bfloat16"])
+@for_all("shape", [(1, 1), (5, 7), (128, 128), (33, 128), (128, 3)])
 def test_the_tensor_engine_transposes(shape, dtype):
     x = numbers(shape, dtype)
     device = Older()
@@ -125,8 +126,8 @@ def test_the_tensor_engine_transposes(shape, dtype):
     assert len(device.opcodes) == 1
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (32, 32), (128, 64), (100, 70), (33, 31)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
+@for_all("shape", [(1, 1), (5, 7), (32, 32), (128, 64), (100, 70), (33, 31)])
+@for_all("dtype", ["float32", "bfloat16", "uint8"])
 def test_the_vector_engine_transposes_in_squares(shape, dtype):
     x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
     device = Older()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
@@ -54,7 +55,7 @@ def test_iota_of_no_tile_is_refused(what):
         Older().call(nisa.iota, what, dtype=np.int32)
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("compare", "want"),
     [
         (P >= F, ROWS >= COLUMNS),

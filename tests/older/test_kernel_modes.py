@@ -10,6 +10,7 @@ import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import SignatureError
 from neuroncore.core.core import current
@@ -66,7 +67,7 @@ def each_way():
     }
 
 
-@pytest.mark.parametrize("way", each_way())
+@for_all("way", each_way())
 def test_every_way_of_running_returns_the_same(way):
     assert (each_way()[way](X, Y) == X + Y).all()
 
@@ -124,7 +125,7 @@ def test_a_kernel_that_a_kernel_launches_with_a_grid_is_refused():
 RANKS = np.arange(6, dtype=np.float32)[:, None]
 
 
-@pytest.mark.parametrize(
+@for_all(
     "grid",
     [
         (2, 3),
@@ -143,7 +144,7 @@ RANKS = np.arange(6, dtype=np.float32)[:, None]
         (nl.nc(2), nl.nc(3)),
     ],
 )
-@pytest.mark.parametrize("run", [nki.jit, nki.baremetal])
+@for_all("run", [nki.jit, nki.baremetal])
 def test_every_program_of_a_grid_runs_once(grid, run):
     x = np.zeros((6, 5), np.float32)
     assert (run(programs)[grid](x) == RANKS).all()

@@ -83,7 +83,7 @@ def test_comparisons_give_bools(name, form):
 
 
 @for_all("form", FORMS)
-@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.uint16])
+@for_all("dtype", [np.int32, np.uint8, np.uint16])
 @pytest.mark.parametrize("name", BITWISE)
 def test_bits_are_combined(name, dtype, form):
     x, y = (abs(v) for v in pair(form, np.int32))
@@ -158,7 +158,7 @@ def test_power_and_divide(form):
     close(applied(nl.divide, given[0], given[2]), base / divisor)
 
 
-@pytest.mark.parametrize("form", [f for f in FORMS if f not in ("column row", "element tile")])
+@for_all("form", [f for f in FORMS if f not in ("column row", "element tile")])
 @pytest.mark.parametrize("name", ["mod", "fmod"])
 def test_remainders_have_the_sign_of_one_operand(name, form):
     x, y = pair(form)
@@ -227,7 +227,7 @@ def test_tan_between_its_poles():
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@for_all("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_whole_numbers_are_exact(name, dtype):
     x = (numbers(P, F) * 5).astype(dtype)
     x[0, :6] = [0, 2, -2, 0.5, -0.5, 1000]
@@ -276,7 +276,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("name", ["exp", "negative", "floor", "trunc", "sin", "reciprocal", "copy"])
-@pytest.mark.parametrize("mask", MASKS)
+@for_all("mask", MASKS)
 def test_a_mask_writes_what_it_chooses_and_nothing_else(name, mask):
     ours, theirs = MASKS[mask]
     x = numbers(P, F)

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
@@ -44,7 +45,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-6):
 # --- folds ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
+@for_all(("shape", "axis"), SHAPES_AND_AXES)
 @pytest.mark.parametrize("name", [*FOLDS, "var"])
 def test_folds_leave_the_axes_out(name, shape, axis):
     x = numbers(*shape)
@@ -58,7 +59,7 @@ def test_axes_to_fold_are_numbers_of_free_axes(axis):
         applied(lambda t: nl.sum(t, axis=axis), numbers(P, F))
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
+@for_all(("shape", "axis"), SHAPES_AND_AXES)
 @pytest.mark.parametrize("name", FOLDS)
 def test_folds_keep_the_axes(name, shape, axis):
     x = numbers(*shape)
@@ -75,7 +76,7 @@ def test_folds_round_once(name):
 
 
 @pytest.mark.parametrize("name", [*FOLDS, "var"])
-@pytest.mark.parametrize("options", [{}, {"keepdims": True}])
+@for_all("options", [{}, {"keepdims": True}])
 def test_a_mask_folds_what_it_chooses(name, options):
     options = {} if name == "var" else options  # which has none
     x = numbers(P, F)
@@ -114,7 +115,7 @@ def test_the_partition_axis_is_not_folded(name):
 # --- norms ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
+@for_all(("shape", "axis"), SHAPES_AND_AXES)
 def test_softmax_works_along_the_axes(shape, axis):
     x = numbers(*shape) * 5
     close(applied(nl.softmax, x, axis), softmax(x, axes_of(axis)))
@@ -254,8 +255,8 @@ def test_gather_flattened_past_the_end_is_refused():
 # --- products and transposes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(60, 77, 33), (1, 1, 1), (128, 128, 512), (5, 3, 400)])
-@pytest.mark.parametrize("transposed", [False, True])
+@for_all(("m", "k", "n"), [(60, 77, 33), (1, 1, 1), (128, 128, 512), (5, 3, 400)])
+@for_all("transposed", [False, True])
 def test_products(m, k, n, transposed):
     x, y = numbers(m, k), numbers(k, n, seed=1)
     given = x.T.copy() if transposed else x
@@ -293,8 +294,8 @@ def test_products_beyond_the_array_are_refused():
         applied(nl.matmul, numbers(60, 77), numbers(77, 513))
 
 
-@pytest.mark.parametrize("shape", [(P, F), (20, 17), (128, 128), (5, 100), (1, 1)])
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@for_all("shape", [(P, F), (20, 17), (128, 128), (5, 100), (1, 1)])
+@for_all("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_transposes(shape, dtype):
     x = numbers(*shape, dtype=dtype)
     assert np.array_equal(applied(nl.transpose, x), x.T)

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
@@ -26,8 +27,8 @@ P, F = 77, 33
 # --- loads and stores -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(P, F), (1, 1), (128, 3), (7, 3, 5)])
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
+@for_all("shape", [(P, F), (1, 1), (128, 3), (7, 3, 5)])
+@for_all("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
 def test_what_is_loaded_is_stored(shape, dtype):
     x = numbers(*shape, dtype=dtype)
     assert np.array_equal(applied(lambda t: t, x), x)

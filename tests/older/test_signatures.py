@@ -15,6 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc.nki import language as nl
 
 FACTS = json.loads((Path(__file__).parents[1] / "data/signatures_older.json").read_text())
@@ -52,7 +53,7 @@ def signature(function, later=()):
     return rows
 
 
-@pytest.mark.parametrize(("space", "name"), FUNCTIONS)
+@for_all(("space", "name"), FUNCTIONS)
 def test_functions_have_the_documented_signature(space, name):
     function = found(f"{space}.{name}")
     assert signature(function, LATER.get(name, ())) == FACTS["functions"][space][name]
@@ -64,7 +65,7 @@ def test_no_documented_name_is_missing(space):
     assert not [name for name in FACTS["names"][space] if not hasattr(home, name)]
 
 
-@pytest.mark.parametrize("path", FACTS["members"])
+@for_all("path", FACTS["members"])
 def test_constants_have_the_documented_members(path):
     home = found(path)
     assert not [name for name in FACTS["members"][path] if not hasattr(home, name)]

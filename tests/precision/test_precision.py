@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, bits
+from every import for_all
 from precise import RNG, SMALL, WIDE, X, blamed, empty, loaded, run, stored, through
 
 import neuroncore
@@ -20,7 +21,7 @@ from neuroncore.precision.shadow import Shadow
 # --- whom it blames -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("narrow", [nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2])
+@for_all("narrow", [nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2])
 @pytest.mark.parametrize("x", [X, WIDE], ids=["small", "sampled"])
 def test_one_rough_line_is_owed_the_error(narrow, x):
     _, found = run(through(narrow), x)

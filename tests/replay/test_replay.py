@@ -7,6 +7,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore.base.enums import MemoryRegion
@@ -171,7 +172,7 @@ def rounded(x, y):
     ],
     ids=["stochastic", "float32", "zeros", "number"],
 )
-@pytest.mark.parametrize("kernel", [rounded, in_place, drawn])
+@for_all("kernel", [rounded, in_place, drawn])
 def test_it_has_the_options_of_the_run(kernel, options):
     x = X.copy()
     run = neuroncore.run(kernel, x, Y, target="trn2", options=options)
@@ -179,7 +180,7 @@ def test_it_has_the_options_of_the_run(kernel, options):
 
 
 @pytest.mark.parametrize("name", ["steps", "placed", "drawn", "both", "added_up"])
-@pytest.mark.parametrize("room", [0, 1 << 30])
+@for_all("room", [0, 1 << 30])
 def test_forward_and_back_anywhere_it_holds_the_same(name, room):
     run = neuroncore.run(KERNELS[name], X, Y, target="trn2")
     replay = run.steps(snapshots=room)

@@ -5,6 +5,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
@@ -36,8 +37,8 @@ def multiply(device, dtype, **options):
 # --- the Tensor engine ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize(
+@for_all("target", ["trn1", "trn2", "trn3"])
+@for_all(
     ("dtype", "size", "pairs", "passes"),
     [("float32", 4, 2, 4), ("bfloat16", 2, 1, 1), ("float16", 2, 1, 1)],
 )

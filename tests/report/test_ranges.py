@@ -5,6 +5,7 @@ import math
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,9 +113,9 @@ def test_a_source_that_is_left_out_has_the_range_of_the_others():
     assert coverage(pairs) == Coverage(1 / 3, 0.25)
 
 
-@pytest.mark.parametrize("doubt", ["", "tiles are spilled"])
-@pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
-@pytest.mark.parametrize("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])
+@for_all("doubt", ["", "tiles are spilled"])
+@for_all("order", ["in-order", "scheduled", "compiled"])
+@for_all("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])
 def test_every_kind_has_a_range_around_one(what, order, doubt):
     found = range_of(Kind(what, order, "trn2", doubt))
     assert 0 < found.low < 1 < found.high and math.isfinite(found.high)

@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base import units
@@ -383,7 +384,7 @@ def _until(piece):
 # --- the text -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("ns", "shown"),
     [
         *((0, "0 ns"), (0.5, "0.5 ns"), (999, "999 ns"), (999.9, "1000 ns"), (1000, "1 us")),
@@ -394,7 +395,7 @@ def test_durations_have_three_digits_and_a_unit(ns, shown):
     assert units.duration(ns) == shown
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("count", "shown"),
     [
         *((0, "0 B"), (999, "999 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB")),

@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.report.summary import bound_by, summary
@@ -112,8 +113,8 @@ def test_the_same_program_has_the_same_timeline_to_the_last_bit():
             assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("recorded", TARGETS)
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("recorded", TARGETS)
+@for_all("target", TARGETS)
 def test_a_record_is_timed_for_another_machine_without_running_again(recorded, target):
     timeline, native = chain(recorded).timeline(target), chain(target).timeline()
     assert timeline.machine is native.machine
