@@ -21,6 +21,7 @@ if _TYPE_CHECKING:
     from neuroncore.frontend.alias import activate, activated, deactivate
     from neuroncore.frontend.settings import precision_of, settings
     from neuroncore.hosts.api import Run, load, run
+    from neuroncore.hosts.warm import warm
 
 _HOMES = {
     "Options": "base.options",
@@ -35,6 +36,7 @@ _HOMES = {
     "run": "hosts.api",
     "settings": "frontend.settings",
     "unload_ipython_extension": "hosts.notebook",
+    "warm": "hosts.warm",
 }
 
 
@@ -66,4 +68,5 @@ __all__ = [
     "precision_of",
     "run",
     "settings",
+    "warm",
 ]

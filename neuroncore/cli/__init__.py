@@ -39,6 +39,8 @@ COMMANDS = {
     ),
     "neff": ("captures", "print what the device's compiler made of a kernel (.neff)"),
     "calibrate": ("score:add_calibrate", "compare your own measurements with the estimates"),
+    "eval": ("evaluate", "judge kernels that are not trusted, against a specification"),
+    "grade": ("grade", "judge the submissions in a folder, and write a table"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),

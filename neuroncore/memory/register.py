@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from neuroncore.base import source
@@ -41,6 +43,20 @@ def loaded(record: Recorder) -> Load:
     return Load(record, record.issued, record.derive("load", record.issued, 0))
 
 
+_chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
+
+
+@contextmanager
+def deciding(values: Iterable[int]) -> Iterator[None]:
+    """Let loops and conditions of kernels that are launched inside go on by these values, in the
+    order in which they ask, and after them by what their registers hold."""
+    token = _chosen.set(iter(values))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
@@ -71,9 +87,12 @@ class VirtualRegister:
 
     def decide(self) -> int:
         """The value, for a loop or a condition: all that follows waits for it."""
-        if self.load is not None:
-            self.load.record.decide(self.load, self.value)
-        return self.value
+        if self.load is None:
+            return self.value
+        chosen = _chosen.get()
+        value = self.value if chosen is None else next(chosen, self.value)
+        self.load.record.decide(self.load, value)
+        return value
 
     def check_writable(self) -> None:
         """Raise DynamicControlError if it is a loop's own."""

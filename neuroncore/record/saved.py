@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,14 @@ def save(record: Record, path: Path) -> None:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
 
 
-def packed(record: Record) -> bytes:
-    """The contents of a file for a record. Raises TypeError and UsageError for data that a file
+def packed(record: Record, arrays: bool = True) -> bytes:
+    """The contents of a file for a record. Without `arrays` it has the programs and their settings
+    alone: no values of inputs and no outcome. Raises TypeError and UsageError for data that a file
     can't hold."""
+    if not arrays:
+        setting = record.setting
+        bare = None if setting is None else replace(setting, arrays={})
+        record = replace(record, setting=bare, outcome=None)
     blobs: list[bytes] = []
     written = [tables.written(program, blobs) for program in record.programs]
     columns = [narrowest(column) for _, kept in written for column in kept]
@@ -84,8 +89,9 @@ def load(path: Path) -> Record:
     return unpacked(content, path)
 
 
-def unpacked(content: bytes, path: Path) -> Record:
-    """Read the bytes that `packed` made, from a file. Raises UsageError as `load` does."""
+def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
+    """Read the bytes that `packed` made, from a file; decompressed they may have `largest` bytes.
+    Raises UsageError as `load` does."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
@@ -96,7 +102,7 @@ def unpacked(content: bytes, path: Path) -> Record:
         told = version.decode(errors="replace")
         raise UsageError(f"{path} has format {told}, not {FORMAT}: {then}")
     try:
-        return _record(_decompressed(body))
+        return _record(_decompressed(body, largest))
     except DAMAGED as error:
         said = getattr(error, "statement", None) or error or type(error).__name__
         raise UsageError(f"{path} is damaged ({said}): record it again") from None
@@ -109,11 +115,11 @@ def narrowest(column: Array) -> Array:
     return column.astype(kind.newbyteorder("<"))
 
 
-def _decompressed(body: bytes) -> bytes:
+def _decompressed(body: bytes, largest: int) -> bytes:
     unpacking = zlib.decompressobj()
-    content = unpacking.decompress(body, LARGEST)
+    content = unpacking.decompress(body, largest)
     if not unpacking.eof:
-        raise ValueError(f"it ends too early, or has more than {LARGEST} bytes")
+        raise ValueError(f"it ends too early, or has more than {largest} bytes")
     return content
 
 

@@ -109,7 +109,7 @@ class Tensors:
         self.cores, self.inputs = cores, inputs
         self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
         self.names = {n: name for p in programs for n, name in p.called().items()}
-        self.written = {int(n) for p in programs for n in _written(p)}
+        self.written = {int(n) for p in programs for n in written_storages(p)}
         self.roots: dict[int, Tile] = {}
         self.owners: dict[int, Core] = {}  # in whose memory they are
 
@@ -150,7 +150,7 @@ class Tensors:
         return memory.adopt(region, codes, form, name)
 
 
-def _written(program: Program) -> Array:
+def written_storages(program: Program) -> Array:
     """The numbers of storages that a program writes to."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]

@@ -1,9 +1,11 @@
 """`neuroncore explain`: every error has a page, and every example does what the page says of it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+import neuroncore
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import rules
 from neuroncore.cli import main
@@ -14,6 +16,11 @@ PAGES = pages()
 # The names that the vendor's page nki.errors of SDK 2.26 lists.
 NAMES = (Path(__file__).parents[1] / "data/errors_older.txt").read_text().split()
 
+ROOT = Path(neuroncore.__file__).parent
+# Codes of refusals are text in capitals in the room that judges candidates.
+REFUSALS = set(
+    re.findall(r"^## ([A-Z_]+)$", (ROOT / "cli/explanations/evaluation.md").read_text(), re.M)
+)
 REFUSED = [name for name, page in PAGES.items() if page.bad and not page.severity]
 RUNS = [name for name, page in PAGES.items() if page.good]
 # What is legal here: a slice beside an index expression has a clear meaning, and published kernels
@@ -33,7 +40,7 @@ def ran(script, folder):
 
 
 def test_every_code_and_every_name_of_the_vendor_has_a_page():
-    assert set(PAGES) == codes() | set(NAMES) | set(rules())
+    assert set(PAGES) == codes() | set(NAMES) | set(rules()) | REFUSALS
     assert len(NAMES) == 36
 
 
@@ -109,3 +116,10 @@ def test_without_a_name_it_lists_them_all(capsys):
 def test_a_misspelt_name_is_wrong_usage(capsys):
     assert main(["explain", "err_1d_arrange_not_supported"]) == 2
     assert "did you mean 'err_1d_arange_not_supported'?" in capsys.readouterr().err
+
+
+def test_every_refusal_of_a_candidate_has_a_page_and_occurs():
+    texts = [file.read_text() for file in (ROOT / "eval").glob("*.py")]
+    raised = {code for text in texts for code in re.findall(r'Refused\(\s*"([A-Z_]+)"', text)}
+    assert raised <= REFUSALS
+    assert all(any(f'"{code}"' in text for text in texts) for code in REFUSALS)

@@ -1,0 +1,189 @@
+"""neuroncore eval: judge kernels that are not trusted, against a specification."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.units import duration, plural
+from neuroncore.eval import blindness, isolation, trace
+from neuroncore.eval.isolation import Limits
+from neuroncore.eval.pool import Dask, Pool, evaluate
+from neuroncore.eval.ranking import rank
+from neuroncore.eval.spec import Spec, load_spec
+from neuroncore.eval.worker import Candidate
+
+LEVELS = ("process", "linux")
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Judge candidates: Python files of kernels that are not trusted. Each runs in an isolated "
+        "process on public inputs. Its record is replayed on hidden inputs, compared with the "
+        "reference of the specification, and scheduled. Prints one JSON object per candidate "
+        "(docs/eval.md). Exit codes: 0 all candidates passed, 1 not all, 2 wrong usage."
+    )
+    add_spec(parser)
+    parser.add_argument(
+        "--candidate", nargs="+", default=[], metavar="FILE.py", help="candidates to judge"
+    )
+    parser.add_argument("--batch", type=Path, metavar="DIR", help="judge all DIR/*.py")
+    add_pool(parser)
+    parser.add_argument("--jsonl", type=Path, metavar="OUT", help="write to this file")
+    parser.add_argument(
+        "--resume", action="store_true", help="skip candidates whose verdicts are in --jsonl"
+    )
+    parser.add_argument(
+        "--rank", action="store_true", help="print the fastest candidates at the end"
+    )
+    parser.add_argument(
+        "--trace", type=Path, metavar="OUT", help="also write traces as flashinfer-bench has them"
+    )
+    parser.add_argument(
+        "--examine",
+        action="store_true",
+        help="report instructions of the first candidate whose results the specification can't see",
+    )
+    parser.set_defaults(command=command)
+
+
+def add_spec(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--spec", required=True, metavar="SPEC.py", help="defines SPEC")
+
+
+def add_pool(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a Pool."""
+    usual = Limits()
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="judge on the workers of this scheduler")
+    parser.add_argument(
+        "--isolation",
+        choices=LEVELS,
+        default=isolation.supported(),
+        help="of candidates (default here: %(default)s)",
+    )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep verdicts in this folder")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=usual.cpu_seconds,
+        help="CPU time of a candidate (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=usual.memory / 2**30,
+        metavar="GIB",
+        help="address space of a candidate (default: %(default)g)",
+    )
+
+
+def pool(arguments: argparse.Namespace) -> Pool:
+    """Return the Pool that options ask for. Raises UsageError for values that are not possible."""
+    if arguments.jobs < 1 or arguments.seconds < 1 or not arguments.memory > 0:
+        raise UsageError("--jobs, --seconds and --memory must be positive")
+    limits = Limits(
+        cpu_seconds=arguments.seconds,
+        seconds=3.0 * arguments.seconds,
+        memory=int(arguments.memory * 2**30),
+    )
+    executor = Dask(arguments.dask) if arguments.dask else None
+    return Pool(arguments.jobs, arguments.isolation, limits, arguments.cache, executor)
+
+
+def command(arguments: argparse.Namespace) -> int:
+    spec = load_spec(arguments.spec)
+    files = [*map(Path, arguments.candidate), *_in(arguments.batch)]
+    if not files:
+        raise UsageError("no candidates: give --candidate or --batch")
+    if arguments.examine:
+        return _examine(spec, files[0], pool(arguments))
+    if arguments.resume and arguments.jsonl is None:
+        raise UsageError("--resume needs --jsonl")
+    return _judge(spec, files, arguments)
+
+
+def _in(folder: Path | None) -> list[Path]:
+    if folder is None:
+        return []
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    return sorted(folder.glob("*.py"))
+
+
+def _judge(spec: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
+    begun, kept = time.perf_counter(), []
+    old = _done(arguments.jsonl) if arguments.resume else {}
+    candidates = [Candidate(str(file), _source(file)) for file in files]
+    left = [one for one in candidates if one.key(spec) not in old]
+    known = [old[one.key(spec)] for one in candidates if one.key(spec) in old]
+    with _output(arguments.jsonl, append=arguments.resume) as output:
+        for verdict in evaluate(spec, left, pool(arguments)):
+            output.write(json.dumps(verdict) + "\n")
+            output.flush()
+            kept.append(verdict)
+    verdicts = [*known, *kept]
+    if arguments.trace is not None:
+        lines = (json.dumps(trace.trace(one, spec)) + "\n" for one in verdicts)
+        arguments.trace.write_text("".join(lines), "utf-8")
+    passed = sum(one["passed"] for one in verdicts)
+    took = duration((time.perf_counter() - begun) * 1e9)
+    counted = plural(len(verdicts), "candidate")
+    print(f"neuroncore: {counted}, {passed} passed, {took}", file=sys.stderr)
+    if arguments.rank:
+        print("\n".join(ranking(verdicts)), file=sys.stderr)
+    return int(passed < len(verdicts))
+
+
+def _source(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}") from None
+
+
+def _done(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of a file by their keys; a line that is cut short is none."""
+    found = {}
+    for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+        try:
+            verdict = json.loads(line)
+            found[verdict["key"]] = verdict
+        except (ValueError, LookupError, TypeError):
+            continue
+    return found
+
+
+@contextmanager
+def _output(path: Path | None, append: bool) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        file = path.open("a" if append else "w", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from None
+    with file:
+        yield file
+
+
+def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield lines of a table: place, latency, candidate, and how certain the order is."""
+    for one in rank(verdicts):
+        sure = one["faster"]
+        than = "" if sure is None else f"   faster than the next with probability {sure:.0%}"
+        yield f"{one['place']:4}  {one['latency_us']:10.2f} us  {one['candidate']}{than}"
+
+
+def _examine(spec: Spec, file: Path, settings: Pool) -> int:
+    found = blindness.examined(spec, Candidate(str(file), _source(file)), settings)
+    for line in found.lines():
+        print(line)
+    return int(bool(found.unseen or found.idle_inputs or found.weak_results))

@@ -1,0 +1,100 @@
+"""What a process that ran a candidate answers: bytes that are never unpickled.
+
+An answer is the level of isolation that holds, as three bytes, written before the candidate's code
+begins; then the kind of the answer, "R" for records or "E" for an error; then parts with their
+lengths. An error has one part of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from neuroncore.eval.refusals import Refused
+
+RECORDS, ERROR = b"R", b"E"
+MOST_PARTS = 256
+HELD = struct.Struct("<BBB")  # namespaces, version of Landlock, seccomp
+COUNT = struct.Struct("<I")
+SIZE = struct.Struct("<Q")
+TEXT = 400  # characters of a message that are kept
+MOST_LINE = 1 << 31
+
+
+class Held(NamedTuple):
+    """The parts of the isolation that the operating system granted."""
+
+    namespaces: int = 0
+    landlock: int = 0
+    seccomp: int = 0
+
+
+def write(file: int, content: bytes) -> None:
+    """Write all bytes to a file descriptor."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
+    """Return the bytes of an answer, without the level of isolation."""
+    sizes = b"".join(SIZE.pack(len(part)) for part in parts)
+    return kind + COUNT.pack(len(parts)) + sizes + b"".join(parts)
+
+
+def held(content: bytes) -> Held:
+    """Return the level of isolation at the beginning of an answer."""
+    if len(content) < HELD.size:
+        return Held()
+    return Held(*HELD.unpack_from(content))
+
+
+def records(content: bytes) -> list[bytes]:
+    """Return the packed records of an answer. Raise Refused for an error of the candidate, and for
+    bytes that are no answer."""
+    body = content[HELD.size :]
+    if not body:
+        raise Refused("NO_RECORD", "the candidate ended before its kernel returned")
+    kind, parts = body[:1], _parts(body[1:])
+    if kind == RECORDS:
+        return parts
+    if kind != ERROR or len(parts) != 1:
+        raise Refused("BAD_ANSWER", "the candidate's process wrote something else than records")
+    raise _error(parts[0])
+
+
+def _parts(content: bytes) -> list[bytes]:
+    if len(content) < COUNT.size:
+        raise Refused("BAD_ANSWER", "the answer ends in its head")
+    (count,) = COUNT.unpack_from(content)
+    at = COUNT.size + SIZE.size * count
+    if count > MOST_PARTS or len(content) < at:
+        raise Refused("BAD_ANSWER", f"an answer of {count} parts")
+    sizes = [SIZE.unpack_from(content, COUNT.size + SIZE.size * n)[0] for n in range(count)]
+    if sum(sizes) != len(content) - at:
+        raise Refused("BAD_ANSWER", "the answer has another length than it says")
+    parts = []
+    for size in sizes:
+        parts.append(content[at : at + size])
+        at += size
+    return parts
+
+
+def _error(part: bytes) -> Refused:
+    """The error of a candidate; everything in it is the candidate's word, and only text."""
+    try:
+        told = json.loads(part)
+        code, message = str(told["code"])[:40], str(told["message"])[:TEXT]
+        line, hint = told.get("line"), str(told.get("hint") or "")[:TEXT]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return Refused("BAD_ANSWER", "the candidate's process wrote an error that can't be read")
+    known = type(line) is int and 0 < line < MOST_LINE
+    return Refused(code, message, line if known else None, hint, by_candidate=True)
+
+
+def error(told: dict[str, Any]) -> bytes:
+    """Return the answer for an error."""
+    return encoded(ERROR, [json.dumps(told).encode()])

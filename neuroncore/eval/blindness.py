@@ -1,0 +1,138 @@
+"""What a specification can't see: work of a baseline that could be left out and still pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.source import Place
+from neuroncore.core.core import on
+from neuroncore.eval import comparison
+from neuroncore.eval.examination import examined as check_program
+from neuroncore.eval.examination import unpacked
+from neuroncore.eval.judge import Case, Hidden
+from neuroncore.eval.pool import Pool
+from neuroncore.eval.refusals import Refused
+from neuroncore.eval.spec import Spec
+from neuroncore.eval.worker import Candidate, Worker
+from neuroncore.record.program import Record
+from neuroncore.replay.cursor import Replay
+
+TINY = 1e-30  # results below it are compared with nothing
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """An instruction whose result could be zeros: its name, and its line in the baseline."""
+
+    instruction: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Blindness:
+    """Instructions that the specification can't see, inputs without effect on the reference, and
+    results of the reference that are constant or tiny."""
+
+    instructions: int
+    unseen: Sequence[Unseen]
+    idle_inputs: Sequence[int]
+    weak_results: Sequence[int]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report."""
+        for one in self.unseen:
+            yield (
+                f"line {one.place.line}: {one.instruction} may leave zeros, and the results still "
+                "pass: add a family of inputs that needs it"
+            )
+        for number in self.idle_inputs:
+            yield f"input {number} has no effect on the reference"
+        for number in self.weak_results:
+            yield f"result {number} of the reference is constant or tiny"
+        yield (
+            f"{self.instructions} instructions; {len(self.unseen)} unseen, "
+            f"{len(self.idle_inputs)} inputs without effect, {len(self.weak_results)} weak results"
+        )
+
+
+def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
+    """Examine a specification with a baseline that passes, on the first shape. Each instruction in
+    turn leaves zeros, which costs a replay on each hidden seed. Raises UsageError if the baseline
+    does not pass."""
+    worker = Worker(spec, pool.level or "process", pool.limits)
+    try:
+        verdict = worker.verdict(baseline)
+        if not verdict["passed"]:
+            error = verdict["error"]
+            raise UsageError(f"the baseline does not pass: {error['code']}: {error['message']}")
+        case = worker.cases[0]
+        record = unpacked(worker.records(baseline)[0], spec, len(case.hidden[0].arrays))
+    finally:
+        worker.close()
+    check_program(record, spec)
+    unseen = [*_unseen(record, spec, case)]
+    instructions = sum(map(len, record.programs))
+    return Blindness(instructions, unseen, [*_idle(spec, case)], [*_weak(case)])
+
+
+def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
+    for core, program in enumerate(record.programs):
+        lines = program.columns().line
+        for row in range(len(program)):
+            replays = (_passes_without(record, spec, one, core, row) for one in case.hidden)
+            if all(replays):
+                name = program.calls[int(program.columns().call[row])].name
+                yield Unseen(name, program.place(int(lines[row])))
+
+
+def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: int) -> bool:
+    """Return whether the results still pass if an instruction leaves zeros."""
+    replay = Replay(record, hidden.arrays, snapshots=0)
+    try:
+        replay.to(row, core)
+        execution = replay.executions[core]
+        written = [*map(execution.operand, execution.call.writes)]
+        if not written:
+            return False  # it only waits, or loads a register
+        while execution.row == row:
+            replay.forward()
+        with on(execution.core):
+            for tile in written:
+                if tile is not None:
+                    tile.store(np.zeros(tile.shape, np.float32))
+        comparison.errors(replay.results(), spec, hidden.expected)
+    except (Refused, NeuronError):
+        return False
+    return True
+
+
+def _idle(spec: Spec, case: Case) -> Iterator[int]:
+    """Positions of arrays whose values don't change the reference."""
+    seed, family = spec.hidden_seeds(case.shape)[0]
+    given = spec.arguments(seed, case.shape, family)
+    other = spec.arguments(seed + 1, case.shape, family)
+    for number, one in enumerate(given):
+        if not isinstance(one, np.ndarray):
+            continue
+        changed = [*_copies(given[:number]), other[number], *_copies(given[number + 1 :])]
+        made = spec.reference(*changed)
+        results = made if isinstance(made, tuple | list) else (made,)
+        pairs = zip(results, case.hidden[0].expected, strict=True)
+        if all(np.array_equal(a, b) for a, b in pairs):
+            yield number
+
+
+def _copies(values: Sequence[Any]) -> list[Any]:
+    return [one.copy() if isinstance(one, np.ndarray) else one for one in values]
+
+
+def _weak(case: Case) -> Iterator[int]:
+    for number, one in enumerate(case.hidden[0].expected):
+        values = one.astype(np.float64)
+        if values.size > 1 and (np.ptp(values) == 0 or np.abs(values).max() < TINY):
+            yield number

@@ -1,0 +1,77 @@
+"""What the process of one candidate does: it runs the kernel on public inputs, and answers with the
+records of the runs, without arrays."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from neuroncore.base.errors import KernelError
+from neuroncore.base.options import Options
+from neuroncore.eval import answers
+from neuroncore.hosts import api
+from neuroncore.memory.register import deciding
+from neuroncore.record import saved
+
+FILE = "candidate.py"
+
+
+class Task(NamedTuple):
+    """What is asked of every candidate of a specification: names of the kernel, the machine, the
+    options of the run, and the public arguments for each shape."""
+
+    entry: tuple[str, ...]
+    target: str
+    options: Options
+    cases: Sequence[tuple[Any, ...]]
+
+
+def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:
+    """Return the answer for a candidate's source. Nothing that the candidate raises leaves."""
+    try:
+        return answers.encoded(answers.RECORDS, _records(source, task, decisions))
+    except MemoryError:
+        return answers.error({"code": "MEMORY", "message": "the candidate uses too much memory"})
+    except BaseException as error:
+        return answers.error(_told(error))
+
+
+def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
+    module = types.ModuleType("candidate")
+    module.__file__ = FILE
+    sys.modules["candidate"] = module
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+    exec(compile(source, FILE, "exec"), module.__dict__)
+    kernel = next((vars(module)[name] for name in task.entry if name in vars(module)), None)
+    if kernel is None:
+        raise LookupError(f"the file defines no {' or '.join(task.entry)}")
+    found = []
+    for arguments in task.cases:
+        with deciding(decisions):
+            run = api.run(kernel, *arguments, target=task.target, options=task.options)
+        found.append(saved.packed(run.record, arrays=False))
+    return found
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """The code, sentence, hint and line of an error."""
+    code = error.code if isinstance(error, KernelError) else type(error).__name__
+    message = getattr(error, "statement", None) or str(error)
+    line = _line(error)
+    return {"code": code, "message": message, "hint": getattr(error, "hint", None), "line": line}
+
+
+def _line(error: BaseException) -> int | None:
+    if isinstance(error, KernelError) and error.place is not None:
+        return error.place.line
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,125 @@
+"""What is wrong with the programs of a record, before they are executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from neuroncore.base.errors import UsageError
+from neuroncore.clause.alu import SIMULATED, Operator
+from neuroncore.clause.instruction import Call
+from neuroncore.eval.refusals import Refused
+from neuroncore.eval.spec import Spec
+from neuroncore.record import saved
+from neuroncore.record.inputs import leaves
+from neuroncore.record.program import Program, Record
+from neuroncore.replay.tensors import written_storages
+
+EXPERIMENTAL = "sparse"  # the feature of instructions that only Options.experimental allows
+LARGEST = 256 << 20  # bytes of a record when it is no longer compressed
+
+
+def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
+    """Read a packed record, and put the machine, the options and the world of the specification in
+    place of its own. `arrays` is the number of array arguments. Raises Refused if the record is
+    damaged, has illegal calls, or is of another launch than the specification asks for."""
+    try:
+        record = saved.unpacked(content, Path("the record"), LARGEST)
+    except UsageError as error:
+        raise Refused("RECORD_REFUSED", str(error)) from None
+    setting = record.setting
+    if setting is None:
+        raise Refused("RECORD_REFUSED", "the record has no settings")
+    if setting.machine.name != spec.target:
+        message = f"the record is of {setting.machine.name}, the specification of {spec.target}"
+        raise Refused("WRONG_TARGET", message)
+    world = setting.world
+    if (world.ranks, world.cores, len(record.programs)) != (1, spec.cores, spec.cores):
+        message = f"{world.ranks} ranks of {world.cores} cores; the specification has {spec.cores}"
+        raise Refused("WRONG_CORES", message)
+    storages = {one.storage for one in setting.inputs}
+    if len(setting.inputs) != arrays or len(storages) != arrays:
+        message = f"the record has {len(setting.inputs)} inputs, the specification {arrays}"
+        raise Refused("WRONG_INPUTS", message)
+    trusted = replace(setting, options=spec.options, arrays={})
+    return Record(record.programs, {}, trusted)
+
+
+def examined(record: Record, spec: Spec) -> int:
+    """Raise Refused for a program that the specification forbids. Returns the bytes of
+    constants."""
+    if not any(map(len, record.programs)):
+        raise Refused("NO_INSTRUCTIONS", "the kernel issued no instruction")
+    for program in record.programs:
+        for refusal in _of_program(program, spec):
+            raise refusal
+        for call in program.calls:
+            for refusal in _of_call(call, spec):
+                raise refusal
+    for refusal in _of_data(record, spec):
+        raise refusal
+    return _constants(record)
+
+
+def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
+    if program.left_out:
+        yield Refused("RECORD_LIMITS", f"the record covers {program.coverage}")
+    if program.order != spec.order:
+        message = f"the program's order is {program.order!r}, the specification's {spec.order!r}"
+        yield Refused("WRONG_ORDER", message)
+    if program.order == "scheduled" and (program.flags or program.dge):
+        yield Refused("WRONG_ORDER", "compiler flags of the older API, for a kernel of today's")
+    if len(program.data.branches) and not spec.dynamic:
+        line = program.data.branches[3]
+        place = program.place(line).line if line >= 0 else None
+        message = "a loop or a condition depends on what a register holds"
+        yield Refused("DYNAMIC", message, place)
+    if program.data.skipped:
+        yield Refused("DYNAMIC", "an access depends on the values of an index")
+
+
+def _of_call(call: Call, spec: Spec) -> Iterator[Refused]:
+    instruction = call.instruction
+    for given in call.arguments.values():
+        simulated = isinstance(given, Operator) and SIMULATED.get(given.name) is given
+        if simulated and not spec.options.simulator_operators:
+            message = f"{call.name} with {given.name}, which no engine has"
+            yield Refused("NO_SUCH_OPERATOR", message)
+    if instruction.feature == EXPERIMENTAL and not spec.options.experimental:
+        yield Refused("RECORD_REFUSED", f"{call.name} is in no released API")
+    if instruction.traits.multiplies:
+        forms = {call.view(name).dtype.name for name in call.reads}
+        if narrow := sorted(forms - set(spec.narrow)):
+            allowed = ", ".join(spec.narrow)
+            message = f"{call.name} multiplies {', '.join(narrow)}; allowed are {allowed}"
+            yield Refused("NARROW", message)
+
+
+def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
+    """Inputs that are written or returned, and results that no instruction writes."""
+    setting = record.setting
+    assert setting is not None  # `unpacked` has seen it
+    inputs = {one.storage for one in setting.inputs}
+    allowed = {setting.inputs[n].storage for n in spec.in_place}
+    written = {int(n) for program in record.programs for n in written_storages(program)}
+    names = {one.storage: one.name for one in setting.inputs}
+    for storage in sorted((written & inputs) - allowed):
+        yield Refused("INPUT_WRITTEN", f"the kernel writes to its input {names[storage]}")
+    for program in record.programs:
+        if inputs & set(program.data.constants):
+            yield Refused("RECORD_REFUSED", "an input is a constant of the host")
+        for leaf in leaves(program.data.results):
+            if leaf.storage in inputs and leaf.storage not in allowed:
+                yield Refused("RESULT_IS_INPUT", f"input {names[leaf.storage]} is returned")
+            elif leaf.storage not in written:
+                yield Refused("RESULT_NOT_WRITTEN", "no instruction writes to a result")
+    if (size := _constants(record)) > spec.constants:
+        message = f"{size:,} bytes of constants come from the host; {spec.constants:,} are allowed"
+        yield Refused("CONSTANTS", message)
+
+
+def _constants(record: Record) -> int:
+    """Bytes that enter as constants of the host, each content once."""
+    contents = {c for program in record.programs for c in program.data.constants.values()}
+    return sum(map(len, contents))

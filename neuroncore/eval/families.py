@@ -1,0 +1,64 @@
+"""Kinds of hidden inputs. A kernel that is right for random numbers may be wrong for large, equal
+or extreme ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.numerics.formats import lookup
+
+Array = npt.NDArray[Any]
+Variation = Callable[[Array, np.random.Generator], Array]
+LARGE, TINY = 32.0, 2.0**-20  # factors; float32 sums of such numbers stay finite
+NONZERO = 0.05  # the part of a sparse array that is not zero
+
+
+def _scaled(by: float) -> Variation:
+    return lambda array, _: (array.astype(np.float64) * by).astype(array.dtype)
+
+
+def _constant(array: Array, _: np.random.Generator) -> Array:
+    return np.full_like(array, array.reshape(-1)[0]) if array.size else array
+
+
+def _sorted(array: Array, _: np.random.Generator) -> Array:
+    order = np.argsort(array.astype(np.float64), axis=None)
+    return array.reshape(-1)[order].reshape(array.shape)
+
+
+def _sparse(array: Array, random: np.random.Generator) -> Array:
+    return np.where(random.random(array.shape) < NONZERO, array, np.zeros_like(array))
+
+
+def _ends(array: Array, random: np.random.Generator) -> Array:
+    """The smallest and the largest value alone: the ends of what an index may be."""
+    if not array.size:
+        return array
+    ends = np.array([array.min(), array.max()], array.dtype)
+    return ends[random.integers(0, 2, array.shape)]
+
+
+# For floats and for integers. A kind that says nothing of one leaves it unchanged.
+FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
+    "usual": (None, None),
+    "large": (_scaled(LARGE), None),
+    "tiny": (_scaled(TINY), None),
+    "constant": (_constant, None),
+    "sorted": (_sorted, None),
+    "sparse": (_sparse, None),
+    "ends": (None, _ends),
+    "repeats": (None, _constant),
+}
+
+
+def varied(family: str, seed: int, value: Any) -> Any:
+    """Return an argument as a family has it: arrays are varied, other values stay."""
+    if not isinstance(value, np.ndarray):
+        return value
+    of_floats, of_integers = FAMILIES[family]
+    chosen = of_integers if lookup(value.dtype).is_integer else of_floats
+    return value if chosen is None else chosen(value, np.random.default_rng(seed))

@@ -1,0 +1,33 @@
+"""Frames between the judge's process and the process that forks candidates: a length, then bytes.
+Only what the judge sends is a pickle."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from neuroncore.eval.answers import write
+
+LENGTH = struct.Struct("<Q")
+
+
+def send(file: int, content: bytes) -> None:
+    """Write a frame."""
+    write(file, LENGTH.pack(len(content)) + content)
+
+
+def receive(file: int) -> bytes:
+    """Read a frame. Raises EOFError if the other side has closed the pipe."""
+    (length,) = LENGTH.unpack(_read(file, LENGTH.size))
+    return _read(file, length)
+
+
+def _read(file: int, count: int) -> bytes:
+    parts = []
+    while count:
+        part = os.read(file, min(count, 1 << 20))
+        if not part:
+            raise EOFError("the process has ended")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,162 @@
+"""The judge: what a candidate's records are worth, by the specification and this process's own
+code. A candidate never runs in the judge's process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import KernelError, NeuronError, UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.checks.recorded import recorded
+from neuroncore.eval import comparison
+from neuroncore.eval.examination import examined, unpacked
+from neuroncore.eval.refusals import Refused
+from neuroncore.eval.spec import Shape, Spec
+from neuroncore.record.program import Record
+from neuroncore.replay.cursor import Replay
+from neuroncore.report.estimate import estimate
+from neuroncore.report.pairs import work
+from neuroncore.report.summary import figures
+from neuroncore.time.schedule import Timeline, schedule_cores
+
+Array = npt.NDArray[Any]
+# Findings of a launch or a record that refuse a candidate.
+REFUSED = frozenset(("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ"))
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """One hidden seed of a shape: arguments of the kernel, and the expected results."""
+
+    family: str
+    arguments: tuple[Any, ...]
+    expected: tuple[Array, ...]
+
+    @property
+    def arrays(self) -> list[Array]:
+        return [one for one in self.arguments if isinstance(one, np.ndarray)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape of a specification: what candidates see, and what they don't."""
+
+    shape: Shape
+    public: tuple[Any, ...]
+    hidden: tuple[Hidden, ...]
+
+
+def cases(spec: Spec) -> list[Case]:
+    """Return the cases of a specification. Raises UsageError if its reference fails, gives no
+    arrays, or gives NaN or infinity."""
+    return [_case(spec, shape) for shape in spec.all_shapes]
+
+
+def _case(spec: Spec, shape: Shape) -> Case:
+    hidden = tuple(_hidden(spec, shape, *one) for one in spec.hidden_seeds(shape))
+    return Case(shape, spec.kernel_arguments(spec.arguments(0, shape)), hidden)
+
+
+def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
+    given = spec.arguments(seed, shape, family)
+    kept = [one.copy() if isinstance(one, np.ndarray) else one for one in given]
+    where = f"the reference of {spec.name or 'the Spec'} for shape {shape!r}, family {family}"
+    try:
+        made = spec.reference(*kept)
+    except Exception as error:
+        raise UsageError(f"{where}, fails: {type(error).__name__}: {error}") from error
+    expected = tuple(made) if isinstance(made, tuple | list) else (made,)
+    for one in expected:
+        if not isinstance(one, np.ndarray):
+            raise UsageError(f"{where}, returns {type(one).__name__}, not an array")
+        if not np.isfinite(one.astype(np.float64)).all():
+            raise UsageError(f"{where}, gives NaN or infinity")
+    return Hidden(family, spec.kernel_arguments(given), expected)
+
+
+def judged(contents: Sequence[bytes], spec: Spec, those: Sequence[Case]) -> dict[str, Any]:
+    """Return what a verdict has of the records of all cases: whether the candidate passed, the
+    error if it did not, and the figures of each shape."""
+    found: list[dict[str, Any]] = []
+    try:
+        if len(contents) != len(those):
+            raise Refused("BAD_ANSWER", f"{len(contents)} records of {len(those)} shapes")
+        for content, case in zip(contents, those, strict=True):
+            found.append(_of_shape(content, spec, case))
+    except Refused as refusal:
+        return {"passed": False, "error": refusal.to_dict(), "shapes": found}
+    except RecursionError:
+        deep = Refused("RECORD_REFUSED", "the record is nested too deep")
+        return {"passed": False, "error": deep.to_dict(), "shapes": found}
+    return {"passed": True, "error": None, "shapes": found}
+
+
+def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
+    record = unpacked(content, spec, len(case.hidden[0].arrays))
+    constants = examined(record, spec)
+    seeds = [_of_seed(record, spec, one) for one in case.hidden]
+    timelines = schedule_cores(record.programs, _machine(record), world=record.world)
+    slowest = max(timelines, key=lambda timeline: timeline.total_ns)
+    findings = recorded(record, timelines)
+    _refuse(findings)
+    times = estimate(slowest)
+    hidden = case.hidden[0]
+    floor = hbm_ns(slowest, hidden.expected)  # not every kernel has to read all inputs
+    if slowest.total_ns < floor:
+        message = f"{slowest.total_ns:.0f} ns; writing the results alone takes {floor:.0f} ns"
+        raise Refused("BELOW_ROOFLINE", message)
+    return {
+        "shape": repr(case.shape),
+        "latency_us": times.seconds * 1e6,
+        "low_us": None if times.low is None else times.low * 1e6,
+        "high_us": None if times.high is None else times.high * 1e6,
+        "roofline_us": hbm_ns(slowest, (*hidden.arrays, *hidden.expected)) / 1e3,
+        "instructions": sum(map(len, record.programs)),
+        "constant_bytes": constants,
+        "findings": sorted({one.code for one in findings}),
+        "busy_ns": dict(work(slowest).busy),
+        "seeds": seeds,
+        "summary": {name: _plain(value) for name, value in figures(slowest).items()},
+    }
+
+
+def _machine(record: Record) -> Any:
+    assert record.setting is not None
+    return record.setting.machine
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
+    """Replay a record on hidden inputs; return the errors of its results."""
+    try:
+        replay = Replay(record, hidden.arrays, snapshots=0)
+        results = replay.results()
+    except KernelError as error:
+        place = error.place
+        raise Refused(error.code, error.statement, place.line if place else None) from None
+    except UsageError as error:
+        code = "DYNAMIC" if "different path" in str(error) else "RECORD_REFUSED"
+        raise Refused(code, str(error)) from None
+    except NeuronError as error:
+        raise Refused("RECORD_REFUSED", str(error)) from None
+    _refuse([one for core in replay.cores for one in core.findings])
+    return {"family": hidden.family, **comparison.errors(results, spec, hidden.expected)}
+
+
+def _refuse(findings: Sequence[Finding]) -> None:
+    for one in findings:
+        if one.code in REFUSED:
+            raise Refused(one.code, one.message, one.place.line if one.place else None)
+
+
+def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
+    """Return the time in which arrays go through HBM once, at the bandwidth of its stack."""
+    return sum(one.nbytes for one in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

@@ -1,0 +1,172 @@
+"""Many candidates: in this process, in several, or on the workers of Dask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval import isolation
+from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.spec import Spec, load_spec
+from neuroncore.eval.worker import Candidate, Worker
+
+BATCH = 16  # candidates that are given to a process at a time, at most
+ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed
+LIMITS = Limits()
+Verdict = dict[str, Any]
+Batch = tuple[Candidate, ...]
+
+
+class Executor(Protocol):
+    """Runs `judged_batch` for batches, elsewhere; yields the verdicts of each in order of
+    completion."""
+
+    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a process needs to judge: the file of a specification, the level and the limits."""
+
+    spec: str
+    level: Level
+    limits: Limits
+
+
+_workers: dict[Setting, Worker] = {}  # of this process
+
+
+def judged_batch(setting: Setting, batch: Batch) -> list[Verdict]:
+    """Judge a batch in this process, whose Worker for the setting is kept."""
+    worker = _workers.get(setting)
+    if worker is None:
+        isolation.dies_with_parent()
+        worker = Worker(load_spec(setting.spec), setting.level, setting.limits)
+        _workers[setting] = worker
+    return [worker.verdict(one) for one in batch]
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Executes batches in new processes of this machine."""
+
+    jobs: int
+
+    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
+        left = dict(enumerate(batches))
+        for _ in range(ATTEMPTS):
+            try:
+                for number, found in self._once(setting, left):
+                    del left[number]
+                    yield found
+            except BrokenProcessPool:
+                continue  # a process was killed: its batches are in `left`
+            return
+        raise UsageError("processes of the pool were killed again and again")
+
+    def _once(
+        self, setting: Setting, left: dict[int, Batch]
+    ) -> Iterator[tuple[int, list[Verdict]]]:
+        with futures.ProcessPoolExecutor(self.jobs, get_context("spawn")) as pool:
+            asked = {pool.submit(judged_batch, setting, one): n for n, one in left.items()}
+            for done in futures.as_completed(asked):
+                yield asked[done], done.result()
+
+
+@dataclass(frozen=True)
+class Dask:
+    """Executes batches on the workers of a Dask scheduler (the extra `dask`)."""
+
+    address: str
+
+    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
+        import distributed
+
+        with distributed.Client(self.address) as client:
+            asked = [client.submit(judged_batch, setting, one, pure=False) for one in batches]
+            for done in distributed.as_completed(asked):
+                yield done.result()
+
+
+@dataclass(frozen=True)
+class Pool:
+    """How candidates are judged. `jobs` is the number of processes; `level` the isolation, by
+    default the strongest of this system. With `cache`, a folder, verdicts are kept and used again
+    for the same candidate, specification and version. An `executor` replaces `jobs`."""
+
+    jobs: int = 1
+    level: Level | None = None
+    limits: Limits = LIMITS
+    cache: Path | None = None
+    executor: Executor | None = None
+
+
+def evaluate(
+    spec: Spec, candidates: Iterable[Candidate | str | Path], pool: Pool | None = None
+) -> Iterator[Verdict]:
+    """Judge candidates, which are files or Candidates; yield verdicts in order of completion.
+
+    Raises UsageError for a candidate that can't be read, for a specification whose reference is not
+    valid, and if several processes are asked for and the specification is not from a file.
+    """
+    pool = pool or Pool()
+    left: list[Candidate] = []
+    for one in map(_candidate, candidates):
+        known = _kept(one, spec, pool)
+        if known is None:
+            left.append(one)
+        else:
+            yield known
+    for verdict in _verdicts(spec, left, pool):
+        if pool.cache is not None:
+            pool.cache.mkdir(parents=True, exist_ok=True)
+            (pool.cache / f"{verdict['key']}.json").write_text(json.dumps(verdict), "utf-8")
+        yield verdict
+
+
+def _candidate(given: Candidate | str | Path) -> Candidate:
+    if isinstance(given, Candidate):
+        return given
+    try:
+        return Candidate(str(given), Path(given).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{given} can't be read: {error}") from None
+
+
+def _kept(candidate: Candidate, spec: Spec, pool: Pool) -> Verdict | None:
+    if pool.cache is None:
+        return None
+    file = pool.cache / f"{candidate.key(spec)}.json"
+    try:
+        found: Verdict = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return {**found, "candidate": candidate.name}
+
+
+def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterator[Verdict]:
+    level = pool.level or isolation.supported()
+    if not candidates:
+        return
+    if pool.executor is None and pool.jobs == 1:
+        worker = Worker(spec, level, pool.limits)
+        try:
+            yield from map(worker.verdict, candidates)
+        finally:
+            worker.close()
+        return
+    if spec.source is None:
+        raise UsageError("several processes need a Spec from a file: neuroncore.eval.load_spec")
+    executor = pool.executor or Processes(pool.jobs)
+    size = max(1, min(BATCH, len(candidates) // (4 * max(1, pool.jobs))))
+    batches = [tuple(candidates[n : n + size]) for n in range(0, len(candidates), size)]
+    setting = Setting(str(spec.source), level, pool.limits)
+    for found in executor.run(setting, batches):
+        yield from found

@@ -1,0 +1,135 @@
+"""Specifications: what a kernel has to compute, on which inputs, and what it may use."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options, Order
+from neuroncore.eval.families import FAMILIES, varied
+
+Array = npt.NDArray[Any]
+Shape = Any  # whatever `inputs` takes
+NAME = "SPEC"  # the variable of a file that holds a Spec
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A specification. `inputs(seed, shape)` returns the arguments of the kernel, arrays and other
+    values, and `reference(*arguments)` the expected result: an array, or a tuple of arrays.
+
+    The first of `shapes` is public: its latency is the latency of a candidate. A candidate runs on
+    all shapes, with the inputs of a public seed. Its record is replayed on `seeds` hidden seeds for
+    each shape, whose inputs are varied by `families` in turn (`eval.families`).
+    """
+
+    reference: Callable[..., Any]
+    inputs: Callable[[int, Shape], Sequence[Any]]
+    shapes: Sequence[Shape]
+    hidden_shapes: Sequence[Shape] = ()
+    name: str = ""
+    families: Sequence[str] = ("usual",)
+    seeds: int = 3
+    secret: int = 0
+    """Determines the hidden seeds, together with the name and the shape."""
+    tol: float = 2e-5
+    """The allowed relative L2 error of each result."""
+    largest_error: float = 1e-2
+    """The allowed error of an element, relative to the largest element of the reference."""
+    target: str = "trn2"
+    cores: int = 1
+    order: Order = "scheduled"
+    """The order of instructions for the estimate; "compiled" for kernels of the older API."""
+    entry: Sequence[str] = ("kernel",)
+    """Names of the kernel in the candidate's file; the first that exists is used."""
+    in_place: Sequence[int] = ()
+    """Positions, among the array arguments, of inputs that the kernel may write."""
+    narrow: Sequence[str] = ("float32",)
+    """Formats that the operands of matrix products may have, and results."""
+    constants: int = 1 << 20
+    """Bytes that the host may add to the program as constants."""
+    dynamic: bool = False
+    """Whether loops and conditions of the device may depend on the inputs."""
+    options: Options = field(default_factory=Options)
+    adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+    """Turns the arguments of the reference into the arguments of the kernel."""
+    finish: Callable[[Any, Any], Any] | None = None
+    """Turns the results of the kernel into those of the reference, which are its second
+    argument."""
+    source: Path | None = None
+    """The file that the specification was loaded from."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for values that no specification can have."""
+        if not self.shapes:
+            raise UsageError("a Spec needs at least one shape")
+        if self.seeds < 1:
+            raise UsageError(f"a Spec needs one hidden seed or more, not {self.seeds}")
+        if unknown := set(self.families) - set(FAMILIES):
+            known = ", ".join(FAMILIES)
+            raise UsageError(f"there is no family {min(unknown)!r}; families are {known}")
+        if not self.tol >= 0 or not self.largest_error >= 0:
+            raise UsageError("tolerances of a Spec must be 0 or more")
+
+    @property
+    def all_shapes(self) -> Sequence[Shape]:
+        """Return the public shapes, then the hidden ones."""
+        return (*self.shapes, *self.hidden_shapes)
+
+    def arguments(self, seed: int, shape: Shape, family: str = "usual") -> tuple[Any, ...]:
+        """Return arguments of the reference for a seed."""
+        given = tuple(self.inputs(seed, shape))
+        return tuple(varied(family, seed, one) for one in given)
+
+    def kernel_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arguments of the kernel for arguments of the reference."""
+        return tuple(given if self.adapt is None else self.adapt(given))
+
+    def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:
+        """Return the hidden seeds of a shape, each with its family."""
+        text = repr((self.name, shape, self.secret)).encode()
+        entropy = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
+        seeds = np.random.default_rng(entropy).integers(1, 1 << 31, self.seeds).tolist()
+        return [(seed, self.families[n % len(self.families)]) for n, seed in enumerate(seeds)]
+
+    def fingerprint(self) -> str:
+        """Return a hash of the file of the specification, or of its plain fields."""
+        if self.source is not None:
+            return hashlib.sha256(self.source.read_bytes()).hexdigest()[:16]
+        plain: Mapping[str, Any] = {
+            name: value for name, value in vars(self).items() if not callable(value)
+        }
+        return hashlib.sha256(repr(sorted(plain.items())).encode()).hexdigest()[:16]
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Load the variable SPEC of a Python file, which is executed in this process: a specification
+    is trusted. Raises UsageError if the file can't be read, fails, or has no SPEC."""
+    file = Path(path).resolve()
+    name = f"neuroncore_spec_{file.stem}"
+    made = importlib.util.spec_from_file_location(name, file)
+    if made is None or made.loader is None or not file.is_file():
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(made)
+    sys.modules[name] = module
+    try:
+        made.loader.exec_module(module)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"{path} fails at {last.filename}:{last.lineno}: {type(error).__name__}: {error}"
+        ) from error
+    spec = getattr(module, NAME, None)
+    if not isinstance(spec, Spec):
+        raise UsageError(f"{path} has no variable {NAME} that is a neuroncore.eval.Spec")
+    return replace(spec, name=spec.name or file.stem, source=file)

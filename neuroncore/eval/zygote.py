@@ -1,0 +1,211 @@
+"""A warm process that forks one process for each candidate. It holds only what candidates may see:
+this package and public inputs.
+
+It reads frames from its standard input: first a pickle of an Assignment, then one of a Request for
+each candidate. For each it writes a frame of JSON, how the candidate's process ended, and a frame
+with its answer, which is never unpickled.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any, NamedTuple
+
+import neuroncore
+from neuroncore.eval import answers, frames, isolation
+from neuroncore.eval.answers import Held
+from neuroncore.eval.child import Task, answer
+from neuroncore.eval.isolation import Level, Limits
+from neuroncore.frontend import alias
+from neuroncore.hosts.warm import warm
+
+READY = b"ready"
+ENDING = 2.0  # seconds that a process may take to end once it has answered
+FAULT = 97  # the exit code of a process that could not be set up
+BY_SIGNAL = 128  # exit codes above it are signals
+PIPE = 3  # the file to which a candidate's process writes its answer
+
+
+class Assignment(NamedTuple):
+    """What holds for all candidates: the task, the limits, the level of isolation, the folders
+    that may be read, and the environment."""
+
+    task: Task
+    limits: Limits
+    level: Level
+    readable: tuple[str, ...]
+    environment: dict[str, str]
+
+
+class Request(NamedTuple):
+    """The source of a candidate, and the values by which its loops and conditions go on."""
+
+    source: str
+    decisions: tuple[int, ...] = ()
+
+
+class End(NamedTuple):
+    """How the process of a candidate ended: the code of a refusal, or an empty string; its signal
+    and exit code; and its cost."""
+
+    refusal: str
+    signal: int
+    exit: int
+    cpu_ms: float
+    wall_ms: float
+    peak_mib: int
+
+
+def main() -> None:
+    """Serve requests until standard input is closed."""
+    isolation.dies_with_parent()
+    requests, replies = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    assigned: Assignment = pickle.loads(frames.receive(requests))
+    alias.activate()
+    warm(assigned.task.target)
+    gc.collect()
+    gc.freeze()
+    isolation.hidden_from_others()
+    frames.send(replies, READY)
+    while True:
+        try:
+            request: Request = pickle.loads(frames.receive(requests))
+        except EOFError:
+            return
+        content, end = played(request, assigned)
+        frames.send(replies, json.dumps(end._asdict()).encode())
+        frames.send(replies, content)
+
+
+def played(request: Request, assigned: Assignment) -> tuple[bytes, End]:
+    """Fork a process for a candidate; return its answer and how it ended."""
+    begun = time.perf_counter()
+    reads, writes = os.pipe()
+    process = os.fork()
+    if process == 0:
+        _child(reads, writes, request, assigned)
+    os.close(writes)
+    content, refusal = _answer(reads, assigned.limits)
+    os.close(reads)
+    status, used, late = _ended(process, 0.0 if refusal else ENDING)
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+    by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else max(0, code - BY_SIGNAL)
+    cpu = used.ru_utime + used.ru_stime
+    if not refusal:
+        refusal = _refusal(by_signal, late, cpu, assigned.limits)
+    wall = time.perf_counter() - begun
+    return content, End(refusal, by_signal, code, 1e3 * cpu, 1e3 * wall, used.ru_maxrss >> 10)
+
+
+def _refusal(by_signal: int, late: bool, cpu: float, limits: Limits) -> str:
+    if late:
+        return "LINGERS"
+    if by_signal == signal.SIGXCPU or (by_signal and cpu >= 0.9 * limits.cpu_seconds):
+        return "TIME"
+    if by_signal == signal.SIGXFSZ:
+        return "FILES"
+    return "KILLED" if by_signal else ""
+
+
+def _answer(file: int, limits: Limits) -> tuple[bytes, str]:
+    """Read an answer within its time and size; return it, and the code of a refusal."""
+    parts: list[bytes] = []
+    size, last = 0, time.monotonic() + limits.seconds
+    while True:
+        left = last - time.monotonic()
+        if left <= 0 or not select.select([file], [], [], left)[0]:
+            return b"".join(parts), "TIME"
+        part = os.read(file, 1 << 20)
+        if not part:
+            return b"".join(parts), ""
+        parts.append(part)
+        size += len(part)
+        if size > limits.answer:
+            return b"", "BAD_ANSWER"
+
+
+def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
+    """Wait for a process, and end it with all of its group if it takes longer; return its status,
+    its use of resources, and whether it took longer."""
+    last = time.monotonic() + seconds
+    while True:
+        done, status, used = os.wait4(process, os.WNOHANG)
+        if done:
+            return status, used, False
+        if time.monotonic() >= last:
+            break
+        time.sleep(0.0005)
+    try:
+        os.killpg(process, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(process, signal.SIGKILL)
+    _, status, used = os.wait4(process, 0)
+    return status, used, seconds > 0
+
+
+def _child(reads: int, writes: int, request: Request, assigned: Assignment) -> None:
+    """The process of one candidate; it does not return."""
+    try:
+        os.close(reads)
+        os.setsid()
+        isolation.dies_with_parent()
+        _close_files(writes)
+        os.environ.clear()
+        os.environ.update(assigned.environment)
+        held = _isolated(assigned)
+        isolation.hidden_from_others()
+        isolation.limit(assigned.limits)
+        answers.write(PIPE, answers.HELD.pack(*held))
+        answers.write(PIPE, answer(request.source, assigned.task, request.decisions))
+        os._exit(0)
+    except BaseException:
+        os._exit(FAULT)
+
+
+def _close_files(writes: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    kept = writes if writes == PIPE else os.dup2(writes, PIPE)
+    for number in range(PIPE):
+        os.dup2(nothing, number)
+    os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _isolated(assigned: Assignment) -> Held:
+    """Isolate this process; return what holds. With namespaces, the candidate goes on in a child,
+    the first process of its namespace."""
+    if assigned.level != "linux":
+        return Held()
+    namespaces = isolation.unshare()
+    if namespaces:
+        inner = os.fork()
+        if inner:
+            os.close(PIPE)
+            _pass_on(os.waitpid(inner, 0)[1])
+        isolation.dies_with_parent()
+    return isolation.restrict(assigned.readable)._replace(namespaces=int(namespaces))
+
+
+def _pass_on(status: int) -> None:
+    """End as the inner process did."""
+    if os.WIFSIGNALED(status):
+        os._exit(BY_SIGNAL + os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def readable() -> tuple[str, ...]:
+    """Return the folders that a candidate may read: Python, its packages and this one."""
+    package = os.path.dirname(os.path.abspath(neuroncore.__file__))
+    beside = [os.path.join(os.path.dirname(package), name) for name in ("isa", "kernels")]
+    system = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
+    return (*system, sys.prefix, sys.base_prefix, package, *beside)

@@ -1,0 +1,61 @@
+"""Loads whatever is loaded late: instructions, compiled loops, and modules that read records."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import KernelError
+from neuroncore.frontend import alias
+from neuroncore.hosts.api import Run, run
+from neuroncore.numerics.formats import bfloat16, float32
+from neuroncore.record import saved
+
+# What Python, numpy and this package import when they first need it. In a process that may no
+# longer open files, such an import fails.
+LATE = (
+    *("importlib.readers", "importlib.resources", "linecache", "traceback", "difflib", "socket"),
+    *("neuroncore.replay.cursor", "neuroncore.report.why", "multiprocessing.shared_memory"),
+)
+# Kernels of the chapters that use most instructions between them, with small shapes.
+KERNELS = (
+    ("ch01_add", "add", float32, ((128, 64), (128, 64))),
+    ("ch02_softmax", "softmax", float32, ((128, 64),)),
+    ("ch03_rmsnorm", "rmsnorm", float32, ((128, 64), (64,))),
+    ("ch05_matmul", "blocked", bfloat16, ((128, 512), (128, 512))),
+    ("ch05_matmul", "blocked", float32, ((128, 512), (128, 512))),
+    ("ch07_attention", "attention", float32, ((128, 128), (128, 128), (128, 128))),
+)
+
+
+def warm(target: str = "trn2") -> None:
+    """Load all that a first run of a kernel loads, so that later runs in this process, and in its
+    forks, take only their own time. It takes some seconds. Raises UsageError for an unknown
+    target."""
+    for name in LATE:
+        importlib.import_module(name)
+    with alias.activated():
+        for made in _runs(target):
+            saved.packed(made.record, arrays=False)
+            made.replay()
+            _ = made.estimate, made.findings, made.summary
+        _refused(target)
+
+
+def _runs(target: str) -> Iterator[Run]:
+    for chapter, kernel, form, shapes in KERNELS:
+        module = importlib.import_module(f"neuroncore.kernels.{chapter}")
+        arrays = [np.ones(shape, form.numpy) for shape in shapes]
+        yield run(getattr(module, kernel), *arrays, target=target)
+
+
+def _refused(target: str) -> None:
+    """An error message loads modules too."""
+    module: Any = importlib.import_module("neuroncore.kernels.ch01_add")
+    try:
+        run(module.add, np.ones((128, 8), np.float32), np.ones((64, 4), np.float32), target=target)
+    except KernelError as error:
+        str(error)

@@ -1,0 +1,205 @@
+"""Specifications and candidates: honest ones, accidents and cheats."""
+
+import numpy as np
+
+from neuroncore.eval import Spec
+
+HEAD = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np, os, sys
+
+def load(source):
+    tile = nl.ndarray(source.shape, source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+def sums(a, b):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for i in range(0, a.shape[0], 128):
+        x, y = load(a[i:i + 128]), load(b[i:i + 128])
+        nisa.scalar_tensor_tensor(
+            dst=x, data=x, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=y
+        )
+        nisa.dma_copy(dst=out[i:i + 128], src=x)
+    return out
+"""
+HONEST = f"{HEAD}\n@nki.jit\ndef kernel(a, b):\n    return sums(a, b)\n"
+
+
+def inputs(seed, shape):
+    return tuple(np.random.default_rng(seed).standard_normal((2, *shape), np.float32))
+
+
+def spec(**changed):
+    """2 a + b on two shapes."""
+    usual = {"shapes": [(128, 64)], "hidden_shapes": [(256, 32)], "tol": 1e-6, "seeds": 2}
+    return Spec(lambda a, b: 2 * a + b, inputs, **{**usual, **changed})
+
+
+def kernel(body):
+    """A candidate whose kernel has this body."""
+    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    return f"{HEAD}\n@nki.jit\ndef kernel(a, b):\n{lines}"
+
+
+def forged(change):
+    """An honest candidate that changes its record on the way: `p` is the program."""
+    return f"""
+import neuroncore.eval.child as child
+from dataclasses import replace
+old = child.saved.packed
+class Saved:
+    @staticmethod
+    def packed(record, arrays=True):
+        p = record.programs[0]
+        {change}
+        return old(record, arrays)
+child.saved = Saved
+{HONEST}"""
+
+
+ANSWER = "import neuroncore.eval.answers as answers\n"
+RESULT = "2 * a.numpy() + b.numpy()"
+# By name: the codes that are right, and the source. "passed" stands for the honest latency.
+CHEATS = {
+    "Python computes the result": ("SIGNATURE", kernel(f"return {RESULT}")),
+    "a constant of the host": (
+        "WRONG_RESULT",
+        kernel(
+            f"""
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+nisa.dma_copy(dst=out, src=nl.shared_constant({RESULT}))
+return out"""
+        ),
+    ),
+    "the result is stored without an instruction": (
+        "NO_INSTRUCTIONS",
+        kernel(
+            f"""
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+out.store({RESULT})
+return out"""
+        ),
+    ),
+    "the memory of the result is written": (
+        "WRONG_RESULT",
+        kernel(
+            f"""
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+for i in range(0, a.shape[0], 128):
+    nisa.dma_copy(dst=out[i:i + 128], src=a[i:i + 128])
+out.store({RESULT})
+return out"""
+        ),
+    ),
+    "an input is returned": (
+        "INPUT_WRITTEN",
+        kernel(
+            """
+for i in range(0, a.shape[0], 128):
+    x, y = load(a[i:i + 128]), load(b[i:i + 128])
+    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
+    nisa.dma_copy(dst=a[i:i + 128], src=x)
+return a"""
+        ),
+    ),
+    "the input itself": ("NO_INSTRUCTIONS RESULT_IS_INPUT", kernel("load(a[0:128])\nreturn a")),
+    "only the public shape is right": (
+        "WRONG_RESULT",
+        kernel(
+            "return sums(a, b) if a.shape[0] == 128 else sums(b, a)",
+        ),
+    ),
+    "NaN": (
+        "WRONG_RESULT",
+        kernel(
+            """
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+t = nl.ndarray((128, a.shape[1]), a.dtype, buffer=nl.sbuf)
+nisa.memset(dst=t, value=float("nan"))
+for i in range(0, a.shape[0], 128):
+    nisa.dma_copy(dst=out[i:i + 128], src=t)
+return out"""
+        ),
+    ),
+    "a part of the result is not written": (
+        "OUTPUT_NOT_WRITTEN WRONG_RESULT",
+        kernel(
+            """
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+nisa.dma_copy(dst=out[0:64], src=a[0:64])
+return out"""
+        ),
+    ),
+    "another order": ("WRONG_ORDER", forged("p.order = 'compiled'")),
+    "another machine": (
+        "passed",
+        f"import neuroncore\nneuroncore.run = None\n{HONEST}",
+    ),
+    "two cores": (
+        "WRONG_CORES",
+        f"{HEAD}\nkernel = nki.jit(lambda a, b: sums(a, b))[2]\n",
+    ),
+    "instructions are dropped": ("RECORD_REFUSED IndexError", forged("p.calls = p.calls[:1]")),
+    "the record ends early": ("RECORD_LIMITS RECORD_REFUSED", forged("p.left_out = 7")),
+    "a record that is cut short": (
+        "RECORD_REFUSED",
+        forged("return old(record, arrays)[:-50]"),
+    ),
+    "an error that says passed": (
+        "FAKED",
+        f"""
+{ANSWER}
+import os
+answers.write(3, answers.error({{'code': 'FAKED', 'message': 'passed'}}))
+os._exit(0)""",
+    ),
+    "bytes instead of an answer": (
+        "BAD_ANSWER",
+        "import os\nos.write(3, b'R' + bytes(range(200)))\nos._exit(0)",
+    ),
+    "a bomb of zeros": (
+        "RECORD_REFUSED",
+        f"""
+{ANSWER}
+import os, zlib
+from neuroncore.record import MARK
+squeezed = zlib.compressobj(1)
+zeros = bytes(1 << 24)
+bomb = MARK + b"9\\n" + b"".join(squeezed.compress(zeros) for _ in range(20)) + squeezed.flush()
+answers.write(3, answers.encoded(b"R", [bomb, bomb]))
+os._exit(0)""",
+    ),
+    "JSON that is nested deep": (
+        "RECORD_REFUSED",
+        f"""
+{ANSWER}
+import os, zlib
+from neuroncore.record import MARK
+deep = MARK + b"9\\n" + zlib.compress(b'{{"about":' + b"[" * 100000 + b"\\n")
+answers.write(3, answers.encoded(b"R", [deep, deep]))
+os._exit(0)""",
+    ),
+    "reads a file of the judge": (
+        "FileNotFoundError PermissionError",
+        "open('/etc/passwd').read()",
+    ),
+    "writes a file": (
+        "PermissionError OSError FILES",
+        "open('/tmp/neuroncore_cheat', 'w').write('x' * 100000)",
+    ),
+    "starts a process": ("PermissionError BlockingIOError OSError", "import os\nos.fork()"),
+    "opens a socket": ("PermissionError OSError", "import socket\nsocket.socket()"),
+    "ends": ("SystemExit", "import sys\nsys.exit(0)"),
+    "ends at once": ("NO_RECORD", "import os\nos._exit(0)"),
+    "is no Python": ("SyntaxError", "def kernel(:"),
+    "has no kernel": ("LookupError", "x = 1"),
+    "runs forever": ("TIME", "while True: pass"),
+    "takes all memory": ("MEMORY", "x = bytearray(1 << 40)"),
+    "goes on in threads": (
+        "passed LINGERS",
+        f"""
+import threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+{HONEST}""",
+    ),
+}

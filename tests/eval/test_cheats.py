@@ -1,0 +1,59 @@
+"""Cheats and accidents, each in its isolated process, and what the judge says of them."""
+
+import sys
+
+import pytest
+from candidates import CHEATS, HONEST, spec
+
+from neuroncore.eval.isolation import Limits
+from neuroncore.eval.worker import Candidate, Worker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
+
+
+@pytest.fixture(scope="module")
+def worker():
+    made = Worker(
+        spec(), "linux", Limits(cpu_seconds=1, seconds=10.0, memory=2 << 30, processes=40)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def honest(worker):
+    return worker.verdict(Candidate("honest", HONEST))
+
+
+def test_an_honest_candidate_passes(honest):
+    assert honest["passed"] and honest["error"] is None and honest["latency_us"] > 0
+    public, hidden = honest["shapes"]
+    assert public["shape"] == "(128, 64)" and hidden["shape"] == "(256, 32)"
+    assert [seed["relative_l2"] for seed in public["seeds"]] == [0.0, 0.0]
+    assert public["low_us"] < public["latency_us"] < public["high_us"]
+
+
+def test_the_isolation_that_holds_is_stated(honest):
+    assert honest["isolation"]["level"] == "linux"
+    assert {"namespaces", "landlock", "seccomp"} < honest["isolation"].keys()
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_refused_or_gets_the_honest_latency(name, worker, honest):
+    codes, source = CHEATS[name]
+    verdict = worker.verdict(Candidate(name, source))
+    if "passed" in codes.split() and verdict["passed"]:
+        assert verdict["latency_us"] == honest["latency_us"]
+    else:
+        assert verdict["error"]["code"] in codes.split(), verdict["error"]
+
+
+def test_a_cheat_changes_no_later_verdict(worker, honest):
+    again = worker.verdict(Candidate("honest", HONEST))
+    assert (again["passed"], again["shapes"]) == (True, honest["shapes"])
+
+
+def test_a_killed_process_that_forks_is_started_again(worker, honest):
+    worker._zygote.kill()
+    again = worker.verdict(Candidate("honest", HONEST))
+    assert again["shapes"] == honest["shapes"]

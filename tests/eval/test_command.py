@@ -1,0 +1,117 @@
+"""The commands eval and grade."""
+
+import csv
+import json
+import sys
+
+import pytest
+from candidates import CHEATS, HONEST
+
+from neuroncore.cli import main
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
+SPEC = """
+import numpy as np
+from neuroncore.eval import Spec
+
+def inputs(seed, shape):
+    return tuple(np.random.default_rng(seed).standard_normal((2, *shape), np.float32))
+
+SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 64)], [(256, 32)], tol=1e-6, seeds=2)
+"""
+
+
+@pytest.fixture
+def batch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.py").write_text(SPEC)
+    folder = tmp_path / "batch"
+    folder.mkdir()
+    (folder / "a.py").write_text(HONEST)
+    (folder / "b.py").write_text(CHEATS["NaN"][1])
+    (folder / "c.py").write_text("def kernel(:")
+    return folder
+
+
+def verdicts(path):
+    return {one["candidate"]: one for one in map(json.loads, path.read_text().splitlines())}
+
+
+def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]
+    assert main([*words, "--jobs", "2"]) == 1
+    assert "3 candidates, 1 passed" in capsys.readouterr().err
+    first = verdicts(out)
+    assert [one["status"] for _, one in sorted(first.items())] == ["passed", "wrong", "refused"]
+    kept = [line for line in out.read_text().splitlines() if "b.py" not in line]
+    out.write_text("\n".join(kept) + "\n")
+    assert main([*words, "--resume", "--trace", "traces.jsonl"]) == 1
+    again = verdicts(out)
+    assert len(out.read_text().splitlines()) == 3
+    for name, one in again.items():
+        assert (one["shapes"], one["error"]) == (first[name]["shapes"], first[name]["error"])
+    statuses = [
+        json.loads(line)["evaluation"]["status"]
+        for line in (tmp_path / "traces.jsonl").read_text().splitlines()
+    ]
+    assert sorted(statuses) == ["COMPILE_ERROR", "INCORRECT_NUMERICAL", "PASSED"]
+    assert "a.py" in capsys.readouterr().err  # the ranking
+
+
+def test_a_cache_judges_no_candidate_twice(batch, tmp_path, capsys):
+    words = ["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--cache", "kept"]
+    assert main(words) == 0
+    (file,) = (tmp_path / "kept").iterdir()
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({**kept, "latency_us": 42.0}))
+    capsys.readouterr()
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["latency_us"] == 42.0
+
+
+def test_grades_are_a_table(batch, tmp_path, capsys):
+    words = ["grade", "--spec", "spec.py", "--submissions", "batch", "--csv", "grades.csv"]
+    assert main(words) == 0
+    with (tmp_path / "grades.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    found = [(row["submission"], row["status"], row["code"]) for row in rows]
+    assert found == [
+        ("batch/a.py", "passed", ""),
+        ("batch/b.py", "wrong", "WRONG_RESULT"),
+        ("batch/c.py", "refused", "SyntaxError"),
+    ]
+
+
+def test_what_a_specification_can_not_see(batch, tmp_path, capsys):
+    blind = HONEST.replace("return sums(a, b)", "load(b[0:128])\n    return sums(a, b)")
+    (batch / "a.py").write_text(blind)
+    words = ["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--examine"]
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "line 6: dma_copy may leave zeros, and the results still pass" in said
+    assert "5 instructions; 1 unseen, 0 inputs without effect, 0 weak results" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no candidates: give --candidate or --batch"),
+        (["--candidate", "none.py"], "none.py can't be read"),
+        (["--batch", "none"], "none is not a folder"),
+        (["--candidate", "batch/a.py", "--resume"], "--resume needs --jsonl"),
+        (["--candidate", "batch/a.py", "--jobs", "0"], "must be positive"),
+    ],
+)
+def test_wrong_usage(words, said, batch, capsys):
+    assert main(["eval", "--spec", "spec.py", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_specification_that_fails_is_named(batch, tmp_path, capsys):
+    (tmp_path / "spec.py").write_text("x = 1\n\n1 / 0\n")
+    assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py"]) == 2
+    assert "spec.py:3: ZeroDivisionError" in capsys.readouterr().err
+    (tmp_path / "spec.py").write_text("SPEC = 1\n")
+    assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py"]) == 2
+    assert "has no variable SPEC" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+"""The judge on records that are made here, in one process."""
+
+import numpy as np
+import pytest
+from candidates import HEAD, HONEST, inputs, kernel, spec
+
+import neuroncore
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
+from neuroncore.eval import Spec, answers, child, comparison, judge, rank
+from neuroncore.eval.refusals import Refused
+
+
+def answered(source, wanted, options=None):
+    """The records of a candidate for a specification, or its error."""
+    those = judge.cases(wanted)
+    task = child.Task(
+        tuple(wanted.entry), wanted.target, options or wanted.options, [c.public for c in those]
+    )
+    with neuroncore.activated():
+        content = bytes(answers.HELD.size) + child.answer(source, task, ())
+    return judge.judged(answers.records(content), wanted, those)
+
+
+def code(source, **changed):
+    found = answered(source, spec(**changed))
+    return found["error"] and found["error"]["code"]
+
+
+def test_limits_of_a_specification():
+    product = kernel(
+        """
+n = a.shape[1]
+p = nl.ndarray((n, n), nl.float32, buffer=nl.psum)
+x = nl.ndarray((128, n), nl.bfloat16, buffer=nl.sbuf)
+nisa.tensor_copy(dst=x, src=load(a[0:128]))
+nisa.nc_matmul(dst=p, stationary=x, moving=x)
+return sums(a, b)"""
+    )
+    assert code(product) == "NARROW"
+    assert code(product, narrow=("float32", "bfloat16")) is None
+    constant = kernel("nl.shared_constant(np.ones((128, 64), np.float32))\nreturn sums(a, b)")
+    assert code(constant) is None
+    assert code(HONEST, target="trn3") is None
+    assert code(HONEST, order="compiled") == "WRONG_ORDER"
+    assert code(HONEST, cores=2) == "WRONG_CORES"
+
+
+def test_constants_that_take_part_are_counted():
+    source = kernel(
+        """
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+nisa.dma_copy(dst=out, src=nl.shared_constant(np.zeros(a.shape, np.float32)))
+return sums(a, b)"""
+    )
+    assert code(source, constants=100) == "CONSTANTS"
+    assert code(source) is None
+
+
+def test_a_simulated_operator_is_refused():
+    source = kernel(
+        """
+x = load(a[0:128])
+nisa.tensor_tensor(dst=x, data1=x, data2=x, op=nl.divide)
+return sums(a, b)"""
+    )
+    found = answered(source, spec(), Options(simulator_operators=True))
+    assert found["error"]["code"] in ("NO_SUCH_OPERATOR", "RECORD_REFUSED")
+
+
+def test_a_loop_that_depends_on_inputs():
+    source = f"""{HEAD}
+@nki.jit
+def kernel(x, n):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    t, c = load(x), load(n)
+    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=s, value=0.0)
+    r = nisa.register_alloc()
+    nisa.register_load(r, c)
+    for _ in nl.dynamic_range(r):
+        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
+    nisa.dma_copy(dst=out, src=s)
+    return out
+"""
+
+    def given(seed, shape):
+        random = np.random.default_rng(seed)
+        count = 3 if shape == "same" else random.integers(2, 100)
+        return random.standard_normal((128, 8), np.float32), np.array([[count]], np.int32)
+
+    def times(x, n):
+        return x * np.float32(n[0, 0])
+
+    for shape, allowed, expected in (
+        ("same", False, "DYNAMIC"),
+        ("same", True, None),
+        ("other", True, "DYNAMIC"),
+    ):
+        found = answered(source, Spec(times, given, [shape], dynamic=allowed, tol=1e-6))
+        assert (found["error"] and found["error"]["code"]) == expected
+
+
+def test_families_reach_the_hidden_inputs_alone():
+    wanted = spec(families=("usual", "large", "constant"), seeds=3)
+    public, *_ = judge.cases(wanted)
+    assert np.array_equal(public.public[0], inputs(0, (128, 64))[0])
+    usual, large, constant = (one.arguments[0] for one in public.hidden)
+    assert np.abs(large).max() > 20 * np.abs(usual).max()
+    assert np.ptp(constant) == 0
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (lambda a, b: a / 0 + b, "gives NaN or infinity"),
+        (lambda a, b: 1.0, "returns float, not an array"),
+        (lambda a: a, "fails: TypeError"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_reference_must_be_valid(reference, said):
+    with pytest.raises(UsageError, match=said):
+        judge.cases(Spec(reference, inputs, [(128, 8)], name="axpb"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"shapes": []}, "at least one shape"),
+        ({"seeds": 0}, "one hidden seed or more"),
+        ({"families": ("huge",)}, "there is no family 'huge'; families are usual, large"),
+        ({"tol": -1.0}, "must be 0 or more"),
+    ],
+)
+def test_a_specification_must_be_possible(changed, said):
+    with pytest.raises(UsageError, match=said):
+        spec(**changed)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
+@pytest.mark.parametrize("form", [np.float32, np.float16, np.int32])
+def test_comparison_in_strips(shape, form):
+    from neuroncore.report.compare import compare
+
+    random = np.random.default_rng(1)
+    want = (100 * random.standard_normal(shape)).astype(form)
+    got = want + random.integers(0, 2, shape).astype(form)
+    a, b = comparison.compared(np.asarray(got), np.asarray(want)), compare(got, want)
+    assert (a.max_abs, a.worst, a.got, a.want) == (b.max_abs, b.worst, b.got, b.want)
+    assert a.rel_l2 == pytest.approx(b.rel_l2, rel=1e-12)
+
+
+def test_comparison_of_what_is_not_finite():
+    want = np.array([1.0, np.inf, 2.0], np.float32)
+    assert comparison.compared(want, want).rel_l2 == 0.0
+    assert comparison.compared(np.array([1.0, 1.0, 2.0], np.float32), want).rel_l2 == np.inf
+
+
+def test_results_of_another_kind_are_refused():
+    want = np.ones((2, 3), np.float32)
+    for got, expected in (
+        (np.ones((3, 2), np.float32), "WRONG_RESULT"),
+        (np.ones((2, 3), np.float16), "WRONG_DTYPE"),
+        (3.0, "WRONG_RESULT"),
+        ((want, want), "WRONG_RESULT"),
+    ):
+        with pytest.raises(Refused) as refused:
+            comparison.errors(got, spec(), [want])
+        assert refused.value.code == expected
+
+
+def test_ranking_says_what_can_not_be_told_apart():
+    def verdict(name, latency, passed=True):
+        shape = {"latency_us": latency, "busy_ns": {"Vector": 1000 * latency}}
+        return {"candidate": name, "passed": passed, "latency_us": latency, "shapes": [shape]}
+
+    found = rank(
+        [verdict("c", 30.0), verdict("a", 10.0), verdict("b", 10.01), verdict("x", 1, False)]
+    )
+    assert [(one["place"], one["candidate"]) for one in found] == [(1, "a"), (1, "b"), (3, "c")]
+    assert found[1]["faster"] > 0.8 > found[0]["faster"] and found[2]["faster"] is None
