@@ -14,6 +14,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session
 from neuroncore.cli.run import add_launches, kept_run
+from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from neuroncore.capture.run import Measured
     from neuroncore.hosts.api import Run
     from neuroncore.time.timeline import Timeline
-    from neuroncore.view import page as pages
 else:
-    pages = Lazy("neuroncore.view.page")
     capturing = Lazy("neuroncore.capture.run")
     differing = Lazy("neuroncore.capture.difference")
     listing = Lazy("neuroncore.capture.listing")

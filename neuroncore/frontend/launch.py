@@ -52,7 +52,6 @@ else:
     misuse = Lazy("neuroncore.frontend.misuse")
     verifying = Lazy("neuroncore.frontend.verifying")
     findings = Lazy("neuroncore.precision.findings")
-    findings = Lazy("neuroncore.precision.findings")
     shadows = Lazy("neuroncore.precision.shadow")
     watches = Lazy("neuroncore.precision.watch")
 

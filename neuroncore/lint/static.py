@@ -15,7 +15,6 @@ from neuroncore.lint.constructs import Rule, Spot, Told, spots
 from neuroncore.lint.inference import Scopes
 from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import RELEASES, Module, Modules, asks_if_run, is_in
-from neuroncore.lint.syntax import name_of
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (constructs.RULES, dynamic.RULES, api_calls.RULES)
@@ -95,29 +94,12 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
     for scope in scopes.all():
         for one in (*api_calls.kernels(scope), *api_calls.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
-    silent: set[object] = set()
     for spot in seen:
-        asked = rules.get(type(spot.node))
-        name = _name(spot) if asked else None
-        if not asked or name in silent:
-            continue
-        reports = [one for tell in asked for one in tell(spot)]
-        if name is not None and not reports:
-            silent.add(name)
-        for one in reports:
+        for one in (one for tell in rules.get(type(spot.node), ()) for one in tell(spot)):
             scope = spot.scope
             yield from _finding(scope.module, scope.release, one, scope.device.name)
     for one in api_calls.launches(scopes.program):
         yield from _finding(scopes.program.modules.first, scopes.release, one, "")
-
-
-def _name(spot: Spot) -> tuple[object, ...] | None:
-    """Return a key with all that a rule's result for a name or an attribute depends on; None for
-    other nodes. A key without findings is visited once."""
-    node = spot.node
-    if isinstance(node, ast.Name | ast.Attribute):
-        return spot.scope, type(node.ctx), name_of(node)
-    return None
 
 
 def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ class Tensor(Seen, Unread, Parted):
     """
 
     __slots__ = ("_allocate", "_spans")
-    __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of arithmetic.py
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
     _allocate: Callable[[], Storage]  # of an Awaited tile
