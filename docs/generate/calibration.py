@@ -147,6 +147,10 @@ RULES = (
     ("on trn2 and trn3 a copy out of PSUM is omitted if its readers can read PSUM in no more time",
      "compiled", "trainium-kernel-fusion (profiles), AccelOpt; not on trn1: AccelOpt (counters of "
      "swiglu)"),
+    ("small instructions of all iterations of a parallel loop are merged, and the rest of the "
+     "loop comes before or after them", "compiled",
+     "trainium-kernel-fusion (profiles), autocomp (conv1d); not with "
+     "`skip_middle_end_transformations`"),
     ("copies of transposes in the same bank are merged", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),

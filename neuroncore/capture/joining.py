@@ -63,7 +63,9 @@ class JoinedWork(NamedTuple):
 def ours(timeline: Timeline) -> list[JoinedWork]:
     """The instructions that are left of a program, in its order: one for each the device has."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
-    issued = np.flatnonzero(timeline.compiled.fate == ISSUED).tolist()
+    heads = timeline.compiled.heads
+    issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
+    merged = 1 + np.bincount(heads[heads >= 0], minlength=len(heads))
     made: dict[tuple[int, int], tuple[str, tuple[int, ...], int]] = {}
     places = [program.place(line).short for line in range(len(program.lines))]
     found = []
@@ -72,6 +74,8 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
         if (call, queue) not in made:
             made[call, queue] = _done_by(program.calls[call], queue, machine)
         kind, sizes, count = made[call, queue]
+        if kind == COMPUTE:
+            sizes = (sizes[0], *(int(merged[row]) * size for size in sizes[1:]))
         unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
         place = places[int(columns.line[row])]
         found += [JoinedWork(kind, sizes, unit, -1, place)] * count

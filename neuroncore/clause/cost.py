@@ -92,7 +92,7 @@ def stream(
         busy / unit.clock_ghz,
         unit.latency_ns,
         shares_sbuf=shares,
-        set_up_ns=set_up / unit.clock_ghz,
+        set_up_ns=max(set_up, busy - work - extra) / unit.clock_ghz,
     )
 
 

@@ -21,6 +21,7 @@ from neuroncore.time.loops import dependencies
 from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.residency import NO_MOVES, Moves, loads_and_spills
+from neuroncore.time.vectorized import vectorized
 
 Array = npt.NDArray[Any]
 ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
@@ -28,14 +29,16 @@ ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program as a machine gets it. Instruction i is row[i] of the table of calls.
+    """A program as a machine gets it, whose rows may be in another order than those that the kernel
+    has `written`. Instruction i is row[i] of the table of calls.
 
     fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
-    again (REPEATED), or a product that is read in PSUM (BYPASSED). heads[i] is the copy out of PSUM
-    that i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
+    again (REPEATED), or a product that is read in PSUM (BYPASSED). heads[i] is the instruction that
+    i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
     are left.
     """
 
+    written: Program
     program: Program
     order: Order
     policy: Policy
@@ -63,10 +66,13 @@ class Compiled:
 
 def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
     """`order` is the program's own if not given."""
-    columns, order = program.columns(), order or program.order
-    policy, nobody = policy_of(program, order), np.full(len(program), -1, np.int32)
-    table = CallTable(program.calls, machine, policy)
-    heads = merged(program, machine.psum.bank_bytes) if policy.rewrites else nobody
+    order, nobody = order or program.order, np.full(len(program), -1, np.int32)
+    policy, written, heads = policy_of(program, order), program, nobody
+    if policy.rewrites:
+        program, made = vectorized(written, machine)
+        copies = merged(program, machine.psum.bank_bytes)
+        heads = np.where(copies < 0, made, copies)
+    columns, table = program.columns(), CallTable(program.calls, machine, policy)
     row = table.rows_for(columns.call, policy, heads)
     queue, weights, reads = (of.take(row) for of in (table.queue, table.weights, table.reads))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
@@ -86,6 +92,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         for rule, found in ((BYPASSED, products), (REPEATED, repeated)):
             fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
     return Compiled(
+        written=written,
         program=program,
         order=order,
         policy=policy,

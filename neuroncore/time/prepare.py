@@ -57,6 +57,7 @@ def _work(form: Compiled, machine: Machine) -> Work:
     order."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
+    first, needs = _with(first, needs, *_of_members(form.heads, first, needs))
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
@@ -106,6 +107,17 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     return first, np.concatenate((needs, producers))[order]
 
 
+def _of_members(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
+    """Who waits for whom because one instruction does the work of several: its head for the inputs
+    of the others, and they for it."""
+    members = np.flatnonzero(heads >= 0)
+    count = np.diff(first)[members]
+    at = np.repeat(first[members] - np.cumsum(count) + count, count) + np.arange(count.sum())
+    head, needed = np.repeat(heads[members], count), needs[at]
+    kept = (needed < head) & (heads[needed] != head)
+    return np.append(head[kept], members), np.append(needed[kept], heads[members])
+
+
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
@@ -125,16 +137,29 @@ def _wait_for_space(
         return peak
     free = (np.array(own) & ~np.array(placed))[areas.kind]
     tile = np.where(free, np.cumsum(free) - 1, -1)
+    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
+    if form.program is not form.written:
+        tile[free], size = _by_first_use(tile[areas.of_box[accesses.operands]], size)
     uses = allocation.BufferUses(
         accesses.start, accesses.operands, tile.take(areas.of_box), form.queue
     )
-    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),
         *buffers.array((2, len(size), len(QUEUES)), np.dtype(np.int32)),
     )
     reuse = allocation.reuse_of_space.over(len(work.queue))
     return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
+
+
+def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
+    """The numbers of tiles in the order of their first use, those that are not used last, and their
+    sizes in that order."""
+    first = np.full(len(size) + 1, len(used))  # the last one for -1
+    np.minimum.at(first, used, np.arange(len(used)))
+    order = np.argsort(first[:-1], kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return number, size[order]
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:

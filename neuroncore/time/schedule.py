@@ -59,7 +59,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
     fixed = (float(getattr(machine.fixed, name)) for name in FIXED)
     timeline(work, queues, CoreCosts(TENSOR, VECTOR, GPSIMD, *fixed), times)
-    programs = tuple(each.compiled.program for each in works)
+    programs = tuple(each.compiled.written for each in works)
     found = []
     for core, each in enumerate(works):
         own = slice(at[core], at[core + 1])

@@ -1,0 +1,223 @@
+"""Small instructions that the older API's compiler makes of all iterations of a parallel loop in
+one go.
+
+Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of a
+few elements for all tiles of a loop, and everything else of the loop comes before or after it, for
+all of its tiles: as many as PSUM has room for. On trn1, published depthwise convolutions (autocomp)
+whose inner loop has 64 iterations with 192 elements in all take the time of one instruction for
+each 64; the same loop of 2048 iterations takes the time of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import engine
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM, SBUF
+from neuroncore.machine import Machine
+from neuroncore.record.program import Program
+from neuroncore.time.loops.iterations import independent
+
+Array = npt.NDArray[Any]
+MOST_ELEMENTS = 512  # per partition, of the largest operand of one instruction: a bank of float32
+MOST_ROWS = 128  # instructions of an iteration, among which the compiler reorders
+FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
+
+
+class Plan(NamedTuple):
+    """Which rows of an iteration are made with those of others, the segment that each row is in,
+    and of how many iterations at a time."""
+
+    small: Array
+    segment: Array
+    together: int
+
+
+class Loops(NamedTuple):
+    """The runs of parallel loops whose iterations are alike but for more rows in the first one: how
+    many loops are around each, how many iterations it has, and of how many rows, where it begins
+    and ends."""
+
+    depth: Array
+    times: Array
+    width: Array
+    begin: Array
+    end: Array
+
+
+def vectorized(program: Program, machine: Machine) -> tuple[Program, Array]:
+    """The program with the rows of loops in the order of their statements as far as that lets small
+    instructions be made in one go, and for each row the first of those with which it is, -1 for
+    none and for the first."""
+    nobody = np.full(len(program), -1, np.int32)
+    marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
+    if not len(marks) or FLAG in program.flags or len(program.edges()):
+        return program, nobody
+    if (program.decided() >= 0).any():
+        return program, nobody
+    size = np.array([_elements(call) for call in program.calls], np.int64)
+    loops = _with_small(_loops(marks), size[program.columns().call])
+    if not len(loops.times):
+        return program, nobody
+    begun, ended = (np.bincount(marks[own, 0], minlength=len(program) + 1) for own in _ends(marks))
+    maker = _Distribution(program, machine, size, np.cumsum(begun - ended)[:-1])
+    for loop in np.argsort(-loops.depth, kind="stable"):
+        maker.distribute(*(int(column[loop]) for column in loops))
+    return maker.made()
+
+
+def _ends(marks: Array) -> tuple[Array, Array]:
+    """Which marks begin iterations, and which end them."""
+    begins = marks[:, 1] >= 0
+    return begins, ~begins
+
+
+def _elements(call: Call) -> int:
+    """Elements per partition of the largest operand of a call that may be made with others, else
+    more than any has."""
+    views = call.views(*call.reads, *call.writes)
+    plain = call.engine in (engine.vector, engine.scalar, engine.gpsimd, engine.unknown)
+    if not plain or call.dynamic or not call.writes or not all(view.on_chip for view in views):
+        return MOST_ELEMENTS + 1
+    return max(view.free_size for view in views)
+
+
+def _loops(marks: Array) -> Loops:
+    """Those of `Data.iterations`, that have at least two iterations of at most MOST_ROWS rows."""
+    row, number = marks[:, 0], marks[:, 1]
+    begins = number >= 0
+    own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
+    order = np.argsort(own, kind="stable")
+    _, at, times = np.unique(own[order], return_index=True, return_counts=True)
+    count, rows = times // 2, row[order]
+    first, last = rows[at], rows[at + times - 1]
+    width = last - rows[at + times - 2]
+    follows = np.ones(len(rows), np.bool_)  # it is where one of equal width is
+    turn = np.arange(len(rows)) - np.repeat(at, times)
+    expected = np.repeat(last, times) - (np.repeat(count, times) - (turn + 1) // 2) * np.repeat(
+        width, times
+    )
+    follows[turn > 0] = (rows == expected)[turn > 0]
+    kept = np.logical_and.reduceat(follows, at) & (times % 2 == 0) & (count > 1)
+    kept &= (width > 0) & (width <= MOST_ROWS) & (count <= MOST_ELEMENTS)
+    found = Loops(depth[order][at], count, width, first, last)
+    return Loops(*(column[kept] for column in found))
+
+
+def _with_small(loops: Loops, size: Array) -> Loops:
+    """Those with a row of which all iterations are small enough together."""
+    if not len(loops.times):
+        return loops
+    ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
+    least = np.minimum.reduceat(np.append(size, 0), ends)[::2]
+    return Loops(*(column[least * loops.times <= MOST_ELEMENTS] for column in loops))
+
+
+class _Distribution:
+    """The order of a program's rows, and the heads of rows, loop by loop from the inside."""
+
+    def __init__(self, program: Program, machine: Machine, size: Array, around: Array) -> None:
+        self.program, self.machine, self.size, self.around = program, machine, size, around
+        self.columns, self.boxes = program.columns(), program.boxes()
+        inputs = np.array([call.inputs for call in program.calls], np.int64)
+        self.reads = inputs[self.columns.call]
+        self.order, self.head = np.arange(len(program)), np.full(len(program), -1, np.int64)
+        self.writer = np.full(len(self.boxes.table), -1, np.int64)
+        self.plans: dict[bytes, Plan | None] = {}
+
+    def made(self) -> tuple[Program, Array]:
+        """The program and the heads in that order."""
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(len(self.order))
+        head = self.head[self.order]
+        heads = np.where(head >= 0, place[head], -1).astype(np.int32)
+        program = self.program.permuted(self.order) if (heads >= 0).any() else self.program
+        return program, heads
+
+    def distribute(self, depth: int, count: int, width: int, begin: int, end: int) -> None:
+        """Reorder a loop if anything in it may be made in one go."""
+        begin = self._after_zeros(begin, end - begin - count * width, width)
+        rows = self.order[begin:end]
+        if len(rows) != count * width:
+            return
+        rows = rows.reshape(count, width)
+        calls, lines = self.columns.call[rows], self.columns.line[rows]
+        if (calls != calls[0]).any() or (lines != lines[0]).any():
+            return
+        key = b"".join(of.tobytes() for of in (np.array([depth, count]), calls[0], lines[0]))
+        if key not in self.plans:
+            self.plans[key] = self._plan(rows, depth)
+        plan = self.plans[key]
+        if plan is None:
+            return
+        accesses = self.columns.start, self.columns.operands, self.reads, *self.boxes.near
+        if not independent.over(rows.size)(rows.reshape(-1), width, *accesses, self.writer):
+            return
+        parts = []
+        for k in range(0, count, plan.together):
+            block = rows[k : k + plan.together]
+            self.head[block[1:, plan.small]] = block[0, plan.small]
+            parts += [block[:, plan.segment == s].reshape(-1) for s in range(plan.segment[-1] + 1)]
+        self.order[begin:end] = np.concatenate(parts)
+
+    def _after_zeros(self, begin: int, more: int, width: int) -> int:
+        """Where the loop begins without rows that read nothing and are only in its first iteration,
+        which are put before it: a tile of zeros is filled where it is first used."""
+        if more > 0:
+            first = self.order[begin : begin + more + width]
+            reads = self.reads[first] > 0
+            if (~reads).sum() == more:
+                first[:] = first[np.argsort(reads, kind="stable")]
+        return begin + max(more, 0)
+
+    def _plan(self, rows: Array, depth: int) -> Plan | None:
+        """How to distribute a loop of these rows, if it is to be."""
+        size, first = self.size[self.columns.call[rows[0]]], rows[0]
+        small = (size * len(rows) <= MOST_ELEMENTS) & (self.around[first] == depth)
+        small[small] = [self._varies(rows[:, j]) for j in np.flatnonzero(small).tolist()]
+        after = np.append(False, small[:-1])
+        segment = np.cumsum(small | after)
+        together = self._together(rows, segment) if small.any() else 0
+        return Plan(small, segment, together) if together > 1 else None
+
+    def _operands(self, row: Array) -> Array:
+        """The boxes of rows with as many operands each."""
+        start = self.columns.start
+        found: Array = self.columns.operands[
+            start[row][:, None] + np.arange(start[row[0] + 1] - start[row[0]])
+        ]
+        return found
+
+    def _varies(self, row: Array) -> bool:
+        """Return whether these rows write different bytes, read the same or different ones, and
+        have no PSUM of their own, which would be in different banks."""
+        boxes, areas = self._operands(row), self.boxes.areas
+        same: Array = np.all(boxes == boxes[0], axis=0)
+        apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
+        inputs = self.reads[row[0]]
+        in_psum = [areas.kinds[k].region is PSUM for k in areas.kind[areas.of_box[boxes[0]]]]
+        own_psum: Array = np.logical_and(apart, in_psum)
+        return bool(
+            np.logical_or(same, apart).all() and apart[inputs:].all() and not own_psum.any()
+        )
+
+    def _together(self, rows: Array, segment: Array) -> int:
+        """Of how many iterations there is room for the tiles that several segments of each use."""
+        areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
+        tile = areas.of_box[np.concatenate(used)]
+        where = np.repeat(segment, [len(each) for each in used])
+        second = np.concatenate([self._operands(row[None])[0] for row in rows[1]])
+        shared = np.isin(tile, areas.of_box[second])
+        banks = taken = 0
+        for t in np.unique(tile[~shared]):
+            own, kind = where[tile == t], areas.kinds[areas.kind[t]]
+            if own.min() < own.max() and kind.region is PSUM:
+                banks += -(-kind.row_bytes // self.machine.psum.bank_bytes)
+            elif own.min() < own.max() and kind.region is SBUF:
+                taken += kind.row_bytes
+        room = self.machine.sbuf.usable_bytes // max(taken, 1)
+        return min(len(rows), room, self.machine.psum.banks // banks if banks else room)

@@ -1,0 +1,200 @@
+"""What the older API's compiler makes of all iterations of a parallel loop in one go."""
+
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore.time.compiled import compiled
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.schedule import schedule
+from neuroncore.time.vectorized import FLAG
+
+
+def parallel(device, count, body):
+    """Run a body for each iteration of a loop, with the loop in the record."""
+    program = device.core.program
+    marks, number = program.data.iterations, len(program.data.iterations)
+    for k in range(count):
+        marks.extend((len(program), number, k))
+        body(k)
+        marks.extend((len(program), ~number, 0))
+
+
+def names(program):
+    return [program.calls[c].name for c in program.columns().call]
+
+
+def folded(device, count, width, zeros=False, out=None):
+    """Products of a window of a row with weights, and their sums: one number in each iteration."""
+    row, weights = device.zeros((128, width + count)), device.zeros((128, width))
+    out = device.empty((128, count)) if out is None else out
+
+    def body(k):
+        product = device.empty((128, width))
+        device.issue("tensor_tensor", product, row[:, k : k + width], weights, nl.multiply)
+        if zeros and not k:
+            device.issue("memset", out, 0.0)
+        device.issue("tensor_reduce", out[:, k : k + 1], nl.add, product, 1)
+
+    parallel(device, count, body)
+    return device
+
+
+def form_of(device, order="compiled"):
+    return compiled(device.core.program, device.core.machine, order)
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "merged"), [(64, 3, True), (4, 128, True), (171, 3, False)]
+)
+def test_all_iterations_or_none(count, width, merged):
+    """A bank has 512 float32: 64 times 3 are fewer, 171 times 3 are more."""
+    device = folded(Device(), count, width)
+    form = form_of(device)
+    if not merged:
+        assert form.program is device.core.program
+        assert (form.heads == -1).all()
+        return
+    expected = ["tensor_tensor"] * count + ["tensor_reduce"] * count
+    assert names(form.program) == expected
+    heads = np.repeat([0, count], count)
+    heads[[0, count]] = -1
+    assert form.heads.tolist() == heads.tolist()
+
+
+def test_one_instruction_takes_the_time_of_its_elements():
+    """64 and 63 times 3 cycles of 0.96 GHz, after a set-up of 60."""
+    timeline = schedule(folded(Device(), 64, 3).core.program, Device().core.machine, "compiled")
+    own = timeline.busy.reshape(2, 64)
+    assert own[:, 0] == pytest.approx(64 / 0.96)
+    assert own[:, 1:] == pytest.approx(3 / 0.96)
+
+
+def test_a_tile_of_zeros_is_filled_before_the_loop():
+    form = form_of(folded(Device(), 16, 3, zeros=True))
+    expected = ["memset", *["tensor_tensor"] * 16, *["tensor_reduce"] * 16]
+    assert names(form.program) == expected
+
+
+def softmax(device, count, banks=1):
+    """Maxima of tiles, then one number of each, then their exponentials: a loop of attention."""
+    tiles = device.zeros((128, 128), "bfloat16")
+
+    def body(_):
+        scores = [device.empty((128, 512), buffer="psum") for _ in range(banks)]
+        partial, most = device.empty((128, banks)), device.empty((128, 1))
+        moving = device.moving
+        for bank, score in enumerate(scores):
+            device.issue("nc_matmul", score, tiles, moving)
+            device.issue("tensor_reduce", partial[:, bank : bank + 1], nl.maximum, score, 1)
+        device.issue("tensor_reduce", most, nl.maximum, partial, 1)
+        for score in scores:
+            device.issue("activation", device.empty((128, 512)), nl.exp, score, bias=most)
+
+    device.moving = device.zeros((128, 512), "bfloat16")
+    parallel(device, count, body)
+    return device
+
+
+def lengths(form):
+    """How many instructions are made by each head."""
+    heads = form.heads[form.heads >= 0]
+    return np.unique(heads, return_counts=True)[1] + 1
+
+
+@pytest.mark.parametrize(("count", "banks", "groups"), [(8, 2, [4, 4]), (4, 2, [4]), (8, 1, [8])])
+def test_as_many_tiles_are_under_way_as_psum_has_banks_for(count, banks, groups):
+    """They are written before the small instruction and read after it."""
+    assert lengths(form_of(softmax(Device(), count, banks))).tolist() == groups
+
+
+def test_everything_of_a_loop_comes_before_or_after_the_small_instruction():
+    timeline = schedule(softmax(Device(), 4).core.program, Device().core.machine, "compiled")
+    calls, column = timeline.program.calls, timeline.columns.call
+    is_exp = np.array([calls[c].name == "activation" for c in column])
+    is_large = np.array([calls[c].name == "tensor_reduce" for c in column])
+    is_large &= timeline.busy > 400
+    assert is_exp.sum() == is_large.sum() == 4
+    assert timeline.begin[is_exp].min() > timeline.end[is_large].max()
+
+
+def test_every_instruction_reads_what_the_same_one_wrote_before():
+    """By the k-th instruction of a line and call, wherever it is."""
+    device = softmax(Device(), 8, 2)
+
+    def read(form):
+        columns = form.program.columns()
+        key = [
+            (int(c), *columns.operands[s:e])
+            for c, s, e in zip(columns.call, columns.start[:-1], columns.start[1:], strict=True)
+        ]
+        found = {}
+        for i, own in enumerate(key):
+            uses = form.flow.reaching[columns.start[i] : columns.start[i + 1]]
+            found[own] = [key[w] if w >= 0 else None for w in uses]
+        return found
+
+    program, machine = device.core.program, device.core.machine
+    moved = read(compiled(program, machine, "compiled"))
+    del program.data.iterations[:]
+    assert read(compiled(program, machine, "compiled")) == moved
+
+
+def carried(device):
+    """Each iteration adds to the sum of the one before it."""
+    total = device.zeros((128, 1))
+    parallel(
+        device,
+        8,
+        lambda _: device.issue("tensor_tensor", total, total, device.ones, nl.add),
+    )
+
+
+def in_psum(device):
+    """Tiles of PSUM are in different banks."""
+
+    def body(_):
+        tile = device.empty((128, 8), buffer="psum")
+        device.issue("tensor_copy", tile[:, 0:1], device.ones)
+
+    parallel(device, 8, body)
+
+
+def of_several_lengths(device):
+    def body(k):
+        for _ in range(1 + k % 2):
+            device.issue("tensor_copy", device.empty((128, 1)), device.ones)
+
+    parallel(device, 8, body)
+
+
+def with_the_flag(device):
+    device.core.program.flags = (FLAG,)
+    parallel(device, 8, lambda _: device.issue("tensor_copy", device.empty((128, 1)), device.ones))
+
+
+@pytest.mark.parametrize("loop", [carried, in_psum, of_several_lengths, with_the_flag])
+def test_other_loops_stay_as_they_are(loop):
+    device = Device()
+    device.ones = device.zeros((128, 1))
+    loop(device)
+    form = form_of(device)
+    assert form.program is device.core.program
+    assert (form.heads == -1).all()
+
+
+@pytest.mark.parametrize("order", [order for order in POLICIES if order != "compiled"])
+def test_todays_compiler_keeps_loops(order):
+    device = folded(Device(), 16, 3)
+    form = form_of(device, order)
+    assert form.program is device.core.program
+    assert (form.heads == -1).all()
+
+
+def test_the_launch_has_the_program_as_it_was_written():
+    device = folded(Device(), 16, 3)
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    assert timeline.launch == (device.core.program,)
+    again = schedule(timeline.launch[0], device.core.machine, "compiled")
+    assert again.begin == pytest.approx(timeline.begin)
