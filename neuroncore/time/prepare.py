@@ -108,8 +108,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def _of_members(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Who waits for whom because one instruction does the work of several: its head for the inputs
-    of the others, and they for it."""
+    """Waits that are there because one instruction does the work of several: the head waits for the
+    inputs of the others, and they wait for it."""
     members = np.flatnonzero(heads >= 0)
     count = np.diff(first)[members]
     at = np.repeat(first[members] - np.cumsum(count) + count, count) + np.arange(count.sum())

@@ -29,8 +29,8 @@ FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instr
 
 
 class Plan(NamedTuple):
-    """Which rows of an iteration are made with those of others, the segment that each row is in,
-    and of how many iterations at a time."""
+    """The rows of an iteration that are made with the same rows of others, the segment that each
+    row is in, and the number of iterations that are made together."""
 
     small: Array
     segment: Array
@@ -87,7 +87,7 @@ def _elements(call: Call) -> int:
 
 
 def _loops(marks: Array) -> Loops:
-    """Those of `Data.iterations`, that have at least two iterations of at most MOST_ROWS rows."""
+    """The loops of `Data.iterations` with at least two iterations, of at most MOST_ROWS rows."""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
     own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
@@ -109,7 +109,7 @@ def _loops(marks: Array) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array) -> Loops:
-    """Those with a row of which all iterations are small enough together."""
+    """The loops that have a row of which all iterations are small enough together."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
@@ -194,7 +194,7 @@ class _Distribution:
 
     def _varies(self, row: Array) -> bool:
         """Return whether these rows write different bytes, read the same or different ones, and
-        have no PSUM of their own, which would be in different banks."""
+        do not each use another tile in PSUM, which would be in different banks."""
         boxes, areas = self._operands(row), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
@@ -206,7 +206,7 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """Of how many iterations there is room for the tiles that several segments of each use."""
+        """The number of iterations for whose tiles, if several segments use them, there is room."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

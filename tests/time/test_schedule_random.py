@@ -370,12 +370,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
     for step, index in zip(recorder.steps, recorded.columns().call, strict=True):
         call = recorded.calls[index]
         step.call = index
-        if (
-            target == "trn1"
-            and order == "compiled"
-            and step.left_open
-            and within(step.reads, "psum0")
-        ):
+        if order == "compiled" and step.left_open and within(step.reads, "psum0"):
             step.queues = ("scalar",)
         units = [ENGINES[q] for q in step.queues] if step.left_open else [call.engine]
         used = POLICIES[order].on(it)

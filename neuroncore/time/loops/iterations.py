@@ -1,4 +1,4 @@
-"""What iterations of a loop share: `neuroncore.time.vectorized`."""
+"""Bytes that iterations of a loop share: `neuroncore.time.vectorized`."""
 
 from __future__ import annotations
 
