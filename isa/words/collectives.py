@@ -23,9 +23,8 @@ from neuroncore.clause.refusal import Rule, fault, rule
 from neuroncore.clause.rules import holds, needs, one_of, same_dtype
 from neuroncore.core import replica_groups
 from neuroncore.core.system import CORES
-from neuroncore.machine import Machine
-from neuroncore.machine.collective_time import known_time
-from neuroncore.machine.instance import of_machine
+from neuroncore.machine import Machine, collective_time
+from neuroncore.machine import instance as instances
 from neuroncore.machine.world import World
 from neuroncore.memory.tile import Tile
 
@@ -126,14 +125,14 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
     the machine has it; the rings of DMA are kept for what a rank reads and writes itself."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
-        largest = of_machine(machine.name)
+        largest = instances.of_machine(machine.name)
         lnc = largest.chip.logical_core_sizes[0]
         groups = call.arguments.get("replica_group") or call["source_target_pairs"]
         most = largest.ranks(lnc)
         ranks = tuple(rank for rank in groups[0] if rank < most)
         srcs, dsts = call["srcs"], call["dsts"]
         size = sum(view.nbytes for view in (srcs if pattern == "scatter" else dsts))
-        taken = known_time(largest.name, lnc, pattern, size, ranks or (0,))
+        taken = collective_time.known_time(largest.name, lnc, pattern, size, ranks or (0,))
         pairs = zip(dsts, srcs, strict=True)
         moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda one: one.busy_ns)
         own = cost.Collective(pattern, size, _grouped(call))

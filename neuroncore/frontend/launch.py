@@ -33,10 +33,8 @@ from neuroncore.frontend.settings import (
     unobserved,
     verifies,
 )
-from neuroncore.machine import Machine
-from neuroncore.machine.instance import Instance
-from neuroncore.machine.instance import find as find_instance
-from neuroncore.machine.runtime import world_limits
+from neuroncore.machine import Machine, runtime
+from neuroncore.machine import instance as instances
 from neuroncore.machine.world import World, listed
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Order
@@ -124,7 +122,7 @@ def launch_ranks(
     """
     current = current_settings()
     chosen = options or current.options or environment_options()
-    where = None if instance is None else find_instance(instance)
+    where = None if instance is None else instances.find(instance)
     asked = target or current.target
     machine = target_machine(asked or (where.chip.machine if where else None))
     world = World(len(per_rank), len(way.shares), where.name if where else None)
@@ -157,7 +155,7 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
     return launches
 
 
-def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
+def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
     """Raise UsageError for ranks and cores that do not exist."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
@@ -251,10 +249,10 @@ def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> 
             core.program.dge = flags is not None and DISABLE_DGE not in flags
 
 
-def _check_ranks(core: Core, where: Instance | None) -> None:
+def _check_ranks(core: Core, where: instances.Instance | None) -> None:
     """Report a number of ranks that the runtime is not known to accept, unless it is all ranks of
     the instance."""
-    world, limits = core.world, world_limits()
+    world, limits = core.world, runtime.world_limits()
     whole = where is not None and world.ranks == where.ranks(world.cores)
     if not limits.allow(world.ranks) and not whole:
         core.report(

@@ -3,9 +3,13 @@
 * `Machine` and `load`: one core and its numbers, from `isa/machines/<name>.toml`.
 * `world`: how many cores and ranks a launch has.
 * `chip`, `instance` and `topology`: chips, instances and how they are joined; `collective_time`
-  says how long cores need to communicate, `runtime` what the runtime allows.
+  says how long cores need to communicate, `runtime` what the runtime allows. These are loaded at
+  their first use.
 """
 
+from typing import TYPE_CHECKING
+
+from neuroncore.base.lazy import modules
 from neuroncore.machine.machine import Dma as Dma
 from neuroncore.machine.machine import Fact as Fact
 from neuroncore.machine.machine import FactReader as FactReader
@@ -23,3 +27,11 @@ from neuroncore.machine.machine import isa as isa
 from neuroncore.machine.machine import load as load
 from neuroncore.machine.machine import names as names
 from neuroncore.machine.machine import parse as parse
+
+if TYPE_CHECKING:
+    from neuroncore.machine import chip as chip
+    from neuroncore.machine import collective_time as collective_time
+    from neuroncore.machine import instance as instance
+    from neuroncore.machine import runtime as runtime
+else:
+    globals().update(modules(__name__, "chip collective_time instance runtime"))

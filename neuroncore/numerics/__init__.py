@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 else:
     globals().update(modules(__name__, "convert generator"))
 
+    _CONVERSIONS = (
+        *("Info", "Statistics", "Stream", "cast", "cfp8", "compare_casts", "decode", "encode"),
+        *("encodings", "info", "round", "stochastic_test"),
+    )
+
     def __getattr__(name: str) -> Any:
-        if name.startswith("_") or name not in convert.__all__:  # noqa: F821
+        if name not in _CONVERSIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(convert, name)  # noqa: F821
 
     def __dir__() -> list[str]:
-        return [*globals(), *convert.__all__]  # noqa: F821
+        return [*globals(), *_CONVERSIONS]

@@ -40,11 +40,6 @@ from neuroncore.numerics.formats import (
 )
 from neuroncore.numerics.stochastic import Stream
 
-__all__ = (
-    *("Info", "Statistics", "Stream", "cast", "cfp8", "compare_casts", "decode", "encode"),
-    *("encodings", "info", "round", "stochastic_test"),
-)
-
 Array = npt.NDArray[Any]
 DType = npt.DTypeLike | str
 Mode = Literal["nearest", "stochastic"]

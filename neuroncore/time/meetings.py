@@ -5,18 +5,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.cost import Collective
+from neuroncore.machine import collective_time
 from neuroncore.machine import instance as instances
-from neuroncore.machine.collective_time import CollectiveTime, known_time
 from neuroncore.machine.world import World
 from neuroncore.record.program import Program
 from neuroncore.time.compiled import Compiled
 from neuroncore.time.loops.work import Work
+
+if TYPE_CHECKING:
+    from neuroncore.machine.collective_time import CollectiveTime
 
 Array = npt.NDArray[Any]
 
@@ -70,7 +73,7 @@ def time_of(done: Collective, world: World, number: int, machine: str) -> Collec
         return None
     if max(group) >= one.ranks(world.cores):
         return None
-    return known_time(one.name, world.cores, done.pattern, done.size_bytes, group)
+    return collective_time.known_time(one.name, world.cores, done.pattern, done.size_bytes, group)
 
 
 def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
