@@ -9,6 +9,7 @@ import pytest
 from accepted import accepted, takes
 from calls import ONE_CORE, Case
 from device import REGIONS, Device
+from every import for_all
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import BufferKindError, DtypeError, OutOfBoundsError, ShapeError
@@ -121,7 +122,7 @@ def base(name, layout):
     return target, next(f for f in (form, "float32", *forms) if f in forms), lanes
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_all("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OF_TILES)
 def test_operands_may_lie_anywhere(name, layout):
     target, form, lanes = base(name, layout)

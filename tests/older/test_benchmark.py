@@ -8,7 +8,6 @@ import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
-from every import for_all
 
 from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.frontend.settings import last_launch
@@ -26,13 +25,12 @@ def add(x, y):
     return out
 
 
-@for_all("percentile", [0, 1, 10, 25, 50, 90, 99, 100])
-def test_latencies_are_at_hand_after_a_benchmark(percentile):
+def test_latencies_are_at_hand_after_a_benchmark():
     kernel = nki.benchmark(warmup=2, iters=3)(nki.jit(add))
     kernel(X, Y)
     latency = kernel.benchmark_result.nc_latency
-    assert 1.0 < latency.get_latency_percentile(percentile) < 100.0
-    assert latency.get_latency_percentile(percentile) == latency.get_latency_percentile(50)
+    found = {latency.get_latency_percentile(p) for p in (0, 1, 10, 25, 50, 90, 99, 100)}
+    assert len(found) == 1 and 1.0 < found.pop() < 100.0
 
 
 @pytest.mark.parametrize(("target", "added"), [("trn1", 15.0), ("trn2", 9.0)])
