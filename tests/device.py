@@ -170,13 +170,12 @@ def called(function, *values, target="trn2", tiles_in="sbuf", **options):
     return result.numpy(), device.opcodes
 
 
-def issue_ns(it, engines=16, generators=1):
-    """What a transfer of so many DMA engines keeps its queue for; hardware writes its descriptors
-    where it can."""
+def issue_ns(it, generators=1):
+    """What a transfer keeps its queue for; hardware writes its descriptors where it can."""
     if not it.has("hardware_dge"):
         return it.dma.issue_ns
     written = it.dma.hardware_issue_ns - it.dma.issue_ns
-    return it.dma.issue_ns + written * engines / 16 / generators
+    return it.dma.issue_ns + written / generators
 
 
 def bits(array):

@@ -286,7 +286,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     store = not dst.on_chip
     latency = it.store_latency_ns if store else it.load_latency_ns
     software = any(_by_software(view, mode) for view in (dst, src))
-    issue = _issue_ns(dst, src, machine, mode, software, engines)
+    issue = _issue_ns(dst, src, machine, mode, software)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
 
@@ -298,21 +298,21 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
 
 
 def _issue_ns(
-    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool, engines: int
+    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
 ) -> float:
     """The time that a transfer keeps its queue, by the writer of its descriptors. Software writes
     one for a row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy
-    on trn3 for as long as that makes. Hardware writes those of each engine that takes part:
-    published attention loads single rows faster than tiles (attn_tkg, v0 to v3). A kernel that asks
-    for hardware gets all of its generators. Descriptors that hardware can't write, without a mode,
-    are prepared ahead."""
+    on trn3 for as long as that makes. Hardware takes as long for a single row as for a tile: 76,800
+    single rows take 486 ns each (asst4-trainium2), tiles 550. A kernel that asks for hardware gets
+    all of its generators. Descriptors that hardware can't write, without a mode, are prepared
+    ahead."""
     it = machine.dma
     if software:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
     if not by_hardware or dst.dtype is not src.dtype:
         return it.issue_ns
-    share = engines / it.engines / (it.hardware_generators if mode is dge_mode.hwdge else 1)
+    share = 1 / it.hardware_generators if mode is dge_mode.hwdge else 1
     return it.issue_ns + (it.hardware_issue_ns - it.issue_ns) * share
 
 

@@ -160,7 +160,7 @@ def test_transfers_on_different_engines_move_side_by_side():
     for half in (tile[0:64, :], tile[64:128, :]):
         load(device, half, hbm)
     timeline = device.timeline()
-    issue = issue_ns(device.core.machine, engines=8)
+    issue = issue_ns(device.core.machine)
     assert timeline.done == pytest.approx(issue * np.array([1, 2]) + timeline.transfer_ns)
 
 
@@ -325,7 +325,7 @@ def stream(device, row_bytes, count, target_buffer="sbuf"):
 @pytest.mark.parametrize("target", TARGETS)
 def test_loads_run_ahead_while_there_is_space(target):
     timeline = stream(Device(target), 4096, 8)
-    issue = issue_ns(timeline.machine, engines=1)
+    issue = issue_ns(timeline.machine)
     assert timeline.begin[0::3] == pytest.approx(issue * np.arange(8))
 
 
@@ -435,7 +435,7 @@ def test_tiles_at_addresses_wait_for_bytes_and_not_for_space():
     for byte in (0, row, 0):
         load(device, device.empty((1, row // 4), address=(0, byte)), _row(device, row))
     timeline = device.timeline()
-    issue = issue_ns(timeline.machine, engines=1)
+    issue = issue_ns(timeline.machine)
     assert timeline.begin[1] == pytest.approx(issue)
     assert timeline.begin[2] == pytest.approx(timeline.end[0])
     assert timeline.peak_sbuf == 2 * row
