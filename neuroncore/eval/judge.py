@@ -19,6 +19,7 @@ from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Shape, Spec
 from neuroncore.record.program import Record
 from neuroncore.replay.cursor import Replay
+from neuroncore.replay.execution import OtherPath
 from neuroncore.report.estimate import estimate
 from neuroncore.report.pairs import work
 from neuroncore.report.summary import figures
@@ -96,6 +97,16 @@ def judged(contents: Sequence[bytes], spec: Spec, those: Sequence[Case]) -> dict
     return {"passed": True, "error": None, "shapes": found}
 
 
+def one_seed(contents: Sequence[bytes], spec: Spec, case: Case, number: int) -> dict[str, Any]:
+    """Return what `judged` returns, of the record for one hidden seed of a case. If the program
+    takes another path with it, the entry `decisions` has the values that decide until there."""
+    only = Case(case.shape, case.public, (case.hidden[number],))
+    try:
+        return judged(contents, spec, [only])
+    except OtherPath as other:
+        return {"passed": False, "decisions": list(other.decisions)}
+
+
 def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
     record = unpacked(content, spec, len(case.hidden[0].arrays))
     constants = examined(record, spec)
@@ -142,9 +153,10 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
     except KernelError as error:
         place = error.place
         raise Refused(error.code, error.statement, place.line if place else None) from None
+    except OtherPath:
+        raise  # the judge of one seed goes on
     except UsageError as error:
-        code = "DYNAMIC" if "different path" in str(error) else "RECORD_REFUSED"
-        raise Refused(code, str(error)) from None
+        raise Refused("RECORD_REFUSED", str(error)) from None
     except NeuronError as error:
         raise Refused("RECORD_REFUSED", str(error)) from None
     _refuse([one for core in replay.cores for one in core.findings])

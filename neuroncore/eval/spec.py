@@ -59,7 +59,8 @@ class Spec:
     constants: int = 1 << 20
     """Bytes that the host may add to the program as constants."""
     dynamic: bool = False
-    """Whether loops and conditions of the device may depend on the inputs."""
+    """Whether loops and conditions of the device may depend on the inputs: the candidate is then
+    recorded again for each hidden seed, and told the values that decide, at most 64."""
     options: Options = field(default_factory=Options)
     adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     """Turns the arguments of the reference into the arguments of the kernel."""
@@ -78,6 +79,8 @@ class Spec:
         if unknown := set(self.families) - set(FAMILIES):
             known = ", ".join(FAMILIES)
             raise UsageError(f"there is no family {min(unknown)!r}; families are {known}")
+        if self.dynamic and self.cores > 1:
+            raise UsageError("a Spec of several cores can't be dynamic")
         if not self.tol >= 0 or not self.largest_error >= 0:
             raise UsageError("tolerances of a Spec must be 0 or more")
 

@@ -10,15 +10,17 @@ import pickle
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuroncore.base.lazy import version
 from neuroncore.eval import answers, frames
+from neuroncore.eval.answers import Held
 from neuroncore.eval.child import Task
 from neuroncore.eval.isolation import Level, Limits, dies_with_parent
-from neuroncore.eval.judge import Case, cases, judged
+from neuroncore.eval.judge import Case, cases, judged, one_seed
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.zygote import READY, Assignment, End, Request, readable
@@ -28,6 +30,7 @@ PROGRAM = "from neuroncore.eval.zygote import main; main()"
 SCHEMA = "neuroncore.eval/1"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 JUDGE_SECONDS, JUDGE_MEMORY = 120, 8 << 30
+MOST_DECISIONS = 64
 TRIES = 2  # how often a candidate is given to a new process if the one that forks ends
 
 
@@ -46,6 +49,37 @@ class Candidate:
         """Identifies the verdict: the candidate, the specification and this version."""
         text = f"{self.sha256} {spec.fingerprint()} {version('neuroncore')}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Cost(NamedTuple):
+    """What a verdict cost: of the candidate's processes, and of the judge's."""
+
+    child_cpu_ms: float = 0.0
+    wall_ms: float = 0.0
+    peak_mib: int = 0
+    judge_cpu_ms: float = 0.0
+    record_bytes: int = 0
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the sum; of memory the peak."""
+        return Cost(
+            self.child_cpu_ms + other.child_cpu_ms,
+            self.wall_ms + other.wall_ms,
+            max(self.peak_mib, other.peak_mib),
+            self.judge_cpu_ms + other.judge_cpu_ms,
+            self.record_bytes + other.record_bytes,
+        )
+
+
+class Ran(NamedTuple):
+    """A candidate's run, judged: what was found, the isolation that held, and the cost."""
+
+    found: dict[str, Any]
+    held: Held
+    cost: Cost
+
+
+Judge = Callable[[list[bytes]], dict[str, Any]]
 
 
 class Worker:
@@ -89,9 +123,8 @@ class Worker:
 
     def verdict(self, candidate: Candidate) -> dict[str, Any]:
         """Return the verdict on a candidate, which can be written as JSON."""
-        content, end = self._played(candidate)
-        found, cost = self._judged(content, end)
-        shapes = found["shapes"]
+        ran = self._seed_by_seed(candidate) if self.spec.dynamic else self._at_once(candidate)
+        found, shapes = ran.found, ran.found["shapes"]
         return {
             "schema": SCHEMA,
             "candidate": candidate.name,
@@ -104,20 +137,64 @@ class Worker:
             "latency_us": shapes[0]["latency_us"] if found["passed"] else None,
             "error": found["error"],
             "shapes": shapes,
-            "isolation": {"level": self.level, **answers.held(content)._asdict()},
-            "cost": {**cost, "record_bytes": len(content)},
+            "isolation": {"level": self.level, **ran.held._asdict()},
+            "cost": ran.cost._asdict(),
         }
+
+    def _at_once(self, candidate: Candidate) -> Ran:
+        """Judge one answer with the records of all cases."""
+        return self._ran(Request(candidate.source), self._judge_all)
+
+    def _judge_all(self, parts: list[bytes]) -> dict[str, Any]:
+        return judged(parts, self.spec, self.cases)
+
+    def _seed_by_seed(self, candidate: Candidate) -> Ran:
+        """Record the program again for each hidden seed, whose values may take other paths. The
+        candidate is told the values that decide, and nothing else of the hidden inputs."""
+        shapes: list[dict[str, Any]] = []
+        cost = Cost()
+        for number, case in enumerate(self.cases):
+            parts = []
+            for seed in range(len(case.hidden)):
+                ran = self._along_its_path(candidate, number, seed)
+                cost = cost.plus(ran.cost)
+                if not ran.found["passed"]:
+                    return Ran({**ran.found, "shapes": shapes}, ran.held, cost)
+                parts += ran.found["shapes"]
+            slowest = max(parts, key=lambda one: float(one["latency_us"]))
+            shapes.append({**slowest, "seeds": [one["seeds"][0] for one in parts]})
+        return Ran({"passed": True, "error": None, "shapes": shapes}, ran.held, cost)
+
+    def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
+        """Record and replay until the program takes the path of a hidden seed."""
+        decisions: tuple[int, ...] = ()
+        cost = Cost()
+        while len(decisions) <= MOST_DECISIONS:
+
+            def judge(parts: list[bytes]) -> dict[str, Any]:
+                return one_seed(parts, self.spec, self.cases[case], seed)
+
+            ran = self._ran(Request(candidate.source, case, decisions), judge)
+            cost = cost.plus(ran.cost)
+            following = tuple(ran.found.get("decisions", ()))
+            if len(following) <= len(decisions):
+                break
+            decisions = following
+        if "error" not in ran.found:
+            message = f"more than {MOST_DECISIONS} decisions depend on the values of inputs"
+            return Ran(_failed(Refused("DYNAMIC", message)), ran.held, cost)
+        return ran._replace(cost=cost)
 
     def records(self, candidate: Candidate) -> list[bytes]:
         """Return the packed records of a candidate. Raises Refused if it has none."""
-        content, _ = self._played(candidate)
+        content, _ = self._played(Request(candidate.source))
         return answers.records(content)
 
-    def _played(self, candidate: Candidate) -> tuple[bytes, End]:
+    def _played(self, request: Request) -> tuple[bytes, End]:
         """Give a candidate to the process that forks, which is started again if it has ended."""
         for _ in range(TRIES):
             try:
-                return self._asked(Request(candidate.source))
+                return self._asked(request)
             except (EOFError, OSError, ValueError):
                 self._zygote.kill()
                 self.close()
@@ -131,57 +208,62 @@ class Worker:
         end = End(**json.loads(frames.receive(stdout.fileno())))
         return frames.receive(stdout.fileno()), end
 
-    def _judged(self, content: bytes, end: End) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what was found, and what it cost."""
-        cost = {"child_cpu_ms": end.cpu_ms, "wall_ms": end.wall_ms, "peak_mib": end.peak_mib}
+    def _ran(self, request: Request, judge: Judge) -> Ran:
+        """Run a candidate, and judge its records."""
+        content, end = self._played(request)
+        cost = Cost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
+        held = answers.held(content)
         try:
             if end.refusal:
                 raise Refused(end.refusal, _meaning(end, self._assignment.limits))
             parts = answers.records(content)
         except Refused as refusal:
-            return {"passed": False, "error": refusal.to_dict(), "shapes": []}, cost
-        found, used = self._apart(parts)
-        return found, {**cost, "judge_cpu_ms": used}
+            return Ran(_failed(refusal), held, cost)
+        found, used = _apart(judge, parts)
+        return Ran(found, held, cost._replace(judge_cpu_ms=used))
 
-    def _apart(self, parts: list[bytes]) -> tuple[dict[str, Any], float]:
-        """Judge in a fork with limits of its own, so that no record harms later verdicts."""
-        reads, writes = os.pipe()
-        process = os.fork()
-        if process == 0:
-            os.close(reads)
-            self._judge_and_end(parts, writes)
-        os.close(writes)
-        with os.fdopen(reads, "rb") as file:
-            text = file.read()
-        _, status, used = os.wait4(process, 0)
-        cpu = 1e3 * (used.ru_utime + used.ru_stime)
-        try:
-            found: dict[str, Any] = json.loads(text)
-        except ValueError:
-            message = f"judging ended with status {status}: more than its time or memory"
-            refused = Refused("RECORD_LIMITS", message)
-            return {"passed": False, "error": refused.to_dict(), "shapes": []}, cpu
-        return found, cpu
 
-    def _judge_and_end(self, parts: list[bytes], writes: int) -> None:
-        """Judge, write the result, and end this process."""
-        try:
-            dies_with_parent()
-            for kind, value in (
-                (resource.RLIMIT_CPU, JUDGE_SECONDS),
-                (resource.RLIMIT_AS, JUDGE_MEMORY),
-            ):
-                resource.setrlimit(kind, (value, value))
-            found = judged(parts, self.spec, self.cases)
-            answers.write(writes, json.dumps(found).encode())
-        except MemoryError:
-            os._exit(1)
-        except BaseException as error:
-            fault = Refused("JUDGE_FAULT", f"a fault of neuroncore: {error!r}"[:400])
-            told = {"passed": False, "error": fault.to_dict(), "shapes": []}
-            answers.write(writes, json.dumps(told).encode())
-        finally:
-            os._exit(0)
+def _apart(judge: Judge, parts: list[bytes]) -> tuple[dict[str, Any], float]:
+    """Judge in a fork with limits of its own, so that no record harms later verdicts."""
+    reads, writes = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reads)
+        _judge_and_end(judge, parts, writes)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as file:
+        text = file.read()
+    _, ended, used = os.wait4(process, 0)
+    cpu = 1e3 * (used.ru_utime + used.ru_stime)
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError:
+        message = f"judging ended with status {ended}: more than its time or memory"
+        return _failed(Refused("RECORD_LIMITS", message)), cpu
+    return found, cpu
+
+
+def _judge_and_end(judge: Judge, parts: list[bytes], writes: int) -> None:
+    """Judge, write the result, and end this process."""
+    try:
+        dies_with_parent()
+        for kind, value in (
+            (resource.RLIMIT_CPU, JUDGE_SECONDS),
+            (resource.RLIMIT_AS, JUDGE_MEMORY),
+        ):
+            resource.setrlimit(kind, (value, value))
+        answers.write(writes, json.dumps(judge(parts)).encode())
+    except MemoryError:
+        os._exit(1)
+    except BaseException as error:
+        fault = Refused("JUDGE_FAULT", f"a fault of neuroncore: {error!r}"[:400])
+        answers.write(writes, json.dumps(_failed(fault)).encode())
+    finally:
+        os._exit(0)
+
+
+def _failed(refusal: Refused) -> dict[str, Any]:
+    return {"passed": False, "error": refusal.to_dict(), "shapes": []}
 
 
 def status(found: dict[str, Any]) -> str:

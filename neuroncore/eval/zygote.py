@@ -46,9 +46,11 @@ class Assignment(NamedTuple):
 
 
 class Request(NamedTuple):
-    """The source of a candidate, and the values by which its loops and conditions go on."""
+    """The source of a candidate; the case that it runs on, None for all; and the values by which
+    its loops and conditions go on."""
 
     source: str
+    case: int | None = None
     decisions: tuple[int, ...] = ()
 
 
@@ -167,7 +169,10 @@ def _child(reads: int, writes: int, request: Request, assigned: Assignment) -> N
         isolation.hidden_from_others()
         isolation.limit(assigned.limits)
         answers.write(PIPE, answers.HELD.pack(*held))
-        answers.write(PIPE, answer(request.source, assigned.task, request.decisions))
+        task = assigned.task
+        if request.case is not None:
+            task = task._replace(cases=[task.cases[request.case]])
+        answers.write(PIPE, answer(request.source, task, request.decisions))
         os._exit(0)
     except BaseException:
         os._exit(FAULT)

@@ -109,6 +109,15 @@ def plan(call: Call) -> Plan:
     return Plan(call, run, given, tiles, lists, values, operands, loads)
 
 
+class OtherPath(UsageError):
+    """With other inputs the kernel would take another path. `decisions` are the values that decide
+    so far: those of the record, and the first that differs."""
+
+    def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.decisions = decisions
+
+
 class _Held(NamedTuple):
     """A register among values, by its number."""
 
@@ -200,15 +209,26 @@ class Execution:
             self._ended += 1
 
     def check_branches(self) -> None:
-        """Raise UsageError if the kernel decides otherwise before the next row."""
+        """Raise OtherPath if the kernel decides otherwise before the next row."""
         for number, value, line in self._branches.get(self.row, ()):
             found = self.registers.value(number)
             if found != value:
                 where = f"{self.program.place(line)}: " if line >= 0 else ""
-                raise UsageError(
+                raise OtherPath(
                     f"{where}with these inputs the kernel takes a different path than the record: "
-                    f"a deciding register is {found}, not {value}; run the kernel on them"
+                    f"a deciding register is {found}, not {value}; run the kernel on them",
+                    self._decided(found),
                 )
+
+    def _decided(self, found: int) -> tuple[int, ...]:
+        """The values that decided so far, and the first that is another one."""
+        rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
+        checked = [*values[rows < self.row].tolist()]
+        for number, value, _ in self._branches[self.row]:
+            if self.registers.value(number) != value:
+                break
+            checked.append(value)
+        return (*checked, found)
 
     def operand(self, name: str) -> Tile | None:
         """The tile that the next instruction reads or writes under a name, where its offset is

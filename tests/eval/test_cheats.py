@@ -2,9 +2,11 @@
 
 import sys
 
+import numpy as np
 import pytest
-from candidates import CHEATS, HONEST, spec
+from candidates import CHEATS, HEAD, HONEST, spec
 
+from neuroncore.eval import Spec
 from neuroncore.eval.isolation import Limits
 from neuroncore.eval.worker import Candidate, Worker
 
@@ -57,3 +59,45 @@ def test_a_killed_process_that_forks_is_started_again(worker, honest):
     worker._zygote.kill()
     again = worker.verdict(Candidate("honest", HONEST))
     assert again["shapes"] == honest["shapes"]
+
+
+# n times x, by a loop whose number of turns is in the memory of the device
+LOOP = f"""{HEAD}
+@nki.jit
+def kernel(x, n):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    t, c = load(x), load(n)
+    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=s, value=0.0)
+    r = nisa.register_alloc()
+    nisa.register_load(r, c)
+    for _ in nl.dynamic_range(r):
+        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
+    nisa.dma_copy(dst=out, src=s)
+    return out
+"""
+# the same, with the number that Python finds in the public inputs
+CONSTANT = LOOP.replace("nl.dynamic_range(r)", "range(int(n.numpy()[0, 0]))")
+
+
+@pytest.mark.parametrize(
+    ("source", "dynamic", "code"),
+    [(LOOP, True, None), (LOOP, False, "DYNAMIC"), (CONSTANT, True, "WRONG_RESULT")],
+)
+def test_loops_that_depend_on_hidden_inputs(source, dynamic, code):
+    def inputs(seed, shape):
+        random = np.random.default_rng(seed)
+        return random.standard_normal(shape, np.float32), random.integers(2, 9, (1, 1), np.int32)
+
+    def reference(x, n):
+        return x * np.float32(n[0, 0])
+
+    wanted = Spec(reference, inputs, [(128, 8)], dynamic=dynamic, tol=1e-6)
+    worker = Worker(wanted, "process", Limits())
+    try:
+        verdict = worker.verdict(Candidate("loop", source))
+    finally:
+        worker.close()
+    assert (verdict["error"] and verdict["error"]["code"]) == code, verdict["error"]
+    if code is None:
+        assert len(verdict["shapes"][0]["seeds"]) == 3

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from candidates import HEAD, HONEST, inputs, kernel, spec
+from candidates import HONEST, inputs, kernel, spec
 
 import neuroncore
 from neuroncore.base.errors import UsageError
@@ -66,39 +66,6 @@ return sums(a, b)"""
     )
     found = answered(source, spec(), Options(simulator_operators=True))
     assert found["error"]["code"] in ("NO_SUCH_OPERATOR", "RECORD_REFUSED")
-
-
-def test_a_loop_that_depends_on_inputs():
-    source = f"""{HEAD}
-@nki.jit
-def kernel(x, n):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    t, c = load(x), load(n)
-    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=s, value=0.0)
-    r = nisa.register_alloc()
-    nisa.register_load(r, c)
-    for _ in nl.dynamic_range(r):
-        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
-    nisa.dma_copy(dst=out, src=s)
-    return out
-"""
-
-    def given(seed, shape):
-        random = np.random.default_rng(seed)
-        count = 3 if shape == "same" else random.integers(2, 100)
-        return random.standard_normal((128, 8), np.float32), np.array([[count]], np.int32)
-
-    def times(x, n):
-        return x * np.float32(n[0, 0])
-
-    for shape, allowed, expected in (
-        ("same", False, "DYNAMIC"),
-        ("same", True, None),
-        ("other", True, "DYNAMIC"),
-    ):
-        found = answered(source, Spec(times, given, [shape], dynamic=allowed, tol=1e-6))
-        assert (found["error"] and found["error"]["code"]) == expected
 
 
 def test_families_reach_the_hidden_inputs_alone():
