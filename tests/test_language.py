@@ -10,6 +10,7 @@ from pathlib import Path
 
 import parsed
 import pytest
+from every import for_all
 
 pytestmark = pytest.mark.source
 
@@ -228,7 +229,7 @@ def test_a_page_or_a_room_is_in_plain_english(done):
     assert found == []
 
 
-@pytest.mark.parametrize(
+@for_all(
     "text",
     [
         "What a tile holds.",

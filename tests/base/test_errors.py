@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 from marked import X, refused
 
 from neuroncore.base import errors, source
@@ -340,7 +341,7 @@ def test_every_kind_has_a_code_of_its_own_and_stands_in_the_list():
         assert f"{kind.__name__} " in errors.__doc__ and kind.code in errors.__doc__
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("kind", "builtin"),
     [
         *(("OutOfBoundsError", IndexError), ("SignatureError", TypeError)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 FOLDER = Path(__file__).parents[2] / "bench/calibration"
 sys.path.append(str(FOLDER))
@@ -114,7 +115,7 @@ def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
     assert [estimates.added_us(row, {added: 10.0}) for row in rows] == [10.0, 7.0, 0.0]
 
 
-@pytest.mark.parametrize("rule", choices.OFF)
+@for_all("rule", choices.OFF)
 def test_a_rule_is_replaced_where_it_is_looked_up_each_time(rule):
     """A lazy module keeps the names that it has found: what replaces them would be without effect
     after the first estimate."""

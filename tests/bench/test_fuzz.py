@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from every import for_all
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -52,7 +53,7 @@ def test_what_is_refused_after_it_has_read_leaves_no_finding():
     assert tally.calls == 59 and not tally.faults
 
 
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@for_all("target", ["trn2", "trn3"])
 @pytest.mark.parametrize("name", ["all_to_all", "all_gather_v", "all_to_all_v"])
 def test_ranks_that_a_core_meets_bring_what_it_brings(name, target):
     tally = fuzz.Tally()

@@ -4,6 +4,7 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore.checks import orders
@@ -165,7 +166,7 @@ def after_the_loop(x):
 LEGAL = in_place, in_sequence, sums, filled_when_first_read, folded, repeated_rows, after_the_loop
 
 
-@pytest.mark.parametrize("kernel", LEGAL)
+@for_all("kernel", LEGAL)
 def test_iterations_of_their_own_are_fine(kernel):
     assert not told(kernel)
 
@@ -187,7 +188,7 @@ def test_other_orders_of_iterations_name_two_lines_that_depend(kernel, tmp_path)
         assert "the bits differ" in str(found) and "affine_range" in found.finding.because
 
 
-@pytest.mark.parametrize("kernel", LEGAL)
+@for_all("kernel", LEGAL)
 def test_iterations_of_their_own_have_the_same_bits_in_other_orders(kernel):
     found = neuroncore.run(kernel, X).orders(3)
     assert found.finding is None and (found.tried, found.iterations.tried) == (0, 3)

@@ -10,6 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore.base.findings import rules
@@ -136,8 +137,8 @@ def test_integers_whose_bits_are_moved_are_fine():
     assert "INT32_ROUNDED" not in told(kept_bits, np.full((3, 5), 2**31 - 1, np.int32))
 
 
-@pytest.mark.parametrize("form", ["float16", "float8_e4m3", "float8_e5m2"])
-@pytest.mark.parametrize("factor", [1.0, 1e6])
+@for_all("form", ["float16", "float8_e4m3", "float8_e5m2"])
+@for_all("factor", [1.0, 1e6])
 def test_overflow_of_narrow_floats(form, factor):
     x = np.ones((3, 5), getattr(ml_dtypes, form, np.float16))
     assert ("OVERFLOW" in told(multiplied, x, factor)) == (factor > 1)

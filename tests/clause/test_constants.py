@@ -1,15 +1,15 @@
 """Which numbers are constants of a tile's format."""
 
 import numpy as np
-import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.base.errors import DtypeError
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@for_all("dtype", INTEGERS)
 def test_zero_of_any_type_is_a_constant_of_every_integer_format(dtype):
     device = Device()
     for zero in (0, 0.0, np.float32(0)):
@@ -18,7 +18,7 @@ def test_zero_of_any_type_is_a_constant_of_every_integer_format(dtype):
         assert not tile.numpy().any()
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@for_all("dtype", INTEGERS)
 def test_any_other_float_is_refused_for_an_integer_format(dtype):
     device = Device()
     tile = device.tile(np.full((3, 7), 5, dtype))

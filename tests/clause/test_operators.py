@@ -367,7 +367,7 @@ def test_bit_patterns_of_every_width(name, dtype, other):
         )
 
 
-@pytest.mark.parametrize("dtype", WIDTHS)
+@for_all("dtype", WIDTHS)
 def test_shifting_by_a_number(dtype):
     device, x = Device(), patterns(dtype)[None]
     data, dst = device.tile(x), device.empty(x.shape, dtype)

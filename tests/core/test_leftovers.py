@@ -109,7 +109,7 @@ def full_rows(compute):
     return [f.code for f in launch(kernel, [x], tensor=NkiTensor).findings]
 
 
-@pytest.mark.parametrize("compute", [folded, summed, scanned, *ELEMENTWISE])
+@for_all("compute", [folded, summed, scanned, *ELEMENTWISE])
 def test_lanes_work_for_themselves(compute):
     assert full_rows(compute) == []
 

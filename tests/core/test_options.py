@@ -9,6 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
@@ -31,7 +32,7 @@ A, B = (np.ascontiguousarray(x) for x in np.broadcast_arrays(SPECIAL[:, None], S
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "field, wrong, said",
     [
         ("matmul", "BLAS", "'chain' or 'blas'"),
@@ -59,7 +60,7 @@ def test_the_smallest_bound_and_no_order_are_values():
 LARGE = np.array([[448, 464, 464.1, 1e30, INF, -465, -INF, NAN, 447, 3]], np.float32)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "choice, want",
     [
         ("nan", [448, 448, NAN, NAN, NAN, NAN, NAN, NAN, 448, 3]),

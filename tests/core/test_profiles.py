@@ -68,7 +68,7 @@ def thirds(*shape, seed=0):
     return np.random.default_rng([seed, *shape]).uniform(1, 2, shape).astype(np.float32) * THIRD
 
 
-@pytest.mark.parametrize("form", NARROW)
+@for_all("form", NARROW)
 def test_a_format_twice_and_back_is_nothing(form):
     device, x = Wide("trn3"), thirds(33, 5)
     src, dst = device.tile(x), device.empty(x.shape)
@@ -108,7 +108,7 @@ def test_tf32_is_not_rounded_when_the_array_reads_it():
     assert np.array_equal(dst.numpy(), x)
 
 
-@pytest.mark.parametrize("form", NARROW)
+@for_all("form", NARROW)
 def test_rows_are_gathered_and_scattered_as_they_are(form):
     device, x = Wide("trn3"), thirds(10, 6)
     rows = np.array([[7], [0], [9]], np.int32)

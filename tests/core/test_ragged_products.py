@@ -8,6 +8,7 @@ import microscaling
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.base.enums import matmul_perf_mode
 from neuroncore.numerics.formats import lookup
@@ -50,7 +51,7 @@ def test_stationary_tile_with_wide_and_narrow_moving_tiles(form, shape):
             np.testing.assert_array_equal(found, s.T @ x)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@for_all("form", FORMATS)
 def test_moving_tile_with_wide_and_narrow_stationary_tiles(form):
     device, rng = Device(), np.random.default_rng(2)
     x = integers(rng, (96, 24))

@@ -83,7 +83,7 @@ def test_S8_float32_and_integers_are_rounded_as_ever(dtype):
         same(got, want)
 
 
-@pytest.mark.parametrize("form", NARROW)
+@for_all("form", NARROW)
 def test_S8_copies_of_a_format_and_constants_do_not_move(form):
     device, x = Random("trn3"), normal(33, 7)
     src = device.tile(x, None if form == "tfloat32" else form)

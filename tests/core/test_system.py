@@ -54,9 +54,7 @@ def test_cores_exchange_tiles():
     np.testing.assert_array_equal(swapped[2](X), np.concatenate([X[32:], X[:32]]))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bfloat16", "float16", "int32", "uint8", "float8_e4m3", "float8_e5m2", "int16"]
-)
+@for_all("dtype", ["bfloat16", "float16", "int32", "uint8", "float8_e4m3", "float8_e5m2", "int16"])
 def test_every_format_is_exchanged_bit_by_bit(dtype):
     x = np.arange(64 * 3).reshape(64, 3).astype(getattr(nl, dtype).numpy)
     got = swapped[2](x)

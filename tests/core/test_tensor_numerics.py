@@ -192,7 +192,7 @@ def test_T7_on_v2_a_transpose_is_a_product_that_spreads(form):
 # --- T8 to T12 ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("target", "s", "x", "allowed"),
     [
         ("trn2", "bfloat16", "float8_e4m3", True),
@@ -241,8 +241,8 @@ def test_T10_float32_is_as_good_as_float32_can_be(options):
     assert 1e-8 < error < 3e-7
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-36, 3e-41])
-@pytest.mark.parametrize("steps", [1, 2])
+@for_all("scale", [1.0, 1e-36, 3e-41])
+@for_all("steps", [1, 2])
 def test_T10_four_passes_are_four_chains(steps, scale):
     """Each with one half of either number, of twelve bits, and added to PSUM by itself."""
     s, x = normal((38, 11), 1, scale), normal((38, 37), 2)

@@ -250,7 +250,7 @@ def test_V10_statistics_in_pieces():
 # --- patterns and choices -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["int32", "float32", "bfloat16", "int8", "uint8", "float16"])
+@for_all("dtype", ["int32", "float32", "bfloat16", "int8", "uint8", "float16"])
 def test_V11_patterns_of_four_axes(dtype):
     device = Device()
     dst = device.empty((2, 2 * 3 * 1 * 2), dtype)

@@ -232,7 +232,7 @@ def test_a_row_in_psum_is_repeated_in_sbuf(buffers):
     assert device.opcodes == [SHUFFLE, SHUFFLE, SCALAR]
 
 
-@pytest.mark.parametrize("other", [(2, 7), (3, 1, 7), (7, 3), (4, 7), (3, 2), (1, 3)])
+@for_all("other", [(2, 7), (3, 1, 7), (7, 3), (4, 7), (3, 2), (1, 3)])
 def test_shapes_that_differ_are_refused_with_the_way_out(other):
     with pytest.raises(ShapeError, match=r"nl.add: shapes") as caught:
         called(nl.add, normal((3, 7)), normal(other))

@@ -76,7 +76,7 @@ def test_a_dtype_is_a_name_or_numpy_or_ours(dtype):
     assert isinstance(form, str)
 
 
-@pytest.mark.parametrize("dtype", ["float64", np.int64, int, float, "float33", None, 3])
+@for_all("dtype", ["float64", np.int64, int, float, "float33", None, 3])
 def test_a_dtype_no_engine_knows_is_refused(dtype):
     with pytest.raises(SignatureError) as caught:
         made(nl.ndarray, (2, 2), dtype)
@@ -125,7 +125,7 @@ def test_memories_can_be_told_apart():
 # --- moving them ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, (5,), (2, 3, 4, 5)])
+@for_all("shape", [*SHAPES, (5,), (2, 3, 4, 5)])
 def test_what_is_loaded_and_stored_is_unchanged(shape):
     values = np.frombuffer(np.random.default_rng(0).bytes(4 * math.prod(shape)), np.float32)
     device = Device()
@@ -256,7 +256,7 @@ def test_where_converts_both_sides():
     np.testing.assert_array_equal(got, np.where(condition, x.astype(np.float32), y))
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("shape", "wide", "opcodes"),
     [
         ((33, 1), (33, 9), ["COPY"]),

@@ -113,9 +113,7 @@ def test_anything_with_an_array_interface_goes_in():
     np.testing.assert_array_equal(increased(Wrapped()), values(3, 7) + 1)
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float64, np.int64, np.complex64, object, "U3", "datetime64[s]"]
-)
+@for_all("dtype", [np.float64, np.int64, np.complex64, object, "U3", "datetime64[s]"])
 def test_what_no_engine_computes_with_is_refused_by_name(dtype):
     bad = np.zeros((2, 2), dtype)
     for call in (lambda: copied(bad), lambda: copied(x=bad)):

@@ -8,6 +8,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
@@ -136,8 +137,8 @@ def test_a_kernel_computes_on_the_device(kernel, kind, says, grid):
         assert place.text.strip() == "return a.numpy() + b.numpy()"
 
 
-@pytest.mark.parametrize("kernel", [nothing_at_all, a_number, never_written])
-@pytest.mark.parametrize("grid", [(), (2,)])
+@for_all("kernel", [nothing_at_all, a_number, never_written])
+@for_all("grid", [(), (2,)])
 def test_a_launch_without_an_instruction_is_told(kernel, grid):
     """It is not refused: guides of the SDK show views and sizes by such kernels."""
     run = launch(kernel, [values(3, 7), values(3, 7)], tensor=NkiTensor, grid=grid)

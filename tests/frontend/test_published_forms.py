@@ -7,12 +7,13 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import SignatureError
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
-@pytest.mark.parametrize("rest", [(512,), (3, 5), ()])
+@for_all("buffer", [nl.sbuf, nl.psum])
+@for_all("rest", [(512,), (3, 5), ()])
 def test_the_first_axis_may_be_marked_as_that_of_the_partitions(buffer, rest):
     @nki.jit
     def kernel():
@@ -106,9 +107,7 @@ def test_a_schedule_keeps_the_grid():
     assert one_over_x_plus_x_plus_one[2].with_schedule([("plus1", "recip")]).grid == (2,)
 
 
-@pytest.mark.parametrize(
-    "edge", ["plus1", ("plus1",), ("plus1", 3), ("a", "b", "c"), (None, "b"), ("a", ["b", 1])]
-)
+@for_all("edge", ["plus1", ("plus1",), ("plus1", 3), ("a", "b", "c"), (None, "b"), ("a", ["b", 1])])
 def test_what_is_not_a_pair_of_names_is_refused(edge):
     with pytest.raises(SignatureError, match="is not an edge of a schedule"):
         one_over_x_plus_x_plus_one.with_schedule([("plus1", "recip"), edge])

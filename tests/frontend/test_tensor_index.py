@@ -52,7 +52,7 @@ def test_shapes_of_indexed_tensors(key, on_chip, in_hbm):
     assert hbm[key].shape == in_hbm
 
 
-@pytest.mark.parametrize(
+@for_all(
     "key", [..., (0, 1, 2), (-1, -2, -3), (slice(1, 4, 2), ..., -1), (2, slice(1, None)), (..., 3)]
 )
 def test_elements_are_numpys(key):
@@ -102,7 +102,7 @@ def test_bad_indices_are_refused(key, kind, says):
         assert says in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("key", "axis"),
     [
         *[(slice(4, None), 0), (slice(2, 2), 0), (nl.ds(0, 0), 0), (nl.ds(4, 0), 0)],
@@ -167,7 +167,7 @@ def test_a_register_or_a_tile_chooses(make, expected):
     assert np.array_equal(read_row(make), expected)
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("make", "expected"),
     [
         (lambda t, r, i: t[r], VALUES[3]),

@@ -242,8 +242,8 @@ def moved(target, name, count):
     return device.timeline().transfer_ns[0]
 
 
-@pytest.mark.parametrize(("target", "slowdown"), [("trn1", 2), ("trn2", 2), ("trn3", 1)])
-@pytest.mark.parametrize("count", [2, 5])
+@for_all(("target", "slowdown"), [("trn1", 2), ("trn2", 2), ("trn3", 1)])
+@for_all("count", [2, 5])
 def test_each_source_is_moved_at_the_speed_of_sums(target, slowdown, count):
     copy = moved(target, "dma_copy", 1)
     assert moved(target, "dma_compute", count) == pytest.approx(slowdown * count * copy)

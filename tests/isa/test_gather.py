@@ -6,6 +6,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import TARGETS, Device, noise
+from every import for_all
 
 from neuroncore.base.errors import OutOfBoundsError
 
@@ -124,7 +125,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn_x4", "float4_e2m1fn_x4", "float8_e8m0fnu"])
+@for_all("dtype", ["float8_e4m3fn_x4", "float4_e2m1fn_x4", "float8_e8m0fnu"])
 def test_packed_formats_and_scales_are_moved_too(name, dtype):
     device = Device("trn3")
     (shape, _), (table, _), index = LEGAL[name]

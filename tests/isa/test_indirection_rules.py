@@ -149,7 +149,7 @@ def test_what_the_system_places_goes_where_it_is_needed():
 
 
 @pytest.mark.parametrize("name", ["dst", "src"])
-@pytest.mark.parametrize(("offset", "dtype"), [(4, "uint8"), (-1, "int16"), (2**31, "uint32")])
+@for_all(("offset", "dtype"), [(4, "uint8"), (-1, "int16"), (2**31, "uint32")])
 def test_an_offset_stays_inside_the_tensor(name, offset, dtype):
     device = Device("trn3")
     offsets = an_index((32, 2), 4)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 
 from neuroncore.base.errors import PsumBankError
 
@@ -30,8 +31,8 @@ def test_strides_count_towards_the_bank():
     device.refuses(PsumBankError, "nc_matmul", dst[:, 7:520:8], s, x, words=["dst", "28 to 2080"])
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("first", [None, False])
+@for_all("target", TARGETS)
+@for_all("first", [None, False])
 def test_the_first_write_overwrites_and_later_ones_add(target, first):
     device = Device(target)
     dst = device.empty((5, 7), buffer="psum")
@@ -98,8 +99,8 @@ def test_overwriting_what_nothing_wrote_is_not():
     assert (dst.numpy() == 2).all()
 
 
-@pytest.mark.parametrize("accumulate", [None, True])
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("accumulate", [None, True])
+@for_all("target", TARGETS)
 def test_adding_to_what_another_engine_wrote(target, accumulate):
     """Undefined before v4; the sum is what the arithmetic says all the same."""
     device = Device(target)

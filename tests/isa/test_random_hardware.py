@@ -125,8 +125,8 @@ def test_a_number_is_the_register_32_shifts_later(target):
 # --- R2: seeds, states, low bits, distributions ---------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("kind", KINDS)
+@for_all("target", TARGETS)
 def test_R2_a_seed_repeats_its_numbers(target, kind):
     device = Device(target, rng=kind)
     drawn = []
@@ -138,8 +138,8 @@ def test_R2_a_seed_repeats_its_numbers(target, kind):
     assert np.array_equal(drawn[3], Device(target, rng=kind).random((64, 50)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("target", "unit", "streams"), XORWOW)
+@for_all("kind", KINDS)
+@for_all(("target", "unit", "streams"), XORWOW)
 def test_R2_a_state_that_was_saved_goes_on_as_before(target, unit, streams, kind):
     device, other = Device(target, rng=kind), Device(target, rng=kind)
     device.random((128, 13), engine=unit)

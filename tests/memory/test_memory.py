@@ -215,8 +215,8 @@ def test_instructions_start_there_too(buffer, start, rows, legal):
     device.refuses(StartPartitionError, "memset", part, 1.0, words=words)
 
 
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-@pytest.mark.parametrize("past", [0, 1, 8])
+@for_all("buffer", ["sbuf", "psum"])
+@for_all("past", [0, 1, 8])
 def test_addresses_stay_inside_the_partition(buffer, past):
     device = Device()
     columns = 10 if buffer == "sbuf" else 512

@@ -275,7 +275,7 @@ def test_formats_of_one_width_need_no_contiguity():
     )
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("make", "kind", "says"),
     [
         (lambda t: t[:, :, ::2].view(nl.float32), ViewError, "contiguous"),

@@ -140,7 +140,7 @@ THROUGH_FLOAT32 = [
 ]
 
 
-@pytest.mark.parametrize("start, value, signed, unsigned", THROUGH_FLOAT32)
+@for_all("start, value, signed, unsigned", THROUGH_FLOAT32)
 def test_wide_integers_round_on_their_way_through_float32(start, value, signed, unsigned):
     int32, uint32 = FORMATS["int32"], FORMATS["uint32"]
     read = codec.decode(int32, np.array([start], np.int32))

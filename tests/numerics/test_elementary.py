@@ -125,10 +125,8 @@ def test_a_scan_carries_its_state(names, swap0, swap1):
     check_scan(names, swap0, swap1)
 
 
-@pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize(
-    "names", [("greater", "add"), ("multiply", "logical_or"), ("less", "less")]
-)
+@for_all("swap", [False, True])
+@for_all("names", [("greater", "add"), ("multiply", "logical_or"), ("less", "less")])
 def test_a_scan_of_any_operators(names, swap):
     check_scan(names, swap, not swap)
 

@@ -7,6 +7,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import UsageError
 from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
@@ -40,7 +41,7 @@ def test_the_table_holds_these_formats():
     assert {*INTEGERS} == {*INTEGER_TABLE}
 
 
-@pytest.mark.parametrize("name", FLOAT_TABLE)
+@for_all("name", FLOAT_TABLE)
 def test_a_float_has_the_published_numbers(name):
     form = FORMATS[name]
     *numbers, infinity, nan = FLOAT_TABLE[name]
@@ -52,7 +53,7 @@ def test_a_float_has_the_published_numbers(name):
     assert form.infinite is (infinity is not None)
 
 
-@pytest.mark.parametrize("name", FLOAT_TABLE)
+@for_all("name", FLOAT_TABLE)
 def test_a_float_has_the_numbers_of_ml_dtypes(name):
     form, info = FORMATS[name], ml_dtypes.finfo(name)
     assert form.max == float(info.max)
@@ -73,7 +74,7 @@ def test_tfloat32_is_float32_with_13_bits_less():
     assert (form.bits, form.itemsize, form.numpy, form.storage) == (32, 4, "float32", "float32")
 
 
-@pytest.mark.parametrize("name", INTEGER_TABLE)
+@for_all("name", INTEGER_TABLE)
 def test_an_integer_has_its_range(name):
     form = FORMATS[name]
     bits, low, high = INTEGER_TABLE[name]
@@ -190,7 +191,7 @@ def test_what_is_no_format_is_refused_with_the_nearest_one(wrong, nearest):
         lookup(wrong)
 
 
-@pytest.mark.parametrize("wrong", ["", "xyzzy", np.complex128, "S5", np.dtype("M8[s]"), object()])
+@for_all("wrong", ["", "xyzzy", np.complex128, "S5", np.dtype("M8[s]"), object()])
 def test_what_is_nothing_like_a_format_is_refused_with_the_list(wrong):
     with pytest.raises(UsageError, match="is not a NeuronCore number format") as caught:
         lookup(wrong)

@@ -172,8 +172,8 @@ def test_X5_a_scale_of_ff_is_nan(order):
     ]
 
 
-@pytest.mark.parametrize("order", ["group", "chain"])
-@pytest.mark.parametrize(("ss", "xs"), [(254, 0), (0, 254), (250, 10)])
+@for_all("order", ["group", "chain"])
+@for_all(("ss", "xs"), [(254, 0), (0, 254), (250, 10)])
 def test_X5_scales_that_cancel_do_not_overflow_on_the_way(ss, xs, order):
     left, right = np.ones((32, 4, 4), "float8_e4m3fn"), np.ones((32, 3, 4), "float8_e4m3fn")
     scale = np.full((4, 4), ss, np.uint8), np.full((4, 3), xs, np.uint8)

@@ -88,7 +88,7 @@ def test_packed_numbers_are_those_of_the_element(form):
     same(numerics.decode(some, form), numerics.round(values, form.element, "stochastic", 3))
 
 
-@pytest.mark.parametrize("source", IN_NUMPY)
+@for_all("source", IN_NUMPY)
 @for_all("target", IN_NUMPY)
 def test_a_cast_has_the_other_type(source, target):
     if not {source, target} <= set(FORMATS):  # an element of packs
@@ -173,7 +173,7 @@ def test_other_biases_are_refused(dtype, bias, said):
 # --- tables ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", IN_NUMPY)
+@for_all("name", IN_NUMPY)
 def test_the_table_of_codes(name):
     table, width = numerics.encodings(name), 1 + sum(LAYOUT[name][:2])
     exponent, mantissa, bias, *_ = LAYOUT[name]

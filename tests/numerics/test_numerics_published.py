@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device import bits, same
+from every import for_all
 from numbers_of_formats import LAYOUT, around, narrow, neighbors
 
 from neuroncore import numerics
@@ -24,7 +25,7 @@ SHORT = {
 # --- published vectors ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("short", GOLDEN["rne"])
+@for_all("short", GOLDEN["rne"])
 def test_golden_nearest(short):
     given, plain, saturated = np.array(GOLDEN["rne"][short], np.uint32).T
     values = given.copy().view(np.float32)
@@ -32,7 +33,7 @@ def test_golden_nearest(short):
     assert np.array_equal(numerics.encode(values, SHORT[short], saturate=True), saturated)
 
 
-@pytest.mark.parametrize("short", GOLDEN["sr"])
+@for_all("short", GOLDEN["sr"])
 def test_golden_stochastic(short):
     given, words, want = np.array(GOLDEN["sr"][short], np.uint32).T
     form, values = FORMATS[SHORT[short]], given.copy().view(np.float32)
@@ -42,14 +43,14 @@ def test_golden_stochastic(short):
     assert one == want.tolist()
 
 
-@pytest.mark.parametrize("short", GOLDEN["f2i"])
+@for_all("short", GOLDEN["f2i"])
 def test_golden_integers(short):
     given, want = np.array(GOLDEN["f2i"][short], np.int64).T
     values = given.astype(np.uint32).view(np.float32)
     assert np.array_equal(numerics.cast(values, SHORT[short]).astype(np.int64), want)
 
 
-@pytest.mark.parametrize("value, pattern, signed, unsigned", GOLDEN["int_via_fp32"])
+@for_all("value, pattern, signed, unsigned", GOLDEN["int_via_fp32"])
 def test_golden_wide_integers(value, pattern, signed, unsigned):
     given = np.array([value], np.int32)
     assert bits(numerics.decode(given, "int32")) == pattern

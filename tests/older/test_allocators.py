@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki
@@ -164,7 +165,7 @@ def test_bad_addresses_in_sbuf_are_refused(address, kind, message):
         placed(Older(), ncc.sbuf.alloc(lambda *_: address))
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("address", "kind", "message"),
     [
         ((8, 0, 0), OutOfBoundsError, "bank 8"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc.nki import language as nl
@@ -100,7 +101,7 @@ def test_a_quotient_is_right_or_refused(pair, number):
         same(remainder, want % number)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "operation",
     [
         lambda i: i * i,

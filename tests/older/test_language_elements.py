@@ -149,7 +149,7 @@ def test_dtype_rounds_once():
         applied(nl.multiply, x, y, dtype=np.float64)
 
 
-@pytest.mark.parametrize("form", [f for f in FORMS if f not in ("column row", "element tile")])
+@for_all("form", [f for f in FORMS if f not in ("column row", "element tile")])
 def test_power_and_divide(form):
     x, y = (np.float32(v) for v in pair(form))
     base, divisor = np.abs(x) + 0.5, np.where(np.abs(y) < 0.1, np.float32(2), y)

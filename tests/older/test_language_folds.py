@@ -53,7 +53,7 @@ def test_folds_leave_the_axes_out(name, shape, axis):
     close(applied(getattr(nl, name), x, axis), want)
 
 
-@pytest.mark.parametrize("axis", [None, "x", 1.0, (), [1, 1], 0])
+@for_all("axis", [None, "x", 1.0, (), [1, 1], 0])
 def test_axes_to_fold_are_numbers_of_free_axes(axis):
     with pytest.raises(ShapeError, match="can't be reduced"):
         applied(lambda t: nl.sum(t, axis=axis), numbers(P, F))

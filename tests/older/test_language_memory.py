@@ -113,8 +113,8 @@ def test_an_index_expression_begins_where_a_tile_says():
         nki.simulate_kernel(shifted, x, offsets + 1)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("shape", [(2048, 128), (33, 77), (128, 64)])
+@for_all("dtype", [np.float32, ml_dtypes.bfloat16])
+@for_all("shape", [(2048, 128), (33, 77), (128, 64)])
 def test_load_transpose2d(shape, dtype):
     x = numbers(*shape, dtype=dtype)
 

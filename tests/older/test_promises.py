@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
@@ -30,7 +31,7 @@ def adds_one_and_returns(x, out):
     return out
 
 
-@pytest.mark.parametrize(
+@for_all(
     "run",
     [
         nki.trace(adds_one),
@@ -48,7 +49,7 @@ def test_kernels_that_return_nothing_write_their_parameters(run):
     np.testing.assert_array_equal(out, X + 1)
 
 
-@pytest.mark.parametrize(
+@for_all(
     "run",
     [
         nki.jit(adds_one),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc.nki import isa as nisa
@@ -126,7 +127,7 @@ def test_partitions_are_the_first_axis_of_a_tile():
 # --- out of bounds --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_all(
     "key", [np.s_[4], np.s_[-5], np.s_[:, 2:2], np.s_[0, 0, 0], np.s_[:, ::-1], np.s_[..., ...]]
 )
 def test_indices_outside_are_refused(key):

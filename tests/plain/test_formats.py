@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.plain.formats import FORMATS, decode, encode, pack, poison, stochastic, unpack
 
@@ -29,7 +30,7 @@ def test_the_vectors_cover_all_formats_that_round():
     assert {NAMES[key] for key in VECTORS["sr"]} == rounded
 
 
-@pytest.mark.parametrize("key", VECTORS["rne"])
+@for_all("key", VECTORS["rne"])
 def test_rounding_to_nearest_even(key):
     form, rows = FORMATS[NAMES[key]], np.array(VECTORS["rne"][key])
     values = floats(rows[:, 0])
@@ -39,7 +40,7 @@ def test_rounding_to_nearest_even(key):
             assert encode(form, values, saturate=True).tolist() == rows[:, 2].tolist()
 
 
-@pytest.mark.parametrize("key", VECTORS["sr"])
+@for_all("key", VECTORS["sr"])
 def test_stochastic_rounding(key):
     rows = np.array(VECTORS["sr"][key])
     values, words = floats(rows[:, 0]), rows[:, 1].astype(np.uint32)
@@ -48,7 +49,7 @@ def test_stochastic_rounding(key):
     assert found.tolist() == rows[:, 2].tolist()
 
 
-@pytest.mark.parametrize("key", VECTORS["f2i"])
+@for_all("key", VECTORS["f2i"])
 def test_floats_to_integers(key):
     form, rows = FORMATS[NAMES[key]], np.array(VECTORS["f2i"][key])
     with np.errstate(all="ignore"):

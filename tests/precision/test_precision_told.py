@@ -7,6 +7,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from precise import WIDE, X, blamed, codes, empty, loaded, run, stored, through
 
 import neuroncore
@@ -92,8 +93,8 @@ def test_a_long_sum_in_bfloat16_stagnates_at_one_line():
     assert run(long_sum, x, nl.float32)[1].results[0].rel_l2 == 0
 
 
-@pytest.mark.parametrize("dst", [nl.float32, nl.int32])
-@pytest.mark.parametrize(("number", "told"), [(2**24 + 1, True), (2**24 + 2, False), (7, False)])
+@for_all("dst", [nl.float32, nl.int32])
+@for_all(("number", "told"), [(2**24 + 1, True), (2**24 + 2, False), (7, False)])
 def test_integers_that_float32_lacks(dst, number, told):
     def kernel(x):
         tile = loaded(x)

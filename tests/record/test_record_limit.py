@@ -6,6 +6,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.base.options import Options
 from neuroncore.cli import main
@@ -41,7 +42,7 @@ def timeline(finished):
     return schedule(finished.core.program, finished.machine)
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3, ISSUED - 1, ISSUED, ISSUED + 1])
+@for_all("limit", [0, 1, 3, ISSUED - 1, ISSUED, ISSUED + 1])
 def test_a_record_has_the_first_instructions_up_to_its_limit(limit):
     finished, whole = run(limit), run(1000)
     program, kept = finished.core.program, min(limit, ISSUED)

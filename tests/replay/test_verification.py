@@ -13,6 +13,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from cli_files import KERNEL
+from every import for_all
 from nki.collectives import ReplicaGroup
 
 import neuroncore
@@ -89,8 +90,8 @@ def on_ranks(x):
     return result(tile(dst))
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize("stochastic", [False, True])
+@for_all("target", ["trn1", "trn2", "trn3"])
+@for_all("stochastic", [False, True])
 def test_a_kernel_agrees(target, stochastic):
     verdict = neuroncore.run(
         several, X, Y, target=target, options=Options(stochastic=stochastic)

@@ -5,6 +5,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from published_machines import PUBLISHED
 
 from neuroncore import machine
@@ -40,8 +41,8 @@ def product(a, b):
 K, M, N = 48, 96, 320
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("dtype", "parts"), [("float32", 2), ("bfloat16", 1)])
+@for_all("target", TARGETS)
+@for_all(("dtype", "parts"), [("float32", 2), ("bfloat16", 1)])
 def test_the_roofline(target, dtype, parts):
     """Products of float32 are two instructions each, and on trn1 transposes are products. hfu is
     of the two cores of a logical core, where there are such."""
@@ -70,8 +71,8 @@ def test_the_roofline(target, dtype, parts):
     assert {name: fields[name] for name in expected} == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.float32, nl.bfloat16])
+@for_all("target", TARGETS)
+@for_all("dtype", [np.float32, nl.bfloat16])
 def test_the_text_tells_mfu_and_hfu_of_one_peak(target, dtype):
     """And so the hardware is never used less than the model: in bfloat16 without transposes as
     much, in float32 by two instructions twice as much."""

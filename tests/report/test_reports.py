@@ -39,7 +39,7 @@ def test_equal_arrays_differ_by_nothing():
     assert (compare([], []).rel_l2, compare([], []).worst) == (0, ())
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("got", "want"),
     [
         (np.nan, 1.0),

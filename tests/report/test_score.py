@@ -7,6 +7,7 @@ from pathlib import Path
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -191,7 +192,7 @@ def test_the_source_of_a_row_is_its_repository(given, repository):
     assert measurements.source(row(kernel_source=given)) == repository
 
 
-@pytest.mark.parametrize(
+@for_all(
     ("notes", "bound", "spilled"),
     [
         ("", "DMA", False),
