@@ -130,6 +130,12 @@ class Options:
     `standalone`: compiled alone, without the optimizations of the backend; every engine keeps the
     order of the source. `order` has precedence."""
 
+    descriptors: Literal["hardware", "software"] = "hardware"
+    """The writer of the descriptors of DMAs of today's API without a dge_mode, for the estimate.
+    Profiles of NKI 0.5 and later show `software`: GpSimd writes them one after the other. Earlier
+    releases have `hardware`, and so does the default, because all kernels that the estimates were
+    fitted to are of earlier releases, except some on trn1 that `software` does not improve."""
+
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.
     `chain`: in the order of the group, in float32, rounded once. `ring`: the piece of each rank

@@ -16,6 +16,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.instruction import Cost as CostFunction
 from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.machine import Dma, Machine
+from neuroncore.machine.machine import SOFTWARE_DGE
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16, float32
@@ -285,7 +286,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     each = (moved / bandwidth + _packets_ns(dst, src, it)) / engines + it.transfer_ns
     store = not dst.on_chip
     latency = it.store_latency_ns if store else it.load_latency_ns
-    software = any(_by_software(view, mode) for view in (dst, src))
+    software = any(_by_software(view, mode, machine) for view in (dst, src))
     issue = _issue_ns(dst, src, machine, mode, software)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
@@ -316,10 +317,12 @@ def _issue_ns(
     return it.issue_ns + (it.hardware_issue_ns - it.issue_ns) * share
 
 
-def _by_software(view: View, mode: dge_mode | None) -> bool:
-    """Gathers and scatters, what an offset in memory chooses, and what asks for it."""
+def _by_software(view: View, mode: dge_mode | None, machine: Machine) -> bool:
+    """Gathers and scatters, what an offset in memory chooses, and what asks for it; in some
+    releases also what asks for nothing."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
-    return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
+    unasked = mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
+    return view.dynamic == 2 or in_memory or unasked or mode is dge_mode.swdge
 
 
 def _axes(view: View) -> slice:

@@ -171,6 +171,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "framework)",
     )
     parser.add_argument(
+        "--descriptors",
+        choices=("hardware", "software"),
+        help="the writer of the descriptors of DMAs of today's API without a dge_mode, for the "
+        "estimate (default: hardware)",
+    )
+    parser.add_argument(
         "--no-answers",
         dest="answers",
         action="store_false",
@@ -237,7 +243,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     if arguments.html or arguments.serve:
         chosen = replace(chosen, stacks=True)
     given = {
-        name: getattr(arguments, name) for name in ("matmul", "order", "launch", "uninitialized")
+        name: getattr(arguments, name)
+        for name in ("matmul", "order", "launch", "descriptors", "uninitialized")
     }
     return replace(chosen, **{name: value for name, value in given.items() if value})
 
@@ -390,7 +397,7 @@ def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
 
 def options(arguments: argparse.Namespace) -> Options:
     """Return the options of the environment, with the order and launch path of the command."""
-    given = {name: getattr(arguments, name) for name in ("order", "launch")}
+    given = {name: getattr(arguments, name) for name in ("order", "launch", "descriptors")}
     return replace(environment_options(), **{n: value for n, value in given.items() if value})
 
 

@@ -86,7 +86,7 @@ def launch(
     chosen = options or current.options or environment_options()
     machine = target_machine(target)
     cores = _cores(machine, chosen, grid, World(cores=len(shares)))
-    _set_order(cores, chosen.order or order_of(order, chosen.launch), flags)
+    _set_order(cores, order, flags, chosen)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
@@ -129,7 +129,7 @@ def launch_ranks(
     _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
     _check_ranks(cores[0], where)
-    _set_order(cores, chosen.order or order_of(order, chosen.launch), flags)
+    _set_order(cores, order, flags, chosen)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
@@ -240,13 +240,17 @@ class _Rank:
         )
 
 
-def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> None:
+def _set_order(
+    cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
+) -> None:
     """Set the order of instructions, and where descriptors are made: without DISABLE_DGE the older
     API's compiler leaves them to hardware."""
     for core in cores:
         if core.program is not None:
-            core.program.order, core.program.flags = order, tuple(flags or ())
+            core.program.order = chosen.order or order_of(order, chosen.launch)
+            core.program.flags = tuple(flags or ())
             core.program.dge = flags is not None and DISABLE_DGE not in flags
+            core.program.software = chosen.descriptors == "software"
 
 
 def _check_ranks(core: Core, where: instances.Instance | None) -> None:

@@ -250,12 +250,19 @@ class Machine:
         """The machine where what hardware could write of DMAs is there before the kernel runs."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
+    @cached_property
+    def descriptors_by_software(self) -> Machine:
+        """The machine where GpSimd writes the descriptors of DMAs that name no dge_mode."""
+        fact = Fact(True, "documented", "")
+        return replace(self, features={**self.features, SOFTWARE_DGE: fact})
+
     @property
     def pe_cells(self) -> int:
         """Processing elements of the Tensor engine: rows x columns."""
         return self.limits.partitions * self.limits.stationary_free
 
 
+SOFTWARE_DGE = "software_dge"  # no machine has it, but some releases of its compiler
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 

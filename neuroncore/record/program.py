@@ -94,6 +94,7 @@ class Program:
         self.limit = sys.maxsize if limit is None else limit
         self.order: Order = "in-order"
         self.dge = False  # whether hardware writes descriptors while the older API's kernel runs
+        self.software = False  # whether it writes descriptors of today's DMAs without a mode
         self.flags: tuple[str, ...] = ()  # that the kernel's compiler was given
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []

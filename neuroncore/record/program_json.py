@@ -48,6 +48,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
     tables = {
         "order": program.order,
         "dge": program.dge,
+        "software": program.software,
         "flags": list(program.flags),
         "left_out": program.left_out,
         "calls": [_call(call) for call in program.calls],
@@ -94,6 +95,7 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     if made.order not in get_args(Order) or made.left_out < 0:
         raise ValueError(f"no order is called {made.order!r}")
     made.dge = tables.get("dge", False) is True  # files from before have none
+    made.software = tables.get("software", False) is True
     made.flags = tuple(map(str, tables.get("flags", ())))
     made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     made.lines = [place(*line) for line in tables["lines"]]

@@ -3,8 +3,9 @@
 A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time of one core in
 microseconds, `quality` its reliability (A, B, C), `chain` the name for variants of one kernel that
 one harness measured, and `measured_by` the harness. An optional column `launch` is `standalone` or
-`framework`. A folder of records has an index.json with the
-name of the `record` for each row's id, or the reason why it is `missing`.
+`framework`; an optional column `descriptors` is `software` where GpSimd writes those of DMAs
+without a mode. A folder of records has an index.json with the name of the `record` for each row's
+id, or the reason why it is `missing`.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ class Harness:
 
 
 class LaunchFacts(NamedTuple):
-    """How the kernel of a row was compiled: with descriptors left to hardware (older API), and by
-    which launch path (today's API)."""
+    """How the kernel of a row was compiled: with descriptors left to hardware (older API), by which
+    launch path, and with descriptors left to software (today's API)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
+    software: bool = False
 
 
 PLAIN = LaunchFacts()
@@ -151,7 +153,8 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
     harness = harness_of(row, known)
     by_harness = harness.launch if harness is not None else "framework"
     path = _launch_path(row.get("launch") or by_harness)
-    return LaunchFacts(leaves_descriptors(row, known), path)
+    software = row.get("descriptors") == "software"
+    return LaunchFacts(leaves_descriptors(row, known), path, software)
 
 
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
@@ -198,7 +201,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
     """Return the programs of a record as the facts of its launch change them."""
     again = [copy(program) for program in record.programs]
     for program in again:
-        program.dge = facts.dge
+        program.dge, program.software = facts.dge, facts.software
         program.order = order_of(program.order, facts.path)
     return again
 

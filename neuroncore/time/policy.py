@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from neuroncore.base.options import PATHS
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
@@ -24,8 +25,9 @@ class Policy:
     Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
     again is there already, while it fits (`residency`); `copies` are left out or made in one go;
     and descriptors that hardware could write are written before the kernel runs, but for `dge`:
-    hardware writes them then, of loads and stores in one ring. With `by_first_use`, loads come in
-    the order in which their data are used.
+    hardware writes them then, of loads and stores in one ring. With `software`, GpSimd writes the
+    descriptors of what names no mode, and loads pass stores that wait in its queue. With
+    `by_first_use`, loads come in the order in which their data are used.
     """
 
     said: str
@@ -35,6 +37,7 @@ class Policy:
     horizon_ns: float
     by_first_use: bool
     dge: bool = False
+    software: bool = False
 
     @property
     def rewrites(self) -> bool:
@@ -42,7 +45,10 @@ class Policy:
         return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
-        """The machine as such a compiler uses it: the older one may write descriptors ahead."""
+        """The machine as such a compiler uses it: the older one may write descriptors ahead, and
+        today's may leave them to software."""
+        if self.software:
+            return machine.descriptors_by_software
         return machine if not self.rewrites or self.dge else machine.descriptors_ahead
 
     def has_one_ring(self, machine: Machine) -> bool:
@@ -79,6 +85,8 @@ POLICIES, FLAGS = _read()
 def policy_of(program: Program, order: Order) -> Policy:
     """The rules of the compiler for each order of a program."""
     policy = POLICIES[order]
+    if program.software and order in PATHS.values():
+        return replace(policy, software=True)
     return replace(policy, dge=True) if policy.rewrites and program.dge else policy
 
 

@@ -21,7 +21,7 @@ from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.spills import RELOADED, SAVED
 from neuroncore.time.loops.work import Queues, Work
-from neuroncore.time.queues import LOADS, QUEUES, SCALAR, STORES, SYNC
+from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
 from neuroncore.time.residency import Moves
 
 Array = npt.NDArray[Any]
@@ -198,17 +198,30 @@ def _hold_up(work: Work, form: Compiled) -> None:
 def _queues(form: Compiled, queue: Array) -> Queues:
     """The work of each queue, in program order except loads, and its limits: the number of
     instructions among which it chooses, and of fresh ones."""
-    policy, edges = form.policy, form.program.edges()
+    policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
-    if policy.by_first_use and start[LOADS] < start[LOADS + 1]:
-        moving = (form.queue == LOADS) & ~form.table.stays.take(form.row)
-        used = dependencies.first_uses(form.accesses, moving)
-        np.minimum.at(used, edges[:, 1], edges[:, 0])
-        loads = order[start[LOADS] : start[LOADS + 1]]
-        loads[:] = loads[np.argsort(used[loads], kind="stable")]
+    if policy.by_first_use:
+        _sort_loads(form, queue, order)
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
+    if policy.software:
+        limits[GPSIMD] = np.maximum(limits[GPSIMD], policy.transfers)
     limits[SYNC] = 1  # registers and what they decide
     return Queues(order, start, limits)
+
+
+def _sort_loads(form: Compiled, queue: Array, order: Array) -> None:
+    """Sort the loads of each queue by the first use of their data. `order` has the instructions of
+    the queues, one queue after the other."""
+    moves = queue == LOADS
+    if form.policy.software:
+        moves |= (queue == GPSIMD) & (form.table.lane[:, 0] >= 0).take(form.row)
+    moving = moves & ~form.table.stays.take(form.row)
+    if not moves.any():
+        return
+    used, edges = dependencies.first_uses(form.accesses, moving), form.program.edges()
+    np.minimum.at(used, edges[:, 1], edges[:, 0])
+    used = np.where(moves, used, np.arange(len(used)))
+    order[:] = order[np.lexsort((used[order], queue[order]))]

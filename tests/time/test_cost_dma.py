@@ -14,7 +14,7 @@ from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
 from neuroncore.time.path import parts, steps
 from neuroncore.time.policy import POLICIES
-from neuroncore.time.queues import GPSIMD, LOADS, STORES
+from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, STORES
 from neuroncore.time.schedule import schedule
 
 
@@ -383,3 +383,37 @@ def test_without_disable_dge_one_generator_writes_all_descriptors(target, dge):
     last = timeline.begin.max() - timeline.begin.min()
     assert last == pytest.approx(19 * each if writes else 9 * each)
     assert set(timeline.queue) == ({LOADS} if writes else {LOADS, STORES})
+
+
+# --- descriptors by software ----------------------------------------------------------------------
+
+
+def by_software(device, order="scheduled"):
+    device.core.program.software = True
+    return schedule(device.core.program, device.core.machine, order)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_software_writes_what_names_no_mode_where_the_release_has_it_so(target):
+    device = Device(target)
+    for mode in (nisa.dge_mode.unknown, nisa.dge_mode.none):
+        pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
+        device.issue("dma_copy", *pair, dge_mode=mode)
+    dma, timeline = device.core.machine.dma, by_software(device)
+    written = dma.issue_ns + 64 * dma.software_descriptor_ns
+    assert timeline.busy == pytest.approx([written, dma.issue_ns])
+    assert [QUEUES[q] for q in timeline.queue] == ["GpSimd", "DMA ring 1"]
+    older = by_software(device, "compiled")
+    assert "GpSimd" not in [QUEUES[q] for q in older.queue]
+
+
+@pytest.mark.parametrize("order", ["scheduled", "standalone"])
+def test_loads_pass_stores_that_wait_for_their_data_in_the_queue_of_software(order):
+    device = Device()
+    tile, hbm = device.zeros((128, 512)), device.zeros((128, 512), buffer="hbm")
+    for _ in range(20):
+        device.issue("tensor_scalar", tile, tile, nl.add, 1.0)
+    device.issue("dma_copy", device.empty((128, 512), buffer="hbm"), tile)
+    device.issue("dma_copy", device.empty((128, 512)), hbm)
+    begin = by_software(device, order).begin
+    assert begin[-1] == 0 < begin[-2]
