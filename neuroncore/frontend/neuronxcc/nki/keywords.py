@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import cache
 from types import CodeType
 from typing import Any
+
+import numpy as np
 
 from neuroncore.base import source
 from neuroncore.base.errors import OperatorError, SignatureError, did_you_mean
@@ -75,10 +78,12 @@ NUMPY = {
 }
 
 
-def token(op: Any) -> Any:
+def token(op: Any, name: str = "") -> Any:
     """Return an operator or activation function in the form of nki.isa. Raises OperatorError."""
     if op is None or isinstance(op, Operation):
         return op
+    if type(op) is np.ufunc and (of_numpy := _of_numpy(op)) is not None:
+        return of_numpy
     name = getattr(op, "__name__", None)
     operator = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
     if _is_taken(operator):
@@ -90,6 +95,15 @@ def token(op: Any) -> Any:
         expected="an operator of nki.language, or numpy's function of the same name",
         hint=did_you_mean(str(name), known),
     )
+
+
+@cache
+def _of_numpy(function: np.ufunc) -> Operation | None:
+    """Return the operator of an engine with the name of a function of numpy."""
+    name = function.__name__
+    operator = getattr(language, NUMPY.get(name, name), None)
+    engines = isinstance(operator, Operation) and not isinstance(operator, Simulated)
+    return operator if engines else None
 
 
 def _is_taken(value: Any) -> bool:

@@ -27,10 +27,13 @@ from neuroncore.frontend.operators import format_of
 from neuroncore.numerics.formats import Format, bfloat16, float16, float32
 
 PSUM = MemoryRegion.psum
+Conversion = Callable[[Any, str], Any]  # of an argument and its name
 BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
 def format_or(dtype: Any, default: Any) -> Format:
+    if dtype is None and type(default) is Format:
+        return default
     return format_of(default if dtype is None else dtype, position=0)
 
 
@@ -79,15 +82,11 @@ def accumulator(value: Any, name: str) -> Any:
     return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
 
 
-def _token(value: Any, name: str) -> Any:
-    return token(value)
-
-
 PLACES = ("dst", "mask", "dtype")
-CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
+CONVERSIONS: dict[str, Conversion] = {
     **dict.fromkeys(("data", "data0", "data1", "src", "vals", "segment_ids"), tile),
     **dict.fromkeys(("on_true_tile", "on_true", "predicate"), tile),
-    **dict.fromkeys(("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1"), _token),
+    **dict.fromkeys(("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1"), token),
     **dict.fromkeys(("scale", "prob", "imm0", "imm1", "initial", "on_false"), column),
     **dict.fromkeys(("bound0", "bound1"), column),
     **dict.fromkeys(("operand0", "operand1"), float32_column),
@@ -98,9 +97,9 @@ CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
     "range_start": lambda value, _: int(value),
 }
 # arguments of one instruction that are converted in another way
-OF_ONE: dict[str, dict[str, Callable[[Any, str], Any]]] = {
-    "scalar_tensor_tensor": {"operand1": tile},
-    "tensor_scalar_reduce": {"operand0": column},
+OF_ONE: dict[str, dict[str, Conversion]] = {
+    "scalar_tensor_tensor": CONVERSIONS | {"operand1": tile},
+    "tensor_scalar_reduce": CONVERSIONS | {"operand0": column},
 }
 
 
@@ -152,29 +151,35 @@ def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any
     if unknown := given.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
-    own = OF_ONE.get(name, {})
-    found = {one: own.get(one) or CONVERSIONS.get(one) for one in given if one not in PLACES}
-    return {one: how(given[one], one) if how else given[one] for one, how in found.items()}
+    for place in PLACES:
+        given.pop(place, None)
+    own = OF_ONE.get(name, CONVERSIONS)
+    for one, value in given.items():
+        if one in own:
+            given[one] = own[one](value, one)
+    return given
 
 
 def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
     """Issue an instruction, and return its result: a tile with the shape of one of its operands,
     and with that operand's format unless `dtype` is another."""
+    mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]
-    return produce(name, (x.shape, format_or(given["dtype"], x.dtype)), given["mask"], **arguments)
+    return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, **arguments)
 
 
 def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) -> Tensor:
     """Issue an instruction, and return its result: a tile with some columns for each partition of
     an operand, and with the operand's format unless `dtype` is another. The result of a part of
     the operand has the same partitions, and all columns."""
+    mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]
     return produce(
         name,
-        ((x.shape[0], columns), format_or(given["dtype"], x.dtype)),
-        given["mask"],
+        ((x.shape[0], columns), format_or(dtype, x.dtype)),
+        mask,
         space=x.shape,
         part=lambda dst, box: dst.within((box[0], (0, columns))),
         **arguments,
@@ -183,8 +188,8 @@ def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) 
 
 def written(name: str, given: dict[str, Any]) -> Tensor:
     """Issue an instruction whose destination is the argument `dst`, and return the destination."""
-    arguments = converted(name, given, depth=2)
-    return write(name, given["dst"], given["mask"], **arguments)
+    dst, mask = given["dst"], given["mask"]
+    return write(name, dst, mask, **converted(name, given, depth=2))
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:

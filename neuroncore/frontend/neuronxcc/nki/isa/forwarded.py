@@ -1,5 +1,8 @@
 """Instructions that differ from the instruction set only in their calls: the clause gives the shape
-of the result, and the arguments are converted (`converted`) and passed on."""
+of the result, and the arguments are converted (`converted`) and passed on.
+
+The most frequent instructions write their conversions out, which costs less.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base import enums
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    accumulator,
     apart,
     begin,
+    column,
     converted,
+    float32_column,
     format_or,
     like,
     per_partition,
     written,
 )
-from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, fp32, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import bias as as_bias
+from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, fp32, member, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.keywords import token
 from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import common
@@ -37,7 +46,14 @@ def activation(
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
-    return like("data", "activation", locals())
+    begin(kwargs)
+    op, x = token(op), tile(data, "data")
+    return produce(
+        "activation", (x.shape, format_or(dtype, x.dtype)), mask, op=op, data=x,
+        bias=as_bias(bias, "bias"), scale=column(scale, "scale"), reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+    )  # fmt: skip
 
 
 def activation_reduce(
@@ -80,7 +96,9 @@ def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """A copy in SBUF."""
-    return like("src", "tensor_copy", locals())
+    begin(kwargs)
+    x, engine = tile(src, "src"), member(enums.engine, engine)
+    return produce("tensor_copy", (x.shape, format_or(dtype, x.dtype)), mask, src=x, engine=engine)
 
 
 def tensor_copy_dynamic_dst(
@@ -121,7 +139,14 @@ def tensor_scalar(
     engine: Any = engine.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
-    return like("data", "tensor_scalar", locals())
+    begin(kwargs)
+    x = tile(data, "data")
+    return produce(
+        "tensor_scalar", (x.shape, format_or(dtype, x.dtype)), mask, data=x,
+        op0=token(op0), operand0=float32_column(operand0, "operand0"), reverse0=reverse0,
+        op1=token(op1), operand1=float32_column(operand1, "operand1"), reverse1=reverse1,
+        engine=member(enums.engine, engine),
+    )  # fmt: skip
 
 
 def tensor_scalar_cumulative(
