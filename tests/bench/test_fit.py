@@ -110,7 +110,8 @@ def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
     known = [Harness("trn1", "mine", 15.0, "fitted"), Harness("trn1", "theirs", 7.0, "measured")]
     added = Choice("offset", "trn1", "added", without=0.0, in_use=15.0)
     estimates = fit.Estimates(known)
-    rows = [{"generation": "trn1", "measured_by": by} for by in ("mine", "theirs", "nobody's")]
+    row = {"generation": "trn1", "kernel_source": ""}
+    rows = [row | {"measured_by": by} for by in ("mine", "theirs", "nobody's")]
     assert [estimates.added_us(row, {}) for row in rows] == [15.0, 7.0, 0.0]
     assert [estimates.added_us(row, {added: 10.0}) for row in rows] == [10.0, 7.0, 0.0]
 
