@@ -78,7 +78,7 @@ NUMPY = {
 }
 
 
-def token(op: Any, name: str = "") -> Any:
+def token(op: Any, _: str = "") -> Any:
     """Return an operator or activation function in the form of nki.isa. Raises OperatorError."""
     if op is None or isinstance(op, Operation):
         return op
