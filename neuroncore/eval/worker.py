@@ -152,38 +152,37 @@ class Worker:
         """Record the program again for each hidden seed, whose values may take other paths. The
         candidate is told the values that decide, and nothing else of the hidden inputs."""
         shapes: list[dict[str, Any]] = []
-        cost = Cost()
+        held, cost = Held(), Cost()
         for number, case in enumerate(self.cases):
-            parts = []
+            parts: list[dict[str, Any]] = []
             for seed in range(len(case.hidden)):
                 ran = self._along_its_path(candidate, number, seed)
-                cost = cost.plus(ran.cost)
+                held, cost = ran.held, cost.plus(ran.cost)
                 if not ran.found["passed"]:
-                    return Ran({**ran.found, "shapes": shapes}, ran.held, cost)
+                    return Ran({**ran.found, "shapes": shapes}, held, cost)
                 parts += ran.found["shapes"]
             slowest = max(parts, key=lambda one: float(one["latency_us"]))
             shapes.append({**slowest, "seeds": [one["seeds"][0] for one in parts]})
-        return Ran({"passed": True, "error": None, "shapes": shapes}, ran.held, cost)
+        return Ran({"passed": True, "error": None, "shapes": shapes}, held, cost)
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
         """Record and replay until the program takes the path of a hidden seed."""
+
+        def judge(parts: list[bytes]) -> dict[str, Any]:
+            return one_seed(parts, self.spec, self.cases[case], seed)
+
         decisions: tuple[int, ...] = ()
         cost = Cost()
-        while len(decisions) <= MOST_DECISIONS:
-
-            def judge(parts: list[bytes]) -> dict[str, Any]:
-                return one_seed(parts, self.spec, self.cases[case], seed)
-
+        while True:
             ran = self._ran(Request(candidate.source, case, decisions), judge)
             cost = cost.plus(ran.cost)
-            following = tuple(ran.found.get("decisions", ()))
-            if len(following) <= len(decisions):
-                break
+            if "decisions" not in ran.found:
+                return ran._replace(cost=cost)
+            following = tuple(ran.found["decisions"])
+            if not len(decisions) < len(following) <= MOST_DECISIONS:
+                message = f"more than {MOST_DECISIONS} decisions depend on the values of inputs"
+                return Ran(_failed(Refused("DYNAMIC", message)), ran.held, cost)
             decisions = following
-        if "error" not in ran.found:
-            message = f"more than {MOST_DECISIONS} decisions depend on the values of inputs"
-            return Ran(_failed(Refused("DYNAMIC", message)), ran.held, cost)
-        return ran._replace(cost=cost)
 
     def records(self, candidate: Candidate) -> list[bytes]:
         """Return the packed records of a candidate. Raises Refused if it has none."""
