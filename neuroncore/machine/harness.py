@@ -11,7 +11,8 @@ from neuroncore.machine import Fact, FactReader
 
 BENCHMARK = "nki.benchmark"
 PROFILE = "neuron-profile"
-NAMES = (PROFILE, BENCHMARK)
+EXPLORER = "neuron-explorer"
+NAMES = (PROFILE, EXPLORER, BENCHMARK)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
     for harness in known:
         same = harness.generation == row["generation"]
         measured = row["measured_by"].startswith(harness.measured_by)
-        if same and measured and row["kernel_source"].startswith(harness.kernel_source):
+        if same and measured and row.get("kernel_source", "").startswith(harness.kernel_source):
             return harness
     return None
 

@@ -7,7 +7,7 @@ from neuroncore.base.errors import DefinitionError
 from neuroncore.capture.why import measured_time
 from neuroncore.cli import main
 from neuroncore.machine import FactReader, harness
-from neuroncore.machine.harness import BENCHMARK, PROFILE, HarnessTime, harness_time
+from neuroncore.machine.harness import BENCHMARK, EXPLORER, PROFILE, HarnessTime, harness_time
 
 
 @pytest.mark.parametrize("name", machine.names())
@@ -20,6 +20,7 @@ def test_every_machine_says_what_each_tool_adds(name):
 def test_overheads_are_those_of_published_measurements():
     assert harness_time(PROFILE, "trn2", 0).total_ns == pytest.approx(15_100)
     assert harness_time(PROFILE, "trn1", 0).total_ns == pytest.approx(15_300)
+    assert harness_time(EXPLORER, "trn2", 0).total_ns == pytest.approx(13_200)
     assert harness_time(BENCHMARK, "trn2", 0).total_ns == pytest.approx(9_000)
 
 
