@@ -141,7 +141,7 @@ class Device:
         """The record's length and, of each tile's storage, its bytes and what was written."""
 
         def written(gaps):
-            return None if gaps is None else (gaps.granule, gaps.mask.tobytes())
+            return None if gaps is None else np.repeat(gaps.mask, gaps.granule).tobytes()
 
         state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
         return len(self.core.program), self.findings, state
