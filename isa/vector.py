@@ -46,7 +46,13 @@ def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> Run:
     return numeric.move(dst, src)
 
 
-@instruction(vector, gpsimd, cost=cost.filling, opcode="MEMSET")
+@instruction(
+    vector,
+    gpsimd,
+    cost=cost.filling,
+    opcode="MEMSET",
+    older_compiler=Fusion(fills=True),
+)
 def memset(dst: Filled, value: Constant, engine: engine = unknown) -> Run:
     """dst[p, f] = value; packed formats take 0 only"""
     return fill
@@ -85,7 +91,7 @@ def fill(dst: Tile, value: float) -> None:
     choose=words.exact_integers_to_gpsimd,
     rules=words.TENSOR_TENSOR,
     traits=Traits(lanewise=True, casts=True, bytes_counted=False),
-    older_compiler=Fusion(once=True),
+    older_compiler=Fusion(once=True, sums=lambda call: call["op"].name == "add"),
 )
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown

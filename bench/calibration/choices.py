@@ -47,6 +47,10 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         "neuroncore.time.compiled.vectorized",
         lambda program, *_: (program, np.full(len(program), -1, np.int32)),
     ),
+    "products that are added to a tile in PSUM accumulate": (
+        "neuroncore.time.compiled.accumulated",
+        _nobody,
+    ),
     "copies of transposes in the same bank are merged": (
         "neuroncore.time.compiled.merged",
         _nobody,

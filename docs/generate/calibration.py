@@ -149,8 +149,11 @@ RULES = (
      "swiglu)"),
     ("small instructions of all iterations of a parallel loop are merged, and the rest of the "
      "loop comes before or after them", "compiled",
-     "trainium-kernel-fusion (profiles), autocomp (conv1d); not with "
+     "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "
+     "program); not with "
      "`skip_middle_end_transformations`"),
+    ("products that are added to a tile in PSUM, and that nothing else reads, accumulate there",
+     "compiled", "sahiljain01/asst4-trainium (compiled program, one source)"),
     ("copies of transposes in the same bank are merged", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),

@@ -64,10 +64,13 @@ class Fusion:
 
     `engines` are the engines among which it chooses for a call. With `once` it removes a call that
     repeats an earlier one on the same data (common subexpressions; such a call must depend only on
-    tiles and on the Call)."""
+    tiles and on the Call). `sums` says whether a call adds two tiles, and `fills` whether its
+    number fills a tile: a product that is added in place becomes one that accumulates."""
 
     engines: Callable[[Call], Sequence[engine]] | None = None
     once: bool = False
+    sums: Callable[[Call], bool] | None = None
+    fills: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
-from neuroncore.time.copies import bypassed, merged
+from neuroncore.time.copies import accumulated, bypassed, merged
 from neuroncore.time.costs import CallTable
 from neuroncore.time.loops import dependencies
 from neuroncore.time.policy import Policy, policy_of
@@ -24,7 +24,7 @@ from neuroncore.time.residency import NO_MOVES, Moves, loads_and_spills
 from neuroncore.time.vectorized import vectorized
 
 Array = npt.NDArray[Any]
-ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
+ISSUED, REPEATED, BYPASSED, ACCUMULATED = range(4)  # what becomes of an instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,8 @@ class Compiled:
     has `written`. Instruction i is row[i] of the table of calls.
 
     fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
-    again (REPEATED), or a product that is read in PSUM (BYPASSED). heads[i] is the instruction that
+    again (REPEATED), a product that is read in PSUM (BYPASSED), or one that accumulates
+    (ACCUMULATED). heads[i] is the instruction that
     i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
     are left.
     """
@@ -80,6 +81,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+        sums = accumulated(program, accesses, flow)
         products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = bypassed(program, accesses, flow)
@@ -89,7 +91,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
         repeated = np.where(loaded < 0, made, loaded)
         instead = nobody.copy()
-        for rule, found in ((BYPASSED, products), (REPEATED, repeated)):
+        for rule, found in ((BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)):
             fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
     return Compiled(
         written=written,
