@@ -197,9 +197,11 @@ class Flags:
         return np.ndarray(shape, np.bool_, self.mask, start // granule, tuple(steps))
 
     def _divide(self, granule: int) -> None:
-        if granule != self.granule or self.mask is NONE_SET:
+        if self.mask is NONE_SET:  # memory that is zero when it is new
+            self.mask = np.zeros(self.granule // granule, np.bool_)
+        elif granule != self.granule:
             self.mask = np.repeat(self.mask, self.granule // granule)
-            self.granule = granule
+        self.granule = granule
 
 
 class Gaps(Flags):
