@@ -128,6 +128,8 @@ class _Distribution:
         self.reads = inputs[self.columns.call]
         self.order, self.head = np.arange(len(program)), np.full(len(program), -1, np.int64)
         self.writer = np.full(len(self.boxes.table), -1, np.int64)
+        # By depth, number of iterations, calls and lines. Bytes are left out: the same lines use
+        # different ones alike, and whether iterations share any is checked for each loop.
         self.plans: dict[bytes, Plan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
