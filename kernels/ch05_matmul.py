@@ -15,7 +15,7 @@ step below computes the same tiles, bit for bit, and loads fewer bytes than the 
 * `blocked_free`: computes two by two tiles of the result at a time; each load is used twice. 9 MiB,
   37.4 us.
 * `blocked`: computes four tiles in a column; each tile of `b` is used four times, and `a_t` is
-  loaded once. 5 MiB, 36.0 us.
+  loaded once. 5 MiB, 36.4 us.
 
 The last step saves little on trn2, because the kernel is bound by the Tensor engine, whose 128
 products take at least 27.3 us. On trn1 DMA is slower, and the number of bytes still matters: the
