@@ -190,9 +190,8 @@ class _Distribution:
     def _operands(self, row: Array) -> Array:
         """The boxes of rows with as many operands each."""
         start = self.columns.start
-        found: Array = self.columns.operands[
-            start[row][:, None] + np.arange(start[row[0] + 1] - start[row[0]])
-        ]
+        count = int(start[row[0] + 1] - start[row[0]])
+        found: Array = self.columns.operands[start[row][:, None] + np.arange(count)]
         return found
 
     def _varies(self, row: Array) -> bool:
@@ -202,7 +201,8 @@ class _Distribution:
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
         inputs = self.reads[row[0]]
-        in_psum = [areas.kinds[k].region is PSUM for k in areas.kind[areas.of_box[boxes[0]]]]
+        kinds = areas.kind[areas.of_box[boxes[0]]].tolist()
+        in_psum = [areas.kinds[k].region is PSUM for k in kinds]
         own_psum: Array = np.logical_and(apart, in_psum)
         return bool(
             np.logical_or(same, apart).all() and apart[inputs:].all() and not own_psum.any()
@@ -217,7 +217,7 @@ class _Distribution:
         shared = np.isin(tile, areas.of_box[second])
         banks = taken = 0
         for t in np.unique(tile[~shared]):
-            own, kind = where[tile == t], areas.kinds[areas.kind[t]]
+            own, kind = where[tile == t], areas.kinds[int(areas.kind[t])]
             if own.min() < own.max() and kind.region is PSUM:
                 banks += -(-kind.row_bytes // self.machine.psum.bank_bytes)
             elif own.min() < own.max() and kind.region is SBUF:
