@@ -57,6 +57,52 @@ child.saved = Saved
 {HONEST}"""
 
 
+def written(change, source):
+    """A candidate that changes the tables and columns of its record: `t` and `c`."""
+    lines = "".join(f"    {line}\n" for line in change.strip().splitlines())
+    return f"""
+import neuroncore.record.program_json as tables
+from neuroncore.record.call_json import plain
+old = tables.written
+names = ["number", "kind", *tables.COLUMNS, *tables.DATA]
+def written(p, blobs):
+    t, columns = old(p, blobs)
+    c = dict(zip(names, columns))
+{lines}
+    return t, [tables.np.array(c[name], tables.np.int64) for name in names]
+tables.written = written
+{source}"""
+
+
+def on_chip(number):
+    """The change by which the result is the last tile in SBUF."""
+    return f"""
+chip = [n for n, g in enumerate(p.geometries) if g.layout.region.name == "sbuf"]
+tiles = zip(c["storage"], c["geometry"], c["offset"])
+t["results"] = {{"tensor": [[*map(int, tile)] for tile in tiles if tile[1] in chip][{number}]}}"""
+
+
+def viewed(strides):
+    """The change by which the result is a view with other strides on its tensor."""
+    return f"""
+storage, lies, _ = t["results"]["tensor"]
+lies = p.geometries[lies]
+t["geometries"].append(plain((lies.layout.given, lies.shape, {strides}, lies.dtype)))
+t["results"] = {{"tensor": [storage, len(t["geometries"]) - 1, 0]}}"""
+
+
+PLACED = kernel(
+    """
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+for i in range(0, a.shape[0], 128):
+    x, y = load(a[i:i + 128]), load(b[i:i + 128])
+    def tile():
+        return nl.ndarray(x.shape, a.dtype, buffer=nl.sbuf, address=(0, 2048))
+    nisa.tensor_scalar(dst=tile(), data=x, op0=nl.multiply, operand0=2.0)
+    nisa.tensor_tensor(dst=tile(), data1=tile(), data2=y, op=nl.add)
+    nisa.dma_copy(dst=out[i:i + 128], src=tile())
+return out"""
+)
 ANSWER = "import neuroncore.eval.answers as answers\n"
 RESULT = "2 * a.numpy() + b.numpy()"
 # By name: the codes that are right, and the source. "passed" stands for the honest latency.
@@ -145,6 +191,54 @@ return out"""
         "RECORD_REFUSED",
         forged("return old(record, arrays)[:-50]"),
     ),
+    "a result that stays on the chip": ("RECORD_REFUSED", written(on_chip(-1), HONEST)),
+    "an input that is on the chip": (
+        "RECORD_REFUSED",
+        forged(
+            """tile = next(n for n, g in enumerate(p.geometries) if g.layout.on_chip)
+        on = int(p.windows().storage[list(p.windows().geometry).index(tile)])
+        one, *more = record.setting.inputs
+        inputs = one._replace(storage=on), *more
+        record = replace(record, setting=replace(record.setting, inputs=inputs))"""
+        ),
+    ),
+    "a result whose axes are swapped": ("RESULT_IS_VIEW", written(viewed((1, 128)), HONEST)),
+    "a result that repeats elements": ("RESULT_IS_VIEW", written(viewed((1, 0)), HONEST)),
+    "a result that the host begins": (
+        "CONSTANTS",
+        written(
+            """
+blobs.append(bytes(a := p.geometries[t["results"]["tensor"][1]].layout.nbytes))
+t["constants"].append([t["results"]["tensor"][0], len(blobs) - 1])""",
+            HONEST,
+        ),
+    ),
+    "tiles at addresses": ("passed", PLACED),
+    "tiles at one address in several memories": (
+        "RECORD_REFUSED",
+        written(
+            """
+kinds = [n for n, k in enumerate(c["kind"]) if p.kinds[k].placed]
+for n in kinds:
+    t["kinds"].append(plain(tuple(p.kinds[c["kind"][n]]._replace(name=str(n)))))
+    c["kind"][n] = len(t["kinds"]) - 1""",
+            PLACED,
+        ),
+    ),
+    "one memory that is there twice": (
+        "RECORD_REFUSED",
+        written(
+            """
+kinds = [n for n, k in enumerate(c["kind"]) if p.kinds[k].placed]
+t["kinds"].append(t["kinds"][c["kind"][kinds[0]]])
+c["kind"][kinds[0]] = len(t["kinds"]) - 1""",
+            PLACED,
+        ),
+    ),
+    "a name of megabytes": (
+        "RECORD_REFUSED",
+        written('t["calls"][0]["arguments"]["x" * (1 << 24)] = None', HONEST),
+    ),
     "an error that says passed": (
         "FAKED",
         f"""
@@ -186,6 +280,17 @@ os._exit(0)""",
     "writes a file": (
         "PermissionError OSError FILES",
         "open('/tmp/neuroncore_cheat', 'w').write('x' * 100000)",
+    ),
+    "leaves its group": ("PermissionError", "import os\nos.setsid()"),
+    "sends a signal": ("PermissionError", "import os\nos.kill(0, 9)"),
+    "changes the mode of a file": ("PermissionError", "import os\nos.chmod('/usr', 0o755)"),
+    "outlives its parent": (
+        "ValueError",
+        "import ctypes\nraise ValueError(ctypes.CDLL(None).prctl(1, 0, 0, 0, 0))",
+    ),
+    "takes memory that is shared": (
+        "ValueError",
+        "import ctypes\nraise ValueError(ctypes.CDLL(None).shmget(0, 4096, 0o1600))",
     ),
     "starts a process": ("PermissionError BlockingIOError OSError", "import os\nos.fork()"),
     "opens a socket": ("PermissionError OSError", "import socket\nsocket.socket()"),

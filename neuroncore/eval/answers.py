@@ -20,7 +20,6 @@ MOST_PARTS = 256
 HELD = struct.Struct("<BBB")  # namespaces, version of Landlock, seccomp
 COUNT = struct.Struct("<I")
 SIZE = struct.Struct("<Q")
-TEXT = 400  # characters of a message that are kept
 MOST_LINE = 1 << 31
 
 
@@ -87,8 +86,8 @@ def _error(part: bytes) -> Refused:
     """The error of a candidate; everything in it is the candidate's word, and only text."""
     try:
         told = json.loads(part)
-        code, message = str(told["code"])[:40], str(told["message"])[:TEXT]
-        line, hint = told.get("line"), str(told.get("hint") or "")[:TEXT]
+        code, message = str(told["code"])[:40], str(told["message"])
+        line, hint = told.get("line"), str(told.get("hint") or "")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return Refused("BAD_ANSWER", "the candidate's process wrote an error that can't be read")
     known = type(line) is int and 0 < line < MOST_LINE

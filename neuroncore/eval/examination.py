@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from neuroncore import machine
+from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.errors import UsageError
 from neuroncore.clause.alu import SIMULATED, Operator
 from neuroncore.clause.instruction import Call
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
+from neuroncore.machine.world import World
+from neuroncore.memory.geometry import Geometry
 from neuroncore.record import saved
 from neuroncore.record.inputs import leaves
 from neuroncore.record.program import Program, Record
@@ -31,7 +35,7 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     setting = record.setting
     if setting is None:
         raise Refused("RECORD_REFUSED", "the record has no settings")
-    if setting.machine.name != spec.target:
+    if setting.machine is not machine.load(spec.target):
         message = f"the record is of {setting.machine.name}, the specification of {spec.target}"
         raise Refused("WRONG_TARGET", message)
     world = setting.world
@@ -42,7 +46,7 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     if len(setting.inputs) != arrays or len(storages) != arrays:
         message = f"the record has {len(setting.inputs)} inputs, the specification {arrays}"
         raise Refused("WRONG_INPUTS", message)
-    trusted = replace(setting, options=spec.options, arrays={})
+    trusted = replace(setting, options=spec.options, arrays={}, world=World(1, spec.cores))
     return Record(record.programs, {}, trusted)
 
 
@@ -51,11 +55,12 @@ def examined(record: Record, spec: Spec) -> int:
     constants."""
     if not any(map(len, record.programs)):
         raise Refused("NO_INSTRUCTIONS", "the kernel issued no instruction")
+    narrow = _formats(record, spec)
     for program in record.programs:
         for refusal in _of_program(program, spec):
             raise refusal
         for call in program.calls:
-            for refusal in _of_call(call, spec):
+            for refusal in _of_call(call, spec, narrow):
                 raise refusal
     for refusal in _of_data(record, spec):
         raise refusal
@@ -79,7 +84,14 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("DYNAMIC", "an access depends on the values of an index")
 
 
-def _of_call(call: Call, spec: Spec) -> Iterator[Refused]:
+def _formats(record: Record, spec: Spec) -> frozenset[str]:
+    """Formats that operands of matrix products may have: those of the specification, and those of
+    the inputs, which are no narrower than what is given."""
+    assert record.setting is not None  # `unpacked` has seen it
+    return frozenset(spec.narrow).union(one.dtype.name for one in record.setting.inputs)
+
+
+def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refused]:
     instruction = call.instruction
     for given in call.arguments.values():
         simulated = isinstance(given, Operator) and SIMULATED.get(given.name) is given
@@ -90,8 +102,8 @@ def _of_call(call: Call, spec: Spec) -> Iterator[Refused]:
         yield Refused("RECORD_REFUSED", f"{call.name} is in no released API")
     if instruction.traits.multiplies:
         forms = {call.view(name).dtype.name for name in call.reads}
-        if narrow := sorted(forms - set(spec.narrow)):
-            allowed = ", ".join(spec.narrow)
+        if narrow := sorted(forms - formats):
+            allowed = ", ".join(sorted(formats))
             message = f"{call.name} multiplies {', '.join(narrow)}; allowed are {allowed}"
             yield Refused("NARROW", message)
 
@@ -101,22 +113,50 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
     setting = record.setting
     assert setting is not None  # `unpacked` has seen it
     inputs = {one.storage for one in setting.inputs}
+    for program in record.programs:
+        yield from _of_places(program, inputs)
     allowed = {setting.inputs[n].storage for n in spec.in_place}
     written = {int(n) for program in record.programs for n in written_storages(program)}
     names = {one.storage: one.name for one in setting.inputs}
     for storage in sorted((written & inputs) - allowed):
         yield Refused("INPUT_WRITTEN", f"the kernel writes to its input {names[storage]}")
     for program in record.programs:
-        if inputs & set(program.data.constants):
-            yield Refused("RECORD_REFUSED", "an input is a constant of the host")
         for leaf in leaves(program.data.results):
             if leaf.storage in inputs and leaf.storage not in allowed:
                 yield Refused("RESULT_IS_INPUT", f"input {names[leaf.storage]} is returned")
             elif leaf.storage not in written:
                 yield Refused("RESULT_NOT_WRITTEN", "no instruction writes to a result")
+            elif leaf.storage in program.data.constants:
+                yield Refused("CONSTANTS", "a result is a constant of the host")
+            elif not _in_order(program.geometries[leaf.geometry]):
+                message = "a result is a view that repeats the elements of a tensor or swaps axes"
+                yield Refused("RESULT_IS_VIEW", message)
     if (size := _constants(record)) > spec.constants:
         message = f"{size:,} bytes of constants come from the host; {spec.constants:,} are allowed"
         yield Refused("CONSTANTS", message)
+
+
+def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
+    """Inputs, constants and results begin and end in HBM, as every launch has them: what is on the
+    chip has to be loaded and stored."""
+    constants, results = set(program.data.constants), leaves(program.data.results)
+    if inputs & constants:
+        yield Refused("RECORD_REFUSED", "an input is a constant of the host")
+    used = program.storages().number.tolist()
+    regions = [program.area(number).region for number in used if number in inputs | constants]
+    regions += [program.geometries[leaf.geometry].layout.region for leaf in results]
+    for region in regions:
+        if region in ON_CHIP:
+            message = f"an input, a constant or a result is in {region.value}"
+            yield Refused("RECORD_REFUSED", message)
+
+
+def _in_order(lies: Geometry) -> bool:
+    """Return whether the elements are each there once, in the order of memory; there may be gaps
+    between rows."""
+    axes = [(n, s) for n, s in zip(lies.shape, lies.strides, strict=True) if n > 1]
+    following = [*(n * s for n, s in axes[1:]), 1]
+    return all(s >= least for (_, s), least in zip(axes, following, strict=False))
 
 
 def _constants(record: Record) -> int:

@@ -151,6 +151,7 @@ class Calls(NamedTuple):
     architecture: int
     denied: tuple[int, ...]
     clone: int
+    prctl: int
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -158,29 +159,38 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 # fork, vfork, ptrace, process_vm_*, sockets, userfaultfd, bpf, io_uring, perf, keys, mounts,
-# unshare, setns, pidfd, kexec, modules, mknod
+# unshare, setns, pidfd, kexec, modules, mknod; another session or group, in which the process would
+# outlive its judge; signals; memory and queues that several processes share; and the modes, owners,
+# times and attributes of files, which Landlock leaves open
 CALLS = {
     "x86_64": Calls(
         0xC000003E,
         _numbers(
             "435 57 58 101 310 311 41 53 321 425 426 427 323 250 248 249 "
-            "165 166 272 308 298 438 434 424 133 155 246 175 313 176"
+            "165 166 272 308 298 438 434 424 133 155 246 175 313 176 "
+            "112 109 62 200 234 129 297 29 64 68 240 "
+            "90 91 268 452 92 93 94 260 132 235 261 280 188 189 190 197 198 199 463 466 469"
         ),
         56,
+        157,
     ),
     "aarch64": Calls(
         0xC00000B7,
         _numbers(
             "435 117 270 271 198 199 280 425 426 427 282 219 217 218 40 39 "
-            "97 268 241 438 434 424 33 41 104 105 273 106"
+            "97 268 241 438 434 424 33 41 104 105 273 106 "
+            "157 154 129 130 131 138 240 194 190 186 180 "
+            "52 53 452 54 55 88 5 6 7 14 15 16 463 466 469"
         ),
         220,
+        167,
     ),
 }
-LOAD, EQUAL, BITS, RETURN = 0x20, 0x15, 0x45, 0x06  # of the filter's language
+LOAD, EQUAL, AT_LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of the filter's language
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NOT_PERMITTED, NOT_THERE = 1, 38
-NUMBER_AT, ARCHITECTURE_AT, FLAGS_AT = 0, 4, 16
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT = 0, 4, 16
+OTHER_TABLE = 0x40000000  # x86's calls with pointers of 32 bits, under other numbers
 THREAD = 0x10000  # CLONE_THREAD
 FILTER = 2
 
@@ -191,20 +201,26 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 
 def _program(calls: Calls) -> bytes:
-    """The filter: the denied calls fail; clone makes threads only. clone3 seems to be missing, so
-    that libc uses clone, whose flags a filter can read."""
+    """The filter: the denied calls fail; clone makes threads only, and the process keeps the signal
+    by which it dies with its parent. clone3 seems to be missing, so that libc uses clone, whose
+    flags a filter can read."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),
         _step(RETURN, 0, 0, KILL_PROCESS),
         _step(LOAD, 0, 0, NUMBER_AT),
+        _step(AT_LEAST, 0, 1, OTHER_TABLE),
+        _step(RETURN, 0, 0, ERRNO | NOT_PERMITTED),
     ]
     for number in calls.denied:
         fault = NOT_THERE if number == calls.denied[0] else NOT_PERMITTED
         steps += [_step(EQUAL, 0, 1, number), _step(RETURN, 0, 0, ERRNO | fault)]
     steps += [
+        _step(EQUAL, 0, 2, calls.prctl),
+        _step(LOAD, 0, 0, ARGUMENT_AT),
+        _step(EQUAL, 3, 4, SET_DEATH_SIGNAL),
         _step(EQUAL, 0, 3, calls.clone),
-        _step(LOAD, 0, 0, FLAGS_AT),
+        _step(LOAD, 0, 0, ARGUMENT_AT),
         _step(BITS, 1, 0, THREAD),
         _step(RETURN, 0, 0, ERRNO | NOT_PERMITTED),
         _step(RETURN, 0, 0, ALLOW),

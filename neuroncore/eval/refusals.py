@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TEXT = 400  # characters of a message that are kept: a record may have names of any length
+
 
 class Refused(Exception):
     """A candidate that is refused: a code, a sentence, and the line of the candidate if there is
@@ -16,8 +18,8 @@ class Refused(Exception):
         *,
         by_candidate: bool = False,
     ) -> None:
-        super().__init__(message)
-        self.code, self.message, self.line, self.hint = code, message, line, hint
+        super().__init__(message[:TEXT])
+        self.code, self.message, self.line, self.hint = code, message[:TEXT], line, hint[:TEXT]
         self.by_candidate = by_candidate
 
     def to_dict(self) -> dict[str, str | int | None]:

@@ -16,7 +16,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
-from neuroncore.record.columns import inside
+from neuroncore.record.columns import area, inside
 from neuroncore.record.inputs import leaves, value_of
 from neuroncore.record.program import Program
 
@@ -43,6 +43,8 @@ def _tensors(program: Program) -> dict[int, Geometry]:
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is there twice")
+    if len(set(program.kinds)) < len(program.kinds):
+        raise ValueError("an area is there twice")
     known: dict[int, Geometry] = {}
     rows = np.column_stack([windows.storage, windows.geometry])
     for number, lies in np.unique(rows, axis=0).tolist():
@@ -51,6 +53,8 @@ def _tensors(program: Program) -> dict[int, Geometry]:
             raise ValueError(f"tensor {number} is there in two layouts")
         if (kind.region, kind.placed) != (layout.region, layout.placed):
             raise ValueError(f"tensor {number} is in another memory than its area")
+        if kind.placed and kind != area(layout, -1, "", program.calls[0].machine):
+            raise ValueError(f"tensor {number} is in a part of {layout.region.value}")
         whole = kind.partitions, kind.row_bytes
         if not kind.placed and whole != (layout.partitions, layout.row_bytes):
             raise ValueError(f"tensor {number} has another size than its area")

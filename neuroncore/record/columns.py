@@ -208,7 +208,7 @@ def storages(
     laid_out, called = list(layouts), list(texts)
     kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
     which = [
-        kinds.setdefault(_area(laid_out[layout], line, called[name], calls[0].machine), len(kinds))
+        kinds.setdefault(area(laid_out[layout], line, called[name], calls[0].machine), len(kinds))
         for layout, line, name in fields[first].tolist()
     ]
     return Storages(number, np.array(which, np.int64)[alike], of_window, list(kinds))
@@ -233,7 +233,8 @@ def _said(pairs: Array, wanted: Array, otherwise: int) -> Array:
     return found
 
 
-def _area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
+def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
+    """The area of a storage of a layout; of one at an address, the whole memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -48,6 +48,9 @@ def test_a_cheat_is_refused_or_gets_the_honest_latency(name, worker, honest):
         assert verdict["latency_us"] == honest["latency_us"]
     else:
         assert verdict["error"]["code"] in codes.split(), verdict["error"]
+        assert len(verdict["error"]["message"]) <= 400
+    if name in ("outlives its parent", "takes memory that is shared"):
+        assert verdict["error"]["message"] == "-1"
 
 
 def test_a_cheat_changes_no_later_verdict(worker, honest):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from candidates import HONEST, inputs, kernel, spec
+from ml_dtypes import bfloat16
 
 import neuroncore
 from neuroncore.base.errors import UsageError
@@ -39,9 +40,12 @@ return sums(a, b)"""
     )
     assert code(product) == "NARROW"
     assert code(product, narrow=("float32", "bfloat16")) is None
+    halves = spec(adapt=lambda given: [one.astype(bfloat16) for one in given])
+    assert answered(product, halves)["error"]["code"] == "WRONG_DTYPE"  # of results, no more
     constant = kernel("nl.shared_constant(np.ones((128, 64), np.float32))\nreturn sums(a, b)")
     assert code(constant) is None
     assert code(HONEST, target="trn3") is None
+    assert code(HONEST, target="gen3") is None  # another name of trn2
     assert code(HONEST, order="compiled") == "WRONG_ORDER"
     assert code(HONEST, cores=2) == "WRONG_CORES"
 
@@ -135,6 +139,19 @@ def test_results_of_another_kind_are_refused():
         with pytest.raises(Refused) as refused:
             comparison.errors(got, spec(), [want])
         assert refused.value.code == expected
+
+
+def test_a_reference_may_have_formats_of_8_bytes():
+    want = np.array([[3, 4]])
+    comparison.errors(want.astype(np.int32), spec(), [want])
+    with pytest.raises(Refused, match="int16"):
+        comparison.errors(want.astype(np.int16), spec(), [want])
+
+
+def test_a_result_may_be_a_part_of_a_tensor():
+    part = kernel("out = sums(a, b)\nreturn out[:, 0:16]")
+    wanted = Spec(lambda a, b: (2 * a + b)[:, :16], inputs, [(128, 64)], tol=1e-6)
+    assert answered(part, wanted)["passed"]
 
 
 def test_ranking_says_what_can_not_be_told_apart():
