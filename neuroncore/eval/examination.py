@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from neuroncore import machine
 from neuroncore.base.enums import ON_CHIP
@@ -15,11 +19,14 @@ from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.register import OPERATIONS
 from neuroncore.record import saved
-from neuroncore.record.inputs import leaves
+from neuroncore.record.inputs import Data, leaves
 from neuroncore.record.program import Program, Record
+from neuroncore.record.rows import Rows
 from neuroncore.replay.tensors import written_storages
 
+Array = npt.NDArray[Any]
 EXPERIMENTAL = "sparse"  # the feature of instructions that only Options.experimental allows
 LARGEST = 256 << 20  # bytes of a record when it is no longer compressed
 
@@ -82,6 +89,40 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("DYNAMIC", message, place)
     if program.data.skipped:
         yield Refused("DYNAMIC", "an access depends on the values of an index")
+    if not waits_for_registers(program):
+        message = "an instruction does not wait for the register that it uses"
+        yield Refused("RECORD_REFUSED", message)
+
+
+def waits_for_registers(program: Program) -> bool:
+    """Return whether the record has the waits that follow from its registers: of instructions for
+    the loads of their offsets, and of everything after a branch for the loads that decide it."""
+    loads = _last_loads(program.data)
+    branches = np.array(program.data.branches, np.int64).reshape(-1, 4)
+    deciding = np.full(len(program) + 1, -1, np.int64)
+    np.maximum.at(deciding, branches[:, 0], loads[branches[:, 1]])
+    if (np.maximum.accumulate(deciding)[:-1] > program.decided()).any():
+        return False
+    dynamic = [n for n, call in enumerate(program.calls) if call.dynamic]
+    rows, waits = Rows(program), {(a, b) for a, b in program.edges().tolist()}
+    for number in np.flatnonzero(np.isin(program.columns().call, dynamic)).tolist():
+        needed = (int(loads[register.number]) for register in rows[number].offsets)
+        if any(load >= 0 and (number, load) not in waits for load in needed):
+            return False
+    return True
+
+
+def _last_loads(data: Data) -> Array:
+    """The last row that loads any of each register; -1 for constants."""
+    made = np.array(data.registers, np.int64).reshape(-1, 3)
+    found = np.full(len(made), -1, np.int64)
+    for number, (operation, left, right) in enumerate(made.tolist()):
+        name = OPERATIONS[operation]
+        if name == "load":
+            found[number] = left
+        elif name != "constant":
+            found[number] = max(found[left], found[right])
+    return found
 
 
 def _formats(record: Record, spec: Spec) -> frozenset[str]:

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from candidates import HONEST, inputs, kernel, spec
+from candidates import HEAD, HONEST, inputs, kernel, spec
 from ml_dtypes import bfloat16
 
 import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
-from neuroncore.eval import Spec, answers, child, comparison, judge, rank
+from neuroncore.eval import Spec, answers, child, comparison, examination, judge, rank
 from neuroncore.eval.refusals import Refused
 
 
@@ -164,3 +164,35 @@ def test_ranking_says_what_can_not_be_told_apart():
     )
     assert [(one["place"], one["candidate"]) for one in found] == [(1, "a"), (1, "b"), (3, "c")]
     assert found[1]["faster"] > 0.8 > found[0]["faster"] and found[2]["faster"] is None
+
+
+REGISTERS = f"""{HEAD}
+@nki.jit
+def kernel(x, n):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    t, c = load(x[0:64]), load(n)
+    r = nisa.register_alloc()
+    nisa.register_load(r, c)
+    for _ in nl.dynamic_range(r):
+        nisa.dma_copy(dst=t, src=x[nl.ds(r, 64), :])
+    nisa.dma_copy(dst=out[0:64], src=t)
+    nisa.dma_copy(dst=out[64:128], src=t)
+    return out
+"""
+
+
+@pytest.mark.parametrize("dropped", [None, "_edges", "_decisions"])
+def test_a_record_waits_for_its_registers(dropped):
+    with neuroncore.activated():
+        names = {}
+        exec(
+            compile(REGISTERS, "k.py", "exec"),
+            names,
+        )
+        given = np.ones((128, 4), np.float32), np.array([[3]], np.int32)
+        (program,) = neuroncore.run(names["kernel"], *given).record.programs
+    if dropped is not None:
+        kept = getattr(program, dropped)
+        assert len(kept)
+        del kept[:]
+    assert examination.waits_for_registers(program) is (dropped is None)
