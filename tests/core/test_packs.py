@@ -7,6 +7,7 @@ from every import for_all
 
 from neuroncore.core import packs
 from neuroncore.core.packs import PackForm, Packs
+from neuroncore.frontend.nki import language as nl
 
 
 def labelled(values):
@@ -50,6 +51,31 @@ def test_a_write_ends_it():
     device.issue("memset", tile[:, 1:], 3.0)
     assert used(kept, tile) == [[1, 3]]
     assert used(kept, tile) == ("packed", [[1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("dma_copy", lambda source, same: {"src": source}),
+        ("tensor_copy", lambda source, same: {"src": same}),
+        ("tensor_scalar", lambda source, same: {"data": same, "op0": nl.add, "operand0": 0.0}),
+        ("tensor_tensor", lambda source, same: {"data1": same, "data2": same, "op": nl.maximum}),
+        ("activation", lambda source, same: {"op": nl.copy, "data": same}),
+    ],
+)
+def test_a_product_uses_what_was_written_last(name, arguments):
+    random = np.random.default_rng(3)
+    first, second = random.integers(-9, 9, (2, 128, 128)).astype(np.float32)
+    moving = random.integers(-9, 9, (128, 512)).astype(np.float32)
+    device = Device()
+    operand, other = device.tile(first), device.tile(moving)
+    source, same = device.tile(second, buffer="hbm"), device.tile(second)
+    for weights in (first, first, second):
+        if weights is second:
+            device.issue(name, dst=operand, **arguments(source, same))
+        product = device.empty((128, 512), buffer="psum")
+        device.issue("nc_matmul", product, operand, other)
+        np.testing.assert_array_equal(product.numpy(), weights.T @ moving)
 
 
 def test_what_others_may_write_to_is_read_each_time():
