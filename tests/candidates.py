@@ -279,7 +279,7 @@ os._exit(0)""",
     ),
     "writes a file": (
         "PermissionError OSError FILES",
-        "open('/tmp/neuroncore_cheat', 'w').write('x' * 100000)",
+        "open('cheat', 'w').write('x' * 100000)",
     ),
     "leaves its group": ("PermissionError", "import os\nos.setsid()"),
     "sends a signal": ("PermissionError", "import os\nos.kill(0, 9)"),

@@ -450,25 +450,20 @@ def cells(pairs: Iterable[tuple[Residual, Range]]) -> str:
 
 
 def harnesses() -> str:
-    return table(
-        "machine, measured by | us | grade",
-        (
-            (f"{one.generation}, {one.measured_by}", f"{one.offset_us:g}", one.grade)
-            for one in measurements.harnesses(OFFSETS)
-        ),
+    rows = (
+        (f"{one.generation}, {one.measured_by}", f"{one.offset_us:g}", one.grade)
+        for one in measurements.harnesses(OFFSETS)
     )
+    return table("machine, measured by | us | grade", rows)
 
 
 def wrong(rows: Sequence[Json]) -> str:
-    by_id = {r["id"]: r for r in rows}
-
-    def told(ids: Sequence[str]) -> str:
-        return ", ".join(f"{i} {by_id[i]['ratio']:.2f}" for i in ids if i in by_id)
-
-    lines = (f"* {text} Estimate over measurement: {told(ids)}.\n" for text, ids in WRONG)
+    ratio = {r["id"]: f"{r['id']} {r['ratio']:.2f}" for r in rows}
+    shown = ((text, ", ".join(ratio[i] for i in ids if i in ratio)) for text, ids in WRONG)
+    lines = (f"* {text} Estimate over measurement: {of_them}.\n" for text, of_them in shown)
     listed = {i for _, ids in WRONG for i in ids}
     rest = [r for r in rows if r["id"] not in listed and not 0.75 <= r["ratio"] <= 4 / 3]
-    others = ", ".join(f"{r['id']} {r['ratio']:.2f}" for r in rest) or "none"
+    others = ", ".join(ratio[r["id"]] for r in rest) or "none"
     return f"{''.join(lines)}* Not explained, and outside 0.75 to 1.33: {others}.\n"
 
 

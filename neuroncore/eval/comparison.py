@@ -1,5 +1,4 @@
-"""Results and references, compared in strips that stay in the processor's cache: a comparison must
-not cost more than a replay."""
+"""The results of a candidate, compared with those of the reference."""
 
 from __future__ import annotations
 
@@ -12,40 +11,10 @@ import numpy.typing as npt
 
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
-from neuroncore.report.compare import Comparison, Incomparable, compare
+from neuroncore.report.compare import Incomparable, compare
 
 Array = npt.NDArray[Any]
-STRIP = 1 << 14  # elements
 WIDEST = 4  # bytes of an element on the device: numpy's references may have formats of 8
-
-
-def compared(got: Array, want: Array) -> Comparison:
-    """Return what `report.compare.compare` returns, faster for finite numbers whose squares are
-    finite. Raises Incomparable as it does."""
-    if got.shape != want.shape or not got.size or not _is_numeric(got, want):
-        return compare(got, want)
-    a, b = got.reshape(-1), want.reshape(-1)
-    worst, at, error, length = -1.0, 0, 0.0, 0.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        for begin in range(0, a.size, STRIP):
-            x = a[begin : begin + STRIP].astype(np.float64)
-            y = b[begin : begin + STRIP].astype(np.float64)
-            length += float(np.einsum("i,i->", y, y))
-            np.subtract(x, y, out=x)
-            error += float(np.einsum("i,i->", x, x))
-            np.abs(x, out=x)
-            n = int(x.argmax())
-            if x[n] > worst:
-                worst, at = float(x[n]), begin + n
-    if not math.isfinite(error + length) or (error == 0.0 < worst) or length == 0.0:
-        return compare(got, want)
-    place = tuple(int(i) for i in np.unravel_index(at, got.shape))
-    ends = float(got[place]), float(want[place])
-    return Comparison(worst, math.sqrt(error / length), place, *ends)
-
-
-def _is_numeric(*arrays: Array) -> bool:
-    return all(one.dtype.kind in "fiub" for one in arrays)
 
 
 class ResultError(NamedTuple):
@@ -88,7 +57,7 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
     if got.dtype.itemsize < least and got.dtype.name not in spec.narrow:
         raise Refused("WRONG_DTYPE", f"a result is {got.dtype}; the reference has {want.dtype}")
     try:
-        found = compared(got, want)
+        found = compare(got, want)
     except Incomparable as error:
         raise Refused("WRONG_RESULT", str(error)) from None
     top = max(abs(float(want.max(initial=0))), abs(float(want.min(initial=0))))

@@ -27,7 +27,6 @@ from neuroncore.record.rows import Rows
 from neuroncore.replay.tensors import written_storages
 
 Array = npt.NDArray[Any]
-EXPERIMENTAL = "sparse"  # the feature of instructions that only Options.experimental allows
 LARGEST = 256 << 20  # bytes of a record when it is no longer compressed
 
 
@@ -133,15 +132,12 @@ def _formats(record: Record, spec: Spec) -> frozenset[str]:
 
 
 def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refused]:
-    instruction = call.instruction
     for given in call.arguments.values():
         simulated = isinstance(given, Operator) and SIMULATED.get(given.name) is given
         if simulated and not spec.options.simulator_operators:
             message = f"{call.name} with {given.name}, which no engine has"
             yield Refused("NO_SUCH_OPERATOR", message)
-    if instruction.feature == EXPERIMENTAL and not spec.options.experimental:
-        yield Refused("RECORD_REFUSED", f"{call.name} is in no released API")
-    if instruction.traits.multiplies:
+    if call.instruction.traits.multiplies:
         forms = {call.view(name).dtype.name for name in call.reads}
         if narrow := sorted(forms - formats):
             allowed = ", ".join(sorted(formats))

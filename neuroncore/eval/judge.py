@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import machine
 from neuroncore.base.errors import KernelError, NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.checks.recorded import recorded
@@ -111,7 +112,8 @@ def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
     record = unpacked(content, spec, len(case.hidden[0].arrays))
     constants = examined(record, spec)
     seeds = [_of_seed(record, spec, one) for one in case.hidden]
-    timelines = schedule_cores(record.programs, _machine(record), world=record.world)
+    chosen = machine.load(spec.target)
+    timelines = schedule_cores(record.programs, chosen, world=record.world)
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     findings = recorded(record, timelines)
     _refuse(findings)
@@ -136,11 +138,6 @@ def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
     }
 
 
-def _machine(record: Record) -> Any:
-    assert record.setting is not None
-    return record.setting.machine
-
-
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -155,8 +152,6 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
         raise Refused(error.code, error.statement, place.line if place else None) from None
     except OtherPath:
         raise  # the judge of one seed goes on
-    except UsageError as error:
-        raise Refused("RECORD_REFUSED", str(error)) from None
     except NeuronError as error:
         raise Refused("RECORD_REFUSED", str(error)) from None
     _refuse([one for core in replay.cores for one in core.findings])

@@ -14,6 +14,8 @@ from neuroncore.base.structs import dataclass
 from neuroncore.numerics.formats import FORMATS, float32, lookup
 
 Array = npt.NDArray[Any]
+STRIP = 1 << 14  # elements
+SMALL = 1e-280  # squares below it lose digits
 
 
 class Incomparable(UsageError):
@@ -83,20 +85,46 @@ def _plain(value: float) -> float | str:
 def compare(got: Any, want: Any) -> Comparison:
     """Compare two arrays. Raise Incomparable if their shapes differ, or if one is not
     numeric."""
-    try:
-        a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
-    except (TypeError, ValueError) as fault:
-        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+    a, b = np.asarray(got), np.asarray(want)
     if a.shape != b.shape:
         raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:
         return Comparison(0.0, 0.0, (), 0.0, 0.0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        difference = np.abs(a - b)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        difference = np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
-        length = _length(np.where(np.isfinite(b), b, 0.0))
-        error = _length(difference)
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _of_finite(a, b) or _of_any(a.astype(np.float64), b.astype(np.float64))
+    except (TypeError, ValueError) as fault:
+        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+
+
+def _of_finite(got: Array, want: Array) -> Comparison | None:
+    """Compare in strips that stay in the processor's cache. Return None if an element or a sum of
+    squares is not finite, or too small for its square."""
+    a, b = got.reshape(-1), want.reshape(-1)
+    worst, at, error, length = -1.0, 0, 0.0, 0.0
+    for begin in range(0, a.size, STRIP):
+        x = a[begin : begin + STRIP].astype(np.float64)
+        y = b[begin : begin + STRIP].astype(np.float64)
+        length += float(np.einsum("i,i->", y, y))
+        np.subtract(x, y, out=x)
+        error += float(np.einsum("i,i->", x, x))
+        np.abs(x, out=x)
+        n = int(x.argmax())
+        if x[n] > worst:
+            worst, at = float(x[n]), begin + n
+    if not math.isfinite(error + length) or length < SMALL or 0.0 < worst * worst < SMALL:
+        return None
+    place = tuple(int(i) for i in np.unravel_index(at, got.shape))
+    ends = float(got[place]), float(want[place])
+    return Comparison(worst, math.sqrt(error / length), place, *ends)
+
+
+def _of_any(a: Array, b: Array) -> Comparison:
+    difference = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    difference = np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
+    length = _length(np.where(np.isfinite(b), b, 0.0))
+    error = _length(difference)
     worst = np.unravel_index(int(np.argmax(difference)), a.shape)
     at = tuple(int(i) for i in worst)
     relative = error / length if length else (0.0 if error == 0.0 else np.inf)

@@ -70,7 +70,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written, heads = policy_of(program, order), program, nobody
     if policy.rewrites:
-        program, made = vectorized(written, machine)
+        program, made = vectorized(written, machine, policy.reach)
         copies = merged(program, machine.psum.bank_bytes)
         heads = np.where(copies < 0, made, copies)
     columns, table = program.columns(), CallTable(program.calls, machine, policy)

@@ -24,8 +24,8 @@ from neuroncore.record.program import Program
 from neuroncore.time.loops.iterations import independent
 
 Array = npt.NDArray[Any]
-MOST_ELEMENTS = 512  # per partition, of the largest operand of one instruction: a bank of float32
-MOST_ROWS = 128  # instructions of an iteration, among which the compiler reorders
+FLOAT_BYTES = 4
+UNFIT = 1 << 40  # elements of a call that is not made with others
 FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
 
 
@@ -50,10 +50,11 @@ class Loops(NamedTuple):
     end: Array
 
 
-def vectorized(program: Program, machine: Machine) -> tuple[Program, Array]:
+def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
     """The program with the rows of loops in the order of their statements as far as that lets small
     instructions be made in one go, and for each row the first of those with which it is, -1 for
-    none and for the first."""
+    none and for the first. Their operands fill at most a bank of PSUM with float32; a loop has at
+    most `reach` rows, among which the compiler reorders."""
     nobody = np.full(len(program), -1, np.int32)
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -61,11 +62,12 @@ def vectorized(program: Program, machine: Machine) -> tuple[Program, Array]:
     if (program.decided() >= 0).any():
         return program, nobody
     size = np.array([_elements(call) for call in program.calls], np.int64)
-    loops = _with_small(_loops(marks), size[program.columns().call])
+    most = machine.psum.bank_bytes // FLOAT_BYTES
+    loops = _with_small(_loops(marks, most, reach), size[program.columns().call], most)
     if not len(loops.times):
         return program, nobody
     begun, ended = (np.bincount(marks[own, 0], minlength=len(program) + 1) for own in _ends(marks))
-    maker = _Distribution(program, machine, size, np.cumsum(begun - ended)[:-1])
+    maker = _Distribution(program, machine, size, np.cumsum(begun - ended)[:-1], most)
     for loop in np.argsort(-loops.depth, kind="stable"):
         maker.distribute(*(int(column[loop]) for column in loops))
     return maker.made()
@@ -79,16 +81,16 @@ def _ends(marks: Array) -> tuple[Array, Array]:
 
 def _elements(call: Call) -> int:
     """Elements per partition of the largest operand of a call that may be made with others, else
-    more than any has."""
+    UNFIT."""
     views = call.views(*call.reads, *call.writes)
     plain = call.engine in (engine.vector, engine.scalar, engine.gpsimd, engine.unknown)
     if not plain or call.dynamic or not call.writes or not all(view.on_chip for view in views):
-        return MOST_ELEMENTS + 1
+        return UNFIT
     return max(view.free_size for view in views)
 
 
-def _loops(marks: Array) -> Loops:
-    """The loops of `Data.iterations` with at least two iterations, of at most MOST_ROWS rows."""
+def _loops(marks: Array, most: int, reach: int) -> Loops:
+    """The loops of `Data.iterations` with 2 to `most` iterations, of at most `reach` rows."""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
     own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
@@ -104,25 +106,28 @@ def _loops(marks: Array) -> Loops:
     )
     follows[turn > 0] = (rows == expected)[turn > 0]
     kept = np.logical_and.reduceat(follows, at) & (times % 2 == 0) & (count > 1)
-    kept &= (width > 0) & (width <= MOST_ROWS) & (count <= MOST_ELEMENTS)
+    kept &= (width > 0) & (width <= reach) & (count <= most)
     found = Loops(depth[order][at], count, width, first, last)
     return Loops(*(column[kept] for column in found))
 
 
-def _with_small(loops: Loops, size: Array) -> Loops:
+def _with_small(loops: Loops, size: Array, most: int) -> Loops:
     """The loops that have a row of which all iterations are small enough together."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
     least = np.minimum.reduceat(np.append(size, 0), ends)[::2]
-    return Loops(*(column[least * loops.times <= MOST_ELEMENTS] for column in loops))
+    return Loops(*(column[least * loops.times <= most] for column in loops))
 
 
 class _Distribution:
     """The order of a program's rows, and the heads of rows, loop by loop from the inside."""
 
-    def __init__(self, program: Program, machine: Machine, size: Array, around: Array) -> None:
+    def __init__(
+        self, program: Program, machine: Machine, size: Array, around: Array, most: int
+    ) -> None:
         self.program, self.machine, self.size, self.around = program, machine, size, around
+        self.most = most
         self.columns, self.boxes = program.columns(), program.boxes()
         inputs = np.array([call.inputs for call in program.calls], np.int64)
         self.reads = inputs[self.columns.call]
@@ -180,7 +185,7 @@ class _Distribution:
     def _plan(self, rows: Array, depth: int) -> Plan | None:
         """How to distribute a loop of these rows, if it is to be."""
         size, first = self.size[self.columns.call[rows[0]]], rows[0]
-        small = (size * len(rows) <= MOST_ELEMENTS) & (self.around[first] == depth)
+        small = (size * len(rows) <= self.most) & (self.around[first] == depth)
         small[small] = [self._varies(rows[:, j]) for j in np.flatnonzero(small).tolist()]
         after = np.append(False, small[:-1])
         segment = np.cumsum(small | after)

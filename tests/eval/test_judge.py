@@ -109,25 +109,6 @@ def test_a_specification_must_be_possible(changed, said):
         spec(**changed)
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
-@pytest.mark.parametrize("form", [np.float32, np.float16, np.int32])
-def test_comparison_in_strips(shape, form):
-    from neuroncore.report.compare import compare
-
-    random = np.random.default_rng(1)
-    want = (100 * random.standard_normal(shape)).astype(form)
-    got = want + random.integers(0, 2, shape).astype(form)
-    a, b = comparison.compared(np.asarray(got), np.asarray(want)), compare(got, want)
-    assert (a.max_abs, a.worst, a.got, a.want) == (b.max_abs, b.worst, b.got, b.want)
-    assert a.rel_l2 == pytest.approx(b.rel_l2, rel=1e-12)
-
-
-def test_comparison_of_what_is_not_finite():
-    want = np.array([1.0, np.inf, 2.0], np.float32)
-    assert comparison.compared(want, want).rel_l2 == 0.0
-    assert comparison.compared(np.array([1.0, 1.0, 2.0], np.float32), want).rel_l2 == np.inf
-
-
 def test_results_of_another_kind_are_refused():
     want = np.ones((2, 3), np.float32)
     for got, expected in (

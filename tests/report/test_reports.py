@@ -39,6 +39,23 @@ def test_equal_arrays_differ_by_nothing():
     assert (compare([], []).rel_l2, compare([], []).worst) == (0, ())
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
+@pytest.mark.parametrize("form", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_comparison_in_strips(shape, form, scale):
+    random = np.random.default_rng(1)
+    want = np.asarray(100 * random.standard_normal(shape), form)
+    got = want + random.integers(0, 2, shape).astype(form)
+    if scale != 1:
+        want, got = (one.astype(np.float64) * scale for one in (want, got))
+    found = compare(got, want)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    apart = np.abs(got - want)
+    assert found.max_abs == apart.max() and apart[found.worst] == apart.max()
+    expected = np.linalg.norm(np.ravel(apart / scale)) / np.linalg.norm(np.ravel(want / scale))
+    assert found.rel_l2 == pytest.approx(expected, rel=1e-9)
+
+
 @for_all(
     ("got", "want"),
     [
