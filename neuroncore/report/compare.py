@@ -85,16 +85,21 @@ def _plain(value: float) -> float | str:
 def compare(got: Any, want: Any) -> Comparison:
     """Compare two arrays. Raise Incomparable if their shapes differ, or if one is not
     numeric."""
-    a, b = np.asarray(got), np.asarray(want)
+    try:
+        return _compared(np.asarray(got), np.asarray(want))
+    except (TypeError, ValueError) as fault:
+        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+
+
+def _compared(a: Array, b: Array) -> Comparison:
+    for one in (a, b):
+        one.reshape(-1)[:1].astype(np.float64)  # says whether it is numeric, whatever its shape
     if a.shape != b.shape:
         raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:
         return Comparison(0.0, 0.0, (), 0.0, 0.0)
-    try:
-        with np.errstate(invalid="ignore", over="ignore"):
-            return _of_finite(a, b) or _of_any(a.astype(np.float64), b.astype(np.float64))
-    except (TypeError, ValueError) as fault:
-        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _of_finite(a, b) or _of_any(a.astype(np.float64), b.astype(np.float64))
 
 
 def _of_finite(got: Array, want: Array) -> Comparison | None:
