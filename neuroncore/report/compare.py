@@ -15,6 +15,7 @@ from neuroncore.numerics.formats import FORMATS, float32, lookup
 
 Array = npt.NDArray[Any]
 STRIP = 1 << 14  # elements
+TEXT_OR_OBJECTS = "OSU"  # kinds of numpy's types, each element of which has to be looked at
 SMALL = 1e-280  # squares below it lose digits
 
 
@@ -85,21 +86,26 @@ def _plain(value: float) -> float | str:
 def compare(got: Any, want: Any) -> Comparison:
     """Compare two arrays. Raise Incomparable if their shapes differ, or if one is not
     numeric."""
-    try:
-        return _compared(np.asarray(got), np.asarray(want))
-    except (TypeError, ValueError) as fault:
-        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
-
-
-def _compared(a: Array, b: Array) -> Comparison:
-    for one in (a, b):
-        one.reshape(-1)[:1].astype(np.float64)  # says whether it is numeric, whatever its shape
+    a, b = _numeric(got), _numeric(want)
     if a.shape != b.shape:
         raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:
         return Comparison(0.0, 0.0, (), 0.0, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
         return _of_finite(a, b) or _of_any(a.astype(np.float64), b.astype(np.float64))
+
+
+def _numeric(given: Any) -> Array:
+    """Return an array whose elements are known to be numbers; text and objects as
+    float64."""
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind in TEXT_OR_OBJECTS:
+            return array.astype(np.float64)
+        array.reshape(-1)[:1].astype(np.float64)
+    except (TypeError, ValueError) as fault:
+        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+    return array
 
 
 def _of_finite(got: Array, want: Array) -> Comparison | None:

@@ -17,7 +17,7 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto, text
-from neuroncore.report.compare import compare
+from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import bound
 from neuroncore.report.summary import bound_by, counted, summary
 from neuroncore.time.schedule import schedule
@@ -37,6 +37,20 @@ def test_equal_arrays_differ_by_nothing():
     assert (c.max_abs, c.rel_l2) == (0, 0)
     assert compare([0.0, -0.0], [-0.0, 0.0]).rel_l2 == 0
     assert (compare([], []).rel_l2, compare([], []).worst) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("got", "said"),
+    [
+        (np.ones(3), "^the result has shape"),
+        ("words", "^the result or the reference is not numeric"),
+        ([1.0, "words"], "^the result or the reference is not numeric"),
+        (np.array([1.0, {}]), "^the result or the reference is not numeric"),
+    ],
+)
+def test_what_can_not_be_compared(got, said):
+    with pytest.raises(Incomparable, match=said):
+        compare(got, np.ones(2))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
