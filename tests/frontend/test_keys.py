@@ -1,0 +1,65 @@
+"""The key of a call tells equal numbers of different types apart: after a legal call, a call with
+True, 1 or 1.0 in its place ends as it does where nothing was called before."""
+
+import pytest
+from calls import ONE_CORE, Case
+from device import Device
+
+from neuroncore import machine
+from neuroncore.base.errors import KernelError
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core.legality import known
+
+NUMBERS = bool, int, float
+
+
+def called(name, turn):
+    """A call that some machine accepts; where `turn` is odd, columns are numbers."""
+    feature = INSTRUCTIONS[name].feature
+    target = next(t for t in ("trn2", "trn3") if not feature or machine.load(t).has(feature))
+    return Case(Device(target), name, lanes=3, free=32, turn=turn)
+
+
+def ends(case, arguments):
+    """The error of a call, or the bits that it leaves in its tiles."""
+    try:
+        case.device.issue(case.name, **arguments)
+    except KernelError as error:
+        return error.code, error.statement, error.got
+    return [tile.codes().tobytes() for tile in case.tiles]
+
+
+def numbers(case):
+    """The arguments that are numbers, and flags both ways."""
+    for p in case.instruction.parameters:
+        value = case.arguments.get(p.name, p.default)
+        if type(value) in NUMBERS:
+            yield from (
+                (p.name, each) for each in ((True, False) if type(value) is bool else (value,))
+            )
+
+
+def equals(value):
+    """Numbers of other types that are equal."""
+    return [kind(value) for kind in NUMBERS if type(value) is not kind and kind(value) == value]
+
+
+def after(name, turn, changed, warm):
+    """How the last of some calls ends, each with one argument changed: with the memos of the calls
+    before it, or without them."""
+    case = called(name, turn)
+    for parameter, value in changed:
+        if not warm:
+            case.device.core.calls.clear()
+            known.clear()
+        end = ends(case, case.arguments | {parameter: value})
+    return end
+
+
+@pytest.mark.parametrize("name", ONE_CORE)
+def test_equal_numbers_of_other_types(name):
+    for turn in (0, 1):
+        for parameter, value in numbers(called(name, turn)):
+            for other in [*equals(value), "text"]:
+                both = (parameter, value), (parameter, other)
+                assert after(name, turn, both, False) == after(name, turn, both, True), both
