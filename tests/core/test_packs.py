@@ -78,6 +78,20 @@ def test_a_product_uses_what_was_written_last(name, arguments):
         np.testing.assert_array_equal(product.numpy(), weights.T @ moving)
 
 
+def test_a_product_uses_what_was_written_to_picked_places():
+    device = Device("trn3")
+    ones, threes = (np.full((128, 128), value, np.float32) for value in (1, 3))
+    operand, moving = device.tile(ones), device.tile(np.ones((128, 512), np.float32))
+    rows, columns = np.ogrid[:128, :8]
+    places = device.tile(rows % 16 + 16 * columns, "uint32")  # each group of 16 rows picks all
+    for weights in (ones, ones, threes):
+        if weights is threes:
+            device.issue("tensor_copy", operand.indirect(places, 128), device.tile(threes))
+        product = device.empty((128, 512), buffer="psum")
+        device.issue("nc_matmul", product, operand, moving)
+        assert np.unique(product.numpy()) == [128 * weights[0, 0]]
+
+
 def test_what_others_may_write_to_is_read_each_time():
     device, kept = Device(), Packs()
     placed = device.empty((1, 2), address=(0, 0))
