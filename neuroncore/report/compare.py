@@ -15,6 +15,8 @@ from neuroncore.numerics.formats import FORMATS, float32, lookup
 
 Array = npt.NDArray[Any]
 STRIP = 1 << 14  # elements
+SIDE = 64  # maximum rows and columns of an error map
+DECADES = 6  # from the largest difference of an error map to the smallest that it tells apart
 TEXT_OR_OBJECTS = "OSU"  # kinds of numpy's types, each element of which has to be looked at
 SMALL = 1e-280  # squares below it lose digits
 
@@ -26,10 +28,11 @@ class Incomparable(UsageError):
 @dataclass(frozen=True)
 class Agreement:
     """The comparison of a launch's results with the expected ones; true if the relative L2 error
-    of each is within its tolerance."""
+    of each is within its tolerance. Results beyond it have a map of their differences."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]
+    maps: tuple[ErrorMap | None, ...] = ()
 
     def __bool__(self) -> bool:
         pairs = zip(self.comparisons, self.tolerances, strict=True)
@@ -65,7 +68,12 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
     """
     pairs = list(zip(got, want, strict=True))
     allowed = [usual_tolerance(a, b) if tolerance is None else tolerance for a, b in pairs]
-    return Agreement(tuple(compare(a, b) for a, b in pairs), tuple(allowed))
+    found = tuple(compare(a, b) for a, b in pairs)
+    maps = (
+        None if one.rel_l2 <= limit or not np.size(a) else error_map(a, b)
+        for one, limit, (a, b) in zip(found, allowed, pairs, strict=True)
+    )
+    return Agreement(found, tuple(allowed), tuple(maps))
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
@@ -148,3 +156,45 @@ def _length(values: Array) -> float:
     if largest == 0.0 or np.isinf(largest):
         return largest
     return largest * float(np.linalg.norm(values / largest))
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorMap:
+    """The differences of a result from its reference, as a picture of at most 64 by 64 blocks of
+    the result's rows and columns; all axes but the last count as rows.
+
+    A level is the largest difference in its block: 0 for none, 1 to 254 on a logarithmic
+    scale up to `largest`, 255 if an element is NaN or infinite and should not be.
+    """
+
+    rows: int
+    columns: int
+    largest: float
+    levels: Array
+
+
+def error_map(got: Any, want: Any) -> ErrorMap:
+    """Return the map of two arrays of the same shape with at least one element."""
+    a, b = (_numeric(each) for each in (got, want))
+    columns = a.shape[-1] if a.ndim else 1
+    a, b = a.reshape(-1, columns), b.reshape(-1, columns)
+    height, width = (-(-n // SIDE) for n in a.shape)
+    edges = np.arange(0, columns, width)
+    strips = range(0, len(a), height)
+    most = np.array([_largest(a[i : i + height], b[i : i + height], edges) for i in strips])
+    largest = float(most[np.isfinite(most)].max(initial=0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = 1 + np.log10(most / largest) / DECADES if largest else np.zeros(most.shape)
+        level = np.rint(1 + 253 * np.clip(scaled, 0.0, 1.0))
+    level = np.where(np.isfinite(most), np.where(most > 0.0, level, 0), 255)
+    return ErrorMap(len(a), columns, largest, level.astype(np.uint8))
+
+
+def _largest(got: Array, want: Array, edges: Array) -> Array:
+    """Return the largest difference of some rows in each block of columns."""
+    x, y = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(x - y)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    difference = np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+    return np.asarray(np.maximum.reduceat(difference.max(axis=0), edges))

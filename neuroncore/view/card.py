@@ -17,6 +17,7 @@ from neuroncore.report.why import SOME, Answers, WhatIf, why
 from neuroncore.time.path import parts, steps
 from neuroncore.time.schedule import Timeline
 
+SUGGESTIONS = 3  # on the first screen
 ROOM = 2_400_000  # instructions to schedule again for what-ifs in total: about a second
 
 _known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
@@ -39,6 +40,7 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
         "sentence": f"bound by {found.bound}",
         "path_share": {name: ns / total for name, ns in on_path.items()},
         "what_if": [],
+        "suggestions": [],
     }
     if timeline not in _known:
         _known[timeline] = why(kernel, timeline, room=ROOM).answers
@@ -47,8 +49,18 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
         said["sentence"] = told.sentence
         rows = [*told.resources, *told.together, *told.changes]
         said["what_if"] = [_row(one) for one in sorted(rows, key=lambda one: -one.gain)]
+        said["suggestions"] = [_row(one) for one in _suggestions(told)]
         said["covers"] = "" if told.all else SOME
     return said
+
+
+def _suggestions(told: Answers) -> list[WhatIf]:
+    """Return the changes of lines that save most, one for each line."""
+    first: dict[str, WhatIf] = {}
+    for one in told.changes:
+        if one.matters and one.gain > 0:
+            first.setdefault(one.what, one)
+    return list(first.values())[:SUGGESTIONS]
 
 
 def _row(one: WhatIf) -> dict[str, Any]:

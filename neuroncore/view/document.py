@@ -26,7 +26,7 @@ from neuroncore.precision.findings import Precision
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
 from neuroncore.report import precision
-from neuroncore.report.compare import Agreement
+from neuroncore.report.compare import Agreement, ErrorMap
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.meetings import collectives
@@ -36,6 +36,7 @@ from neuroncore.time.schedule import Timeline
 from neuroncore.view import sources
 from neuroncore.view.card import answers, verdict
 from neuroncore.view.columns import AccessTable, PageTimes, differences, places
+from neuroncore.view.columns import text as columns_text
 from neuroncore.view.elements import Steps, array, values
 
 MOST = 1_000_000  # instructions on a page
@@ -79,11 +80,12 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 @dataclass(frozen=True)
 class Outcome:
     """The outcome in words; for `failed` the message of the error, and its line if there is one in
-    the user's code."""
+    the user's code; for `wrong` maps of the differences by the number of the result."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str
     place: Place | None = None
+    maps: Sequence[tuple[int, ErrorMap]] = ()
 
 
 def compared(found: Agreement) -> Outcome:
@@ -94,7 +96,8 @@ def compared(found: Agreement) -> Outcome:
         return Outcome(
             "right", f"the results agree with the reference, relative L2 at most {limits}"
         )
-    return Outcome("wrong", "\n".join(_differing(found)))
+    maps = [(n, one) for n, one in enumerate(found.maps) if one is not None]
+    return Outcome("wrong", "\n".join(_differing(found)), maps=maps)
 
 
 def _differing(found: Agreement) -> Iterator[str]:
@@ -224,7 +227,19 @@ def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome, texts: sources.Texts) -> dict[str, Any]:
-    return {"kind": outcome.kind, "text": outcome.text, **_where(outcome.place, texts)}
+    maps = [_map(number, one) for number, one in outcome.maps]
+    return {"kind": outcome.kind, "text": outcome.text, "maps": maps} | _where(outcome.place, texts)
+
+
+def _map(number: int, found: ErrorMap) -> dict[str, Any]:
+    """Return the map of a result's differences, with its levels row by row."""
+    return {
+        "result": number,
+        "shape": [found.rows, found.columns],
+        "largest": found.largest,
+        "levels": list(found.levels.shape),
+        "data": columns_text(found.levels.tobytes()),
+    }
 
 
 def _where(place: Place | None, texts: sources.Texts) -> dict[str, int]:

@@ -23,6 +23,7 @@ from neuroncore.view.document import Shown as Shown
 
 WEB = Path(__file__).parent / "web"
 IMPORT = re.compile(r'^import {([^}]+)} from "\./(\w+)\.js";\n', re.MULTILINE)
+REMARK = re.compile(r"^ *(?://.*|/\*(?:.|\n)*?\*/ *)\n|^ +", re.MULTILINE)  # and indents
 EXPORT = re.compile(r"^export (?:async function|function|class|const) ([\w$]+)", re.MULTILINE)
 FRAME_HEIGHT = 720  # pixels of a page in a notebook
 
@@ -69,7 +70,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
 
 
 def _written(told: dict[str, Any], title: str, served: bool) -> Page:
-    style, script = (WEB / "page.css").read_text("utf-8"), _script()
+    style, script = REMARK.sub("", (WEB / "page.css").read_text("utf-8")), _script()
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
     policy += "; connect-src 'self'" if served else ""
     parts = {
@@ -104,6 +105,6 @@ def _add(name: str, order: dict[str, str]) -> None:
         if needed not in order:
             _add(needed, order)
     names = ", ".join(EXPORT.findall(text))
-    body = IMPORT.sub(r"const {\1} = module_\2;\n", text)
+    body = REMARK.sub("", IMPORT.sub(r"const {\1} = module_\2;\n", text))
     body = re.sub(r"^export ", "", body, flags=re.MULTILINE)
     order[name] = f"const module_{name} = (() => {{\n{body}return {{ {names} }};\n}})();"

@@ -38,12 +38,62 @@ def test_what_is_on_the_screen_is_in_the_document(tab, run):
     assert f"{core['count']} instructions" in tab.text("#subtitle")
     tab.does("view.set({ pane: 'figures' })")
     shown = tab.text("[data-pane=figures].pane")
-    for name in ("dma_transfer_count", "hbm_read_bytes", "instruction_count"):
-        assert f"{name}\t{core['figures'][name]}" in shown
+    figures = core["figures"]
+    for name in ("dma_transfer_count", "instruction_count"):
+        assert f"{name}\t{figures[name]}\n" in shown
+    assert f"hbm_read_bytes\t{units.size(figures['hbm_read_bytes'])}\n" in shown
+    assert f"\ntotal_time\t{units.duration(1e9 * figures['total_time'])}\n" in shown
+    assert f"mfu_estimated_percent\t{100 * figures['mfu_estimated_percent']:.1f} %\n" in shown
     for line in core["lines"]:
         share = f"{100 * line['critical_ns'] / core['total_ns']:.1f} %"
         row = tab.text(f"#text .row[data-line='{line['line']}']")
         assert share in row if line["critical_ns"] else "%" not in row.split("\n")[1]
+
+
+@pytest.mark.parametrize("size", [(1024, 768), (390, 844)])
+def test_the_first_screen_has_the_suggestions_and_the_lines_that_cost_most(
+    chromium, file, run, size
+):
+    rows = sorted(run.lines, key=lambda row: -row["critical_ns"])
+    with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
+        opened.open(file)
+        assert opened.does("view.state.color") == "critical"
+        hot = opened.text("#hot").split("\n")
+        assert f"line {rows[0]['place'].rpartition(':')[2]}" in " ".join(hot[1:3])
+        (core,) = viewed.document(run.view())["cores"]
+        for one in core["suggestions"]:
+            assert f"{100 * one['gain']:.1f} %" in opened.text("#suggestions")
+            assert one["change"] in opened.text("#suggestions")
+        for shown in ("#suggestions", "#hot"):
+            box = opened.page.locator(shown).bounding_box()
+            assert box["y"] + box["height"] <= size[1] and box["x"] + box["width"] <= size[0]
+        opened.page.click("#hot button")
+        assert opened.does("view.core().lines[view.state.line].critical_ns") == pytest.approx(
+            rows[0]["critical_ns"]
+        )
+
+
+def test_the_source_opens_at_the_most_expensive_line(tab, run):
+    first = max(run.lines, key=lambda row: row["critical_ns"])["place"].rpartition(":")[2]
+    assert f":{first}, the most expensive line" in tab.text("#facts")
+    row, text = (
+        tab.page.locator(each).bounding_box()
+        for each in (f"#text .row[data-line='{first}']", "#text")
+    )
+    assert text["y"] <= row["y"] < text["y"] + text["height"]
+    tab.page.focus("#text")
+    tab.page.keyboard.press("ArrowDown")
+    tab.page.keyboard.press("ArrowDown")
+    lines = tab.does("view.core().lines.map((line) => line.line)")
+    at = lines.index(int(first))
+    assert tab.does("view.state.line") == min(at + 1, len(lines) - 1)
+
+
+def test_a_border_moves_by_keys(tab):
+    wide = tab.page.locator("#source").bounding_box()["width"]
+    tab.page.focus("#along")
+    tab.page.keyboard.press("ArrowLeft")
+    assert tab.page.locator("#source").bounding_box()["width"] > wide
 
 
 def test_what_would_help_is_told_as_why_tells_it(tab, run):

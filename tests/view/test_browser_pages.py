@@ -44,7 +44,7 @@ def test_the_page_of_a_trace_says_that_it_is_measured(chromium, tmp_path):
         assert "measured on a device" in text and "an estimate" not in text
         assert "2 COPY on Vector" in " ".join(text.split()) and "waited for 1 DMA" in text
         shown = opened.page.locator("#tabs button").all_inner_texts()
-        assert shown == ["Step", "Memory", "Figures"]
+        assert shown == ["Summary", "Step", "Memory", "Figures"]
         for pane in ("memory", "figures"):
             opened.does(f"view.set({{ pane: '{pane}' }})")
         assert "kernel_time" in opened.text("body") and not opened.page.is_visible("#dma")

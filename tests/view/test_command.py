@@ -1,9 +1,12 @@
 """`neuroncore view` and `run --html`."""
 
+import base64
 import re
 import sys
+import zlib
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 from cli_files import KERNEL
 from viewed import document
@@ -98,6 +101,11 @@ def test_a_page_says_whether_the_result_is_right(folder, capsys):
     assert wrong["kind"] == "wrong" and "\n" not in wrong["text"]
     assert "result 0 differs, worst element at (1, 2): got " in wrong["text"]
     assert ", want 9, relative L2 " in wrong["text"]
+    (drawn,) = wrong["maps"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(drawn["data"])), np.uint8)
+    _, columns = drawn["levels"]
+    assert [int(n) for n in np.flatnonzero(levels)] == [columns + 2]  # element (1, 2)
+    assert (drawn["result"], right["maps"]) == (0, [])
 
 
 def outcome(folder, command):

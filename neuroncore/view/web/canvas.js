@@ -3,7 +3,15 @@
 import { el, moment } from "./text.js";
 import { set, state } from "./state.js";
 
-export const LABELS = 150; // pixels for the names of rows, on the left
+const LABELS = 150; // pixels for the names of rows, on the left,
+const FEW = 104; // and on a narrow screen
+const NARROW = 500; // pixels of a narrow screen
+const SHORTEST = 14; // pixels of a text; it is left out where there is less room
+
+/** The size of letters, relative to the usual one. */
+export function type() {
+  return document.documentElement.dataset.type === "large" ? 1.45 : 1;
+}
 
 /** A canvas with the resolution of the screen, and its time axis. */
 export class Board {
@@ -25,18 +33,20 @@ export class Board {
     this.canvas.height = height * scale;
     this.canvas.style.height = `${height}px`;
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
-    this.context.font = "11px system-ui, sans-serif";
+    this.context.font = `${11 * type()}px system-ui, sans-serif`;
     this.drawn = 0;
-    this.perNs = (this.width - LABELS) / Math.max(state.to - state.from, 1e-9);
+    this.labels = []; // the boxes of texts: x, y, width, height
+    this.left = (this.width < NARROW ? FEW : LABELS) * type();
+    this.perNs = (this.width - this.left) / Math.max(state.to - state.from, 1e-9);
     return true;
   }
 
   x(ns) {
-    return LABELS + (ns - state.from) * this.perNs;
+    return this.left + (ns - state.from) * this.perNs;
   }
 
   ns(x) {
-    return state.from + (x - LABELS) / this.perNs;
+    return state.from + (x - this.left) / this.perNs;
   }
 
   rect(x, y, width, height, fill) {
@@ -45,16 +55,30 @@ export class Board {
     this.drawn++;
   }
 
-  text(text, x, y, fill, most) {
+  /** Write a text, shortened to `most` pixels. */
+  text(text, x, y, fill, most = Infinity) {
+    const shown = this.fitting(text, most);
+    if (!shown) return;
     this.context.fillStyle = fill;
-    this.context.fillText(text, x, y, most);
+    this.context.fillText(shown, x, y);
+    this.labels.push([x, y - 9 * type(), this.context.measureText(shown).width, 11 * type(), shown]);
+  }
+
+  fitting(text, most) {
+    const fits = (shown) => this.context.measureText(shown).width <= most;
+    if (fits(text)) return text;
+    const short = text.replace(/ ?\(.*\)/, "");
+    if (most < SHORTEST || fits(short)) return most < SHORTEST ? "" : short;
+    let length = Math.floor((short.length * most) / this.context.measureText(short).width);
+    while (length > 1 && !fits(`${short.slice(0, length)}\u2026`)) length--;
+    return length > 1 ? `${short.slice(0, length)}\u2026` : "";
   }
 
   /** Draw without painting over the names of rows. */
   clipped(draw) {
     this.context.save();
     this.context.beginPath();
-    this.context.rect(LABELS, 0, this.width - LABELS, this.height);
+    this.context.rect(this.left, 0, this.width - this.left, this.height);
     this.context.clip();
     draw();
     this.context.restore();
@@ -62,12 +86,13 @@ export class Board {
 
   /** Ticks of time along the top. */
   axis() {
-    const span = state.to - state.from, steps = Math.max(2, (this.width - LABELS) / 110);
+    const span = state.to - state.from, steps = Math.max(2, (this.width - this.left) / (110 * type()));
     const unit = 10 ** Math.floor(Math.log10(span / steps));
     const step = [1, 2, 5, 10].map((n) => n * unit).find((n) => span / n <= steps);
     for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) {
       this.rect(this.x(at), 0, 1, this.height, ink("rule"));
-      this.text(moment(at, step), this.x(at) + 3, 11, ink("faint"));
+      const said = moment(at, step), x = this.x(at) + 3;
+      if (x + this.context.measureText(said).width <= this.width) this.text(said, x, 11 * type(), ink("faint"));
     }
   }
 }
@@ -90,6 +115,12 @@ export function color(number) {
   return ink(`p${number % PALETTE}`);
 }
 
+/** Black or white, whichever is easier to read on a color. */
+export function inkOn(fill) {
+  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(fill.trim().slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+}
+
 /** Show an interval of time, limited to the part of the run on the page. */
 export function show(core, from, to) {
   const total = core.to - core.from, span = Math.min(Math.max(to - from, total * 1e-7, 1), total);
@@ -102,7 +133,7 @@ export function navigable(board, core, clicked) {
   let down = null;
   const at = (event) => [event.offsetX, event.offsetY];
   board.canvas.addEventListener("wheel", (event) => {
-    if (event.offsetX < LABELS) return;
+    if (event.offsetX < board.left) return;
     event.preventDefault();
     const by = Math.exp(Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY), 100) / 300);
     zoom(core(), by, board.ns(event.offsetX));

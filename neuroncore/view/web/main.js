@@ -9,8 +9,10 @@ import { drawArray, product } from "./array.js";
 import { drawRoofline } from "./roofline.js";
 import { matching, WORDS } from "./search.js";
 import { Source } from "./source.js";
+import { startBorders } from "./splitter.js";
 import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
+import { drawSummary } from "./summary.js";
 import { Timeline } from "./timeline.js";
 import { $, el, moment, table } from "./text.js";
 import { Tiles } from "./tiles.js";
@@ -20,13 +22,14 @@ const KEYS = [
   ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to the instruction it waited for, to the one waiting for it"],
   ["o", "program order or time order"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
   ["/", "search; Enter goes to the next match"], ["Esc", "clear the line and the search"], ["1 to 9", "panes"],
-  ["t", "light or dark"], ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
+  ["t", "light or dark"], ["l", "large type"], ["\u2191 \u2193 in the source", "previous, next line with instructions"], ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
 ];
 
 const panes = {};
 let cores = [], opened = [], core = null, timeline = null, source = null, memory = null, drawn = null;
 
 const DRAWN = {
+  summary: ["Summary", (pane) => drawSummary(pane, core)],
   step: ["Step", (pane) => drawStep(pane, core)],
   values: ["Values", (pane) => drawValues(pane, core)],
   array: ["Array", (pane) => drawArray(pane, core)],
@@ -54,12 +57,14 @@ async function open(number) {
 }
 
 function draw(changed) {
-  if (changed.has("theme")) theme();
+  if (changed.has("theme") || changed.has("type")) theme();
+  document.body.classList.toggle("looks", state.pane === "summary");
+  if (changed.has("pane")) $("card").hidden = true;
   const { from, to } = state;
   if (!(to > from)) Object.assign(state, { from: core.from, to: core.to });
   timeline.draw();
   drawWalk(core);
-  if (["core", "step", "line", "theme"].some((key) => changed.has(key))) source.draw();
+  if (["core", "step", "line", "theme", "type"].some((key) => changed.has(key))) source.draw();
   if (changed.has("query")) drawMatches();
   for (const [name, button] of [...$("tabs").children].map((b) => [b.dataset.pane, b])) {
     button.setAttribute("aria-selected", name === state.pane);
@@ -96,8 +101,13 @@ function go(step) {
 
 function theme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  document.documentElement.dataset.theme = state.theme || dark;
+  Object.assign(document.documentElement.dataset, { theme: state.theme || dark, type: state.type });
   forgetInks();
+}
+
+/** Change from usual to large letters or back. */
+function enlarged() {
+  set({ type: state.type ? "" : "large" });
 }
 
 /** Change from light to dark or back. */
@@ -122,7 +132,7 @@ function keyed(event) {
     0: () => show(core, core.from, core.to),
     z: () => state.step >= 0 && show(core, core.begin[state.step] - 500, core.end[state.step] + 500),
     "/": () => $("query").focus(), Escape: () => set({ line: -1, query: "" }),
-    t: turned,
+    t: turned, l: enlarged,
     "?": () => $("keys").showModal(),
   };
   const pane = names[Number(event.key) - 1];
@@ -147,6 +157,8 @@ function listenToControls() {
   on("dma", "change", () => set({ dma: $("dma").value }));
   on("core", "change", () => (drawn = choose(Number($("core").value))));
   on("theme", "click", turned);
+  on("large", "click", enlarged);
+  startBorders();
   on("help", "click", () => $("keys").showModal());
   addEventListener("keydown", keyed);
   addEventListener("afterprint", () => document.body.classList.remove("printing"));
@@ -183,6 +195,7 @@ function startBare() {
   drawOutcome(made.error);
   listen(theme);
   $("theme").addEventListener("click", turned);
+  $("large").addEventListener("click", enlarged);
   theme();
   shown.draw();
   return 0;
@@ -202,12 +215,12 @@ async function start() {
   const first = Math.max(0, cores.findIndex((each) => each.outcome?.kind === "failed"));
   await open(wanted.core ?? first);
   Object.assign(state, { core: first, from: core.from, to: core.to }, wanted);
-  if (!panes[state.pane]) state.pane = "step";
+  if (!panes[state.pane]) state.pane = "summary";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);
   listenToControls();
   drawHead(core, cores, made);
-  draw(new Set(["core", "theme", "query"]));
+  draw(new Set(["core", "theme", "type", "query"]));
   window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
   await drawn;
   return core.count;

@@ -1,10 +1,10 @@
 // SBUF and PSUM as addresses over time: a rectangle for each tensor while it is in use.
 
-import { Board, color, ink, LABELS, navigable } from "./canvas.js";
+import { Board, color, ink, inkOn, navigable, type } from "./canvas.js";
 import { lowerBound, sorted } from "./model.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
-import { $, duration, moment, plural, size } from "./text.js";
+import { $, duration, el, moment, plural, size } from "./text.js";
 
 const HEIGHT = 170;
 const ESTIMATED = "A rectangle is a tensor from its first use to its last, hatched between its first write "
@@ -53,6 +53,8 @@ function life(core, area, at, bytes, users) {
 class MemoryMap {
   constructor(pane, memory) {
     this.memory = memory;
+    this.said = el("p", {});
+    pane.append(this.said);
     this.board = new Board(pane, HEIGHT, `${memory} as addresses over time`);
     this.board.draw = () => this.draw();
     navigable(this.board, () => this.core, (x, y) => this.clicked(x, y));
@@ -84,26 +86,30 @@ class MemoryMap {
 
   draw() {
     const { board, core, limits } = this;
-    if (!core || !board.begin()) return;
+    if (!core || !board.begin(HEIGHT)) return;
     board.axis();
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
-    const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`,
-      ...(core.measured ? [] : [`in program order ${size(limits.peak)}`]), `at ${moment(now, 10)}:`,
-      `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
-    said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
+    this.said.replaceChildren(el("b", {}, this.memory.toUpperCase()), ` per partition: ${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`
+      + `${core.measured ? "" : `, in program order ${size(limits.peak)}`}; at ${moment(now, 10)}: `
+      + `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`);
+    for (const share of [0, 0.5, 1]) {
+      const byte = Math.round(this.top * share);
+      if (this.tiles.length) board.text(`byte ${byte.toLocaleString("en")}`, 12, this.y(byte) + 10 * type() * share, ink("faint"), board.left - 14);
+    }
     board.clipped(() => {
-      this.drawTiles();
+      const labels = this.drawTiles();
       this.drawLimits();
       this.drawUse();
+      for (const label of labels) this.label(...label);
       if (state.step >= 0) board.rect(board.x(now), 0, 1, HEIGHT, ink("chosen"));
     });
   }
 
-  /** Draw the tiles; those smaller than a pixel once per pixel. */
+  /** Draw the tiles; those smaller than a pixel once per pixel. Return the labels that fit. */
   drawTiles() {
     const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
-    const chosen = this.chosen();
+    const chosen = this.chosen(), labels = [];
     for (const tile of this.between(state.from, state.to)) {
       const x = board.x(tile.born), width = board.x(tile.dead) - x;
       const y = this.y(tile.at + tile.bytes), height = this.y(tile.at) - y;
@@ -116,11 +122,19 @@ class MemoryMap {
       board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), Math.max(1, height - (height > 3 ? 1 : 0)),
         this.color(tile));
       this.drawDead(tile, y, height);
-      if (width > 60 && height > 11) {
-        board.text(this.called(tile), Math.max(x, LABELS) + 3, y + 10, dim ? ink("ink") : "#000", width - 6);
-      }
+      const left = Math.max(x, board.left) + 3, room = Math.min(x + width, board.width) - left - 3;
+      if (room > 40 * type() && height > 12 * type() && !dim) labels.push([tile, left, y, room]);
     }
     board.context.globalAlpha = 1;
+    return labels;
+  }
+
+  /** A label on its color, which hatching does not cross. */
+  label(tile, x, y, room) {
+    const { board } = this, shown = board.fitting(this.called(tile), room);
+    if (!shown) return;
+    board.rect(x - 1, y + 1, board.context.measureText(shown).width + 2, 11 * type(), this.color(tile));
+    board.text(shown, x, y + 10 * type(), inkOn(this.color(tile)));
   }
 
   /** The label of a tile; tiles at addresses that the kernel chooses have the address. */
@@ -132,24 +146,29 @@ class MemoryMap {
   /** Hatch the time between the first write and the first read. */
   drawDead(tile, y, height) {
     const { board } = this, x = board.x(tile.written), width = board.x(Math.min(tile.read, tile.dead)) - x;
-    if (width < 4 || height < 3) return;
-    board.context.strokeStyle = ink("paper");
-    board.context.lineWidth = 1;
-    board.context.beginPath();
-    const left = Math.max(x, LABELS), right = Math.min(x + width, board.width);
-    for (let at = left; at < right; at += 6) {
-      board.context.moveTo(at, y + height);
-      board.context.lineTo(Math.min(at + height, right), y);
+    const left = Math.max(x, board.left), right = Math.min(x + width, board.width), { context } = board;
+    if (right - left < 4 || height < 3) return;
+    context.save();
+    context.beginPath();
+    context.rect(left, y, right - left, height);
+    context.clip();
+    context.strokeStyle = ink("paper");
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let at = left - height - ((left - height) % 6); at < right; at += 6) {
+      context.moveTo(at, y + height);
+      context.lineTo(at + height, y);
     }
-    board.context.stroke();
+    context.stroke();
+    context.restore();
   }
 
   drawLimits() {
     const { board, limits } = this;
     for (let at = limits.bank; limits.bank && at < this.top; at += limits.bank) {
-      board.rect(LABELS, this.y(at), board.width, 1, ink("rule"));
+      board.rect(board.left, this.y(at), board.width, 1, ink("rule"));
     }
-    if (limits.bytes <= this.top) board.rect(LABELS, this.y(limits.bytes) - 1, board.width, 2, ink("critical"));
+    if (limits.bytes <= this.top) board.rect(board.left, this.y(limits.bytes) - 1, board.width, 2, ink("critical"));
   }
 
   /** Draw the bytes in use as a line with at most two points per pixel. */
@@ -191,7 +210,7 @@ class MemoryMap {
 
   hover(event) {
     const card = $("card");
-    const tile = event.buttons || event.offsetX < LABELS ? null : this.under(event.offsetX, event.offsetY);
+    const tile = event.buttons || event.offsetX < this.board.left ? null : this.under(event.offsetX, event.offsetY);
     card.hidden = !tile;
     if (!tile) return;
     const unread = tile.last ? `last read until ${moment(tile.last)}` : "never read";

@@ -1,7 +1,7 @@
 // The verdict, findings, what-ifs, and all figures.
 
 import { set } from "./state.js";
-import { $, duration, el, percent, plural, table } from "./text.js";
+import { $, duration, el, percent, plural, size, table } from "./text.js";
 
 /** The result of the run: right, wrong, or the error that ended it. */
 export function drawOutcome(outcome) {
@@ -91,7 +91,7 @@ export function drawWhatIf(pane, core) {
 }
 
 export function drawFigures(pane, core) {
-  const rows = (entries) => entries.map(([name, value]) => [el("code", {}, name), written(value)]);
+  const rows = (entries) => entries.map(([name, value]) => [el("code", {}, name), el("span", { title: String(value) }, written(name, value))]);
   const figures = Object.entries(core.figures).filter(([name]) => name !== "opcodes");
   const half = Math.ceil(figures.length / 2);
   pane.replaceChildren(el("div", { class: "sides" },
@@ -101,6 +101,11 @@ export function drawFigures(pane, core) {
     table(["critical path", ""], Object.entries(core.path_share ?? {}).map(([name, share]) => [name, percent(share)]), [1])));
 }
 
-function written(value) {
-  return typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(6))) : String(value);
+/** A figure in the unit that its name implies; times are in seconds. */
+function written(name, value) {
+  if (typeof value !== "number") return String(value);
+  if (/_percent$/.test(name)) return percent(value);
+  if (/_time(_p\d+)?$/.test(name)) return duration(1e9 * value);
+  if (/_bytes(_|$)/.test(name)) return size(value);
+  return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
 }

@@ -1,27 +1,65 @@
 // The kernel's source, with the cost of each line.
 
+import { colored } from "./python.js";
 import { set, state } from "./state.js";
-import { $, duration, el, percent, size, table } from "./text.js";
+import { hottest } from "./summary.js";
+import { $, duration, el, percent, size } from "./text.js";
 
 export class Source {
+  constructor() {
+    $("text").addEventListener("keydown", (event) => this.keyed(event));
+    $("map").addEventListener("click", (event) => {
+      const box = $("text"), share = event.offsetY / $("map").clientHeight;
+      box.scrollTop = share * box.scrollHeight - box.clientHeight / 2;
+    });
+  }
+
   /** Show the files with instructions, and the line of the error that ended the run, if any. */
   open(core, error) {
-    Object.assign(this, { core, error, failed: null });
+    Object.assign(this, { core, error, failed: null, costliest: core.lines.length ? hottest(core)[0]?.index ?? -1 : -1 });
     this.rows = core.lines.map(() => null);
     const used = new Map(core.lines.map((line, index) => [`${line.file}:${line.line}`, index]));
     const files = [...new Set([...core.lines.map((line) => line.file), ...(error?.line ? [error.file] : [])])];
     $("text").replaceChildren(...files.flatMap((file) => this.text(file, used)));
+    this.drawMap();
+  }
+
+  /** Mark the lines of the critical path, and the error, on the strip at the right. */
+  drawMap() {
+    const all = [...$("text").children], total = this.core.total_ns || 1, marks = [];
+    const mark = (row, share, kind) => {
+      const made = el("i", { class: kind });
+      Object.assign(made.style, { top: `${(100 * all.indexOf(row)) / all.length}%`, height: `${100 / all.length}%`, opacity: share });
+      marks.push(made);
+    };
+    this.rows.forEach((row, index) => {
+      const share = this.core.lines[index].critical_ns / total;
+      if (row && share > 0.005) mark(row, 0.3 + 0.7 * share, "");
+    });
+    if (this.failed) mark(this.failed, 1, "wrong");
+    $("map").replaceChildren(...marks);
+  }
+
+  /** Up and down select the previous and next line with instructions. */
+  keyed(event) {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const own = this.rows.flatMap((row, index) => (row ? [index] : [])), at = own.indexOf(state.line);
+    const next = own[at < 0 ? own.indexOf(this.costliest) : Math.min(Math.max(at + by, 0), own.length - 1)];
+    if (next !== undefined) set({ line: next });
   }
 
   text(file, used) {
     const { name, text } = this.core.files[file];
     const lines = text ? text.replace(/\n$/, "").split("\n") : [];
+    const pieces = colored(lines);
     const rows = lines.flatMap((line, n) => {
-      const row = this.row(n + 1, line, used.get(`${file}:${n + 1}`));
+      const row = this.row(n + 1, line, pieces[n], used.get(`${file}:${n + 1}`));
       return this.error?.file === file && this.error.line === n + 1 ? this.marked(row) : [row];
     });
     const missing = text ? [] : [el("p", { class: "faint" }, "the file no longer exists")];
-    return [el("h2", { title: name }, name.split(/[\\/]/).slice(-2).join("/")), ...missing, ...rows];
+    return [el("h2", { title: name }, name.split(/[\/]/).slice(-2).join("/")), ...missing, ...rows];
   }
 
   /** The line of the error, and its message below. */
@@ -31,16 +69,18 @@ export class Source {
     return [row, el("div", { class: "message" }, this.error.text.split("\n")[0].replace(/^.*?:\d+:\d+: /, ""))];
   }
 
-  row(number, text, index) {
-    const share = el("span", { class: "share" });
+  row(number, text, pieces, index) {
+    const share = el("span", { class: "share" }), body = el("span", { class: "text" }, ...(text ? pieces : [" "]));
+    const indent = text.length - text.trimStart().length + 4; // of what is wrapped
+    Object.assign(body.style, { paddingLeft: `calc(8px + ${indent}ch)`, textIndent: `-${indent}ch` });
     const row = el("div", { class: index === undefined ? "row" : "row has", "data-line": number },
-      el("span", { class: "number" }, number), share, el("span", { class: "text" }, text || " "));
+      el("span", { class: "number" }, number), share, body);
     if (index === undefined) return row;
     this.rows[index] = row;
     const part = this.core.lines[index].critical_ns / (this.core.total_ns || 1);
     if (part > 0) {
       const bar = el("i");
-      bar.style.width = `${Math.max(1, part * 60)}px`;
+      bar.style.width = `${100 * part}%`;
       share.append(bar, percent(part));
     }
     row.setAttribute("data-index", index);
@@ -54,9 +94,9 @@ export class Source {
       row?.classList.toggle("on", index === here);
       row?.classList.toggle("chosen", index === state.line);
     });
-    const shown = state.line >= 0 ? state.line : here;
-    $("facts").replaceChildren(...(shown < 0 ? this.help() : this.figures(core.lines[shown])));
-    this.follow(this.rows[here >= 0 ? here : state.line] ?? this.failed);
+    const shown = state.line >= 0 ? state.line : here >= 0 ? here : this.costliest;
+    $("facts").replaceChildren(...(shown < 0 ? this.help() : this.figures(core.lines[shown], shown)));
+    this.follow(this.rows[here >= 0 ? here : state.line] ?? this.failed ?? this.rows[this.costliest]);
   }
 
   /** Scroll to the line of the step if the source has its own scroll bar. */
@@ -73,12 +113,12 @@ export class Source {
       "Shares of the critical path. Click a line to see its instructions.")];
   }
 
-  figures(line) {
-    const { core } = this;
+  figures(line, index) {
+    const { core } = this, costliest = index === this.costliest ? ", the most expensive line" : "";
     const busy = line.busy_ns.map((ns, q) => [core.queues[q], ns]).filter(([, ns]) => ns > 0)
       .map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
     const rows = [
-      ["line", `${core.files[line.file].name.split("/").at(-1)}:${line.line}`],
+      ["line", `${core.files[line.file].name.split(/[\/]/).at(-1)}:${line.line}${costliest}`],
       ["instructions", String(line.count)],
       ["critical path", `${duration(line.critical_ns)}, ${percent(line.critical_ns / (core.total_ns || 1))}`],
       ["busy", busy || "nothing"],
@@ -92,6 +132,6 @@ export class Source {
       rows.push(["products", `${(line.flops / line.product_ns / 1e3).toPrecision(3)} TFLOPS, `
         + `${(line.flops / line.operand_bytes).toPrecision(3)} flops per byte of operands`]);
     }
-    return [table([], rows)];
+    return rows.map(([name, said]) => el("span", {}, el("b", {}, name), ` ${said}`));
   }
 }

@@ -1,8 +1,8 @@
 // The selection: one object, its copy in the address, and listeners for changes.
 
 const START = {
-  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", color: "line", dma: "queues", pane: "step",
-  query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "",
+  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", color: "critical", dma: "queues", pane: "summary",
+  query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "", type: "",
 };
 const LINKED = Object.keys(START);
 
@@ -14,8 +14,14 @@ export function listen(told) {
   listeners.push(told);
 }
 
+/** The pane that a selection opens: a step leaves the summary. */
+function implied(changes) {
+  return changes.step >= 0 && !changes.pane && state.pane === "summary" ? { pane: "step", ...changes } : changes;
+}
+
 /** Change a part of the state; listeners get only fields that changed. */
-export function set(changes) {
+export function set(asked) {
+  const changes = implied(asked);
   const changed = Object.keys(changes).filter((key) => state[key] !== changes[key]);
   if (!changed.length) return;
   Object.assign(state, changes);
@@ -36,7 +42,7 @@ export function asked(text) {
   for (const [key, value] of new URLSearchParams(text)) {
     if (LINKED.includes(key)) found[key] = typeof START[key] === "number" ? Number(value) : value;
   }
-  return found;
+  return implied(found);
 }
 
 function link() {

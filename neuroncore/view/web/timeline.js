@@ -1,14 +1,16 @@
 // The timeline: a row for each engine and ring, with counters below.
 
-import { Board, color, ink, LABELS, navigable } from "./canvas.js";
+import { Board, color, ink, inkOn, navigable, PALETTE, type } from "./canvas.js";
 import { chain, gapBefore } from "./causes.js";
 import { CRITICAL, lowerBound } from "./model.js";
 import { counters, rowsOf } from "./rows.js";
 import { matching } from "./search.js";
 import { set, state } from "./state.js";
-import { $, duration, moment } from "./text.js";
+import { hottest } from "./summary.js";
+import { $, duration, el, moment } from "./text.js";
 
 const HEIGHT = 17, AXIS = 16, COUNTER = 30, MOST_LANES = 40;
+const LEAST = 34; // pixels of a rectangle with a name
 
 export class Timeline {
   constructor() {
@@ -24,7 +26,22 @@ export class Timeline {
     this.rowsBy = {};
     this.choose();
     this.counters = counters(core);
-    this.names = [...new Set(core.calls.map((call) => call.name))];
+    this.names = ranked(core.call, (call) => core.calls[call].name);
+    const hot = hottest(core).map(({ index }) => index);
+    this.lines = [...hot, ...core.lines.map((_, index) => index).filter((index) => !hot.includes(index))];
+    this.placeOfLine = new Map(this.lines.map((index, place) => [index, place]));
+  }
+
+  get high() {
+    return HEIGHT * type();
+  }
+
+  get top() {
+    return AXIS * type();
+  }
+
+  get counter() {
+    return COUNTER * type();
   }
 
   /** Select the rows: transfers by queue or by DMA engine. */
@@ -44,14 +61,15 @@ export class Timeline {
     const { board, core } = this;
     if (!core) return;
     this.choose();
-    const below = AXIS + this.rows.length * HEIGHT;
-    if (!board.begin(below + this.counters.length * COUNTER + 4)) return;
+    const { high, top, counter } = this, below = top + this.rows.length * high;
+    if (!board.begin(below + this.counters.length * counter + 4)) return;
+    this.drawLegend();
     board.axis();
     const marked = this.marked();
     this.rows.forEach((row, n) => {
-      const y = AXIS + n * HEIGHT;
-      board.text(row.name, 4, y + 12, ink("ink"), LABELS - 8);
-      board.rect(LABELS, y + HEIGHT - 1, board.width - LABELS, 1, ink("rule"));
+      const y = top + n * high;
+      board.text(row.name, 4, y + 12 * type(), ink("ink"), board.left - 8);
+      board.rect(board.left, y + high - 1, board.width - board.left, 1, ink("rule"));
     });
     board.clipped(() => {
       board.context.globalAlpha = marked ? 0.18 : 1;
@@ -62,25 +80,36 @@ export class Timeline {
       }
       this.drawChosen();
     });
-    this.counters.forEach((counter, n) => this.drawCounter(counter, below + n * COUNTER));
+    this.counters.forEach((each, n) => this.drawCounter(each, below + n * counter));
+  }
+
+  /** The meaning of the colors. */
+  drawLegend() {
+    const { core } = this, key = [state.color, state.core, document.documentElement.dataset.theme].join();
+    if (key === this.legend) return;
+    this.legend = key;
+    const swatch = (fill) => {
+      const made = el("i");
+      made.style.background = fill;
+      return made;
+    };
+    const entry = (fill, said, act) => el("span", {}, swatch(fill), act ? el("button", { class: "link", onclick: act }, said) : said);
+    const line = (index) => [`line ${core.lines[index].line}`, () => set({ line: state.line === index ? -1 : index })];
+    const several = { line: this.lines.map(line), name: this.names.map((name) => [name]) }[state.color];
+    $("legend").replaceChildren(...(several
+      ? [...several.slice(0, PALETTE).map(([said, act], n) => entry(color(n), said, act)), ...(several.length > PALETTE ? [entry(ink("other"), "others")] : [])]
+      : [entry(ink("critical"), "on the critical path"), entry(ink("other"), "not on it")]));
   }
 
   /** Draw at most one rectangle per pixel of the row. */
   drawItems(row, items, n, named) {
-    const { board, core } = this, y = AXIS + n * HEIGHT + 1, height = HEIGHT - 3;
+    const { board, core } = this, y = this.top + n * this.high + 1, height = this.high - 3;
     let at = Math.max(0, lowerBound(items, 0, items.length, state.from, row.since) - 1);
     while (at < items.length && row.since[items[at]] < state.to) {
       const i = items[at], x = board.x(row.since[i]), width = (row.until[i] - row.since[i]) * board.perNs;
-      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, this.color(i));
-      if (named && width > 46) {
-        const left = Math.max(x, LABELS) + 3;
-        board.context.save();
-        board.context.beginPath();
-        board.context.rect(left, y, x + width - left - 4, height);
-        board.context.clip();
-        board.text(core.callOf(i).name, left, y + 11, "#000");
-        board.context.restore();
-      }
+      const fill = this.color(i), left = Math.max(x, board.left) + 3, room = Math.min(x + width, board.width) - left - 4;
+      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, fill);
+      if (named && room > LEAST * type()) board.text(core.callOf(i).name, left, y + 11 * type(), inkOn(fill), room);
       const next = Math.floor(Math.max(x + 1, x + width));
       at = width >= 1 ? at + 1
         : Math.max(at + 1, lowerBound(items, at, items.length, board.ns(next), row.since));
@@ -89,8 +118,9 @@ export class Timeline {
 
   color(i) {
     const { core } = this;
-    if (state.color === "critical") return core.is(i, CRITICAL) ? ink("critical") : ink("rule");
-    return color(state.color === "name" ? this.names.indexOf(core.callOf(i).name) : core.lineOf(i));
+    if (state.color === "critical") return ink(core.is(i, CRITICAL) ? "critical" : "other");
+    const place = state.color === "name" ? this.names.indexOf(core.callOf(i).name) : this.placeOfLine.get(core.lineOf(i));
+    return place < PALETTE ? color(place) : ink("other");
   }
 
   drawChosen() {
@@ -111,7 +141,7 @@ export class Timeline {
       const width = Math.max(3, (row.until[i] - row.since[i]) * board.perNs);
       context.strokeStyle = ink("chosen");
       context.lineWidth = 2;
-      context.strokeRect(board.x(row.since[i]), AXIS + n * HEIGHT + 1, width, HEIGHT - 3);
+      context.strokeRect(board.x(row.since[i]), this.top + n * this.high + 1, width, this.high - 3);
     }
     board.rect(board.x(core.begin[i]), 0, 1, board.height, ink("chosen"));
   }
@@ -125,20 +155,20 @@ export class Timeline {
   /** The vertical position of an instruction's last row. */
   middle(i) {
     const n = this.rows.findLastIndex((row) => row.has(i));
-    return AXIS + n * HEIGHT + HEIGHT / 2;
+    return this.top + (n + 0.5) * this.high;
   }
 
   drawCounter({ name, unit, times, values, most }, y) {
-    const { board } = this;
-    board.text(name, 4, y + 12, ink("ink"), LABELS - 8);
-    board.text(`up to ${Number(most.toPrecision(3))} ${unit}`, 4, y + 25, ink("faint"), LABELS - 8);
-    const scale = (COUNTER - 5) / most;
+    const { board, counter } = this;
+    board.text(name, 4, y + 12 * type(), ink("ink"), board.left - 8);
+    board.text(`up to ${Number(most.toPrecision(3))} ${unit}`, 4, y + 25 * type(), ink("faint"), board.left - 8);
+    const scale = (counter - 5) / most;
     board.clipped(() => {
       let at = Math.max(0, lowerBound(times, 0, times.length, state.from) - 1);
       while (at < times.length && times[at] < state.to) {
         const x = board.x(times[at]), next = at + 1 < times.length ? board.x(times[at + 1]) : board.width;
         const value = values[at] * scale;
-        board.rect(x, y + COUNTER - 2 - value, Math.max(1, next - x), value, ink("accent"));
+        board.rect(x, y + counter - 2 - value, Math.max(1, next - x), value, ink("accent"));
         const jump = lowerBound(times, at, times.length, board.ns(Math.floor(x) + 1)) - 1;
         at = Math.max(at + 1, jump);
       }
@@ -146,12 +176,12 @@ export class Timeline {
   }
 
   rowAt(y) {
-    return this.rows[Math.floor((y - AXIS) / HEIGHT)];
+    return this.rows[Math.floor((y - this.top) / this.high)];
   }
 
   clicked(x, y) {
     const row = this.rowAt(y);
-    if (!row || x < LABELS) return;
+    if (!row || x < this.board.left) return;
     const { item, after } = row.at(this.board.ns(x));
     const near = item < 0 ? row.at(this.board.ns(x - 2)).item : item;
     if (near >= 0) set({ step: near });
@@ -160,7 +190,7 @@ export class Timeline {
 
   hover(event) {
     const card = $("card"), row = event.buttons ? null : this.rowAt(event.offsetY), { core } = this;
-    card.hidden = !row || event.offsetX < LABELS;
+    card.hidden = !row || event.offsetX < this.board.left;
     if (card.hidden) return;
     const { item, before, after } = row.at(this.board.ns(event.offsetX));
     card.hidden = item < 0 && after < 0;
@@ -177,4 +207,13 @@ function said(core, i) {
   const times = `from ${moment(core.begin[i])} for ${duration(core.kept[i] - core.begin[i])}, `
     + `result at ${moment(core.end[i])}`;
   return [`${core.number(i)}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
+}
+
+/** The names of numbers, the most frequent first. */
+function ranked(numbers, nameOf) {
+  const counts = new Map();
+  for (const number of numbers) counts.set(number, (counts.get(number) ?? 0) + 1);
+  const byName = new Map();
+  for (const [number, count] of counts) byName.set(nameOf(number), (byName.get(nameOf(number)) ?? 0) + count);
+  return [...byName].sort((a, b) => b[1] - a[1]).map(([name]) => name);
 }
