@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,9 +16,10 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.units import duration, plural
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import Limits
+from neuroncore.eval.loading import load_spec
 from neuroncore.eval.pool import Dask, Pool, evaluate
 from neuroncore.eval.ranking import rank
-from neuroncore.eval.spec import Spec, load_spec
+from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate
 
 LEVELS = ("process", "linux")
@@ -44,6 +46,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--rank", action="store_true", help="print the fastest candidates at the end"
     )
     parser.add_argument(
+        "--why", action="store_true", help="add the bottleneck and the three best what-ifs"
+    )
+    parser.add_argument(
         "--trace", type=Path, metavar="OUT", help="also write traces as flashinfer-bench has them"
     )
     parser.add_argument(
@@ -56,6 +61,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def add_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spec", required=True, metavar="SPEC.py", help="defines SPEC")
+    parser.add_argument(
+        "--secret",
+        type=int,
+        metavar="N",
+        help="determines the hidden seeds, to repeat a verdict (default: drawn)",
+    )
+
+
+def spec(arguments: argparse.Namespace) -> Spec:
+    """Return the specification that options ask for. Raises UsageError as `load_spec` does."""
+    found = load_spec(arguments.spec)
+    return found if arguments.secret is None else replace(found, secret=arguments.secret)
 
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
@@ -95,19 +112,26 @@ def pool(arguments: argparse.Namespace) -> Pool:
         memory=int(arguments.memory * 2**30),
     )
     executor = Dask(arguments.dask) if arguments.dask else None
-    return Pool(arguments.jobs, arguments.isolation, limits, arguments.cache, executor)
+    return Pool(
+        jobs=arguments.jobs,
+        level=arguments.isolation,
+        limits=limits,
+        cache=arguments.cache,
+        executor=executor,
+        why=getattr(arguments, "why", False),
+    )
 
 
 def command(arguments: argparse.Namespace) -> int:
-    spec = load_spec(arguments.spec)
+    wanted = spec(arguments)
     files = [*map(Path, arguments.candidate), *_in(arguments.batch)]
     if not files:
         raise UsageError("no candidates: give --candidate or --batch")
     if arguments.examine:
-        return _examine(spec, files[0], pool(arguments))
+        return _examine(wanted, files[0], pool(arguments))
     if arguments.resume and arguments.jsonl is None:
         raise UsageError("--resume needs --jsonl")
-    return _judge(spec, files, arguments)
+    return _judge(wanted, files, arguments)
 
 
 def _in(folder: Path | None) -> list[Path]:
@@ -118,28 +142,35 @@ def _in(folder: Path | None) -> list[Path]:
     return sorted(folder.glob("*.py"))
 
 
-def _judge(spec: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
+def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
     begun, kept = time.perf_counter(), []
     old = _done(arguments.jsonl) if arguments.resume else {}
     candidates = [Candidate(str(file), _source(file)) for file in files]
-    left = [one for one in candidates if one.key(spec) not in old]
-    known = [old[one.key(spec)] for one in candidates if one.key(spec) in old]
+    keys = {one: one.key(wanted) for one in candidates}
+    left = [one for one in candidates if keys[one] not in old]
+    known = [old[keys[one]] for one in candidates if keys[one] in old]
     with _output(arguments.jsonl, append=arguments.resume) as output:
-        for verdict in evaluate(spec, left, pool(arguments)):
+        for verdict in evaluate(wanted, left, pool(arguments)):
             output.write(json.dumps(verdict) + "\n")
             output.flush()
             kept.append(verdict)
     verdicts = [*known, *kept]
     if arguments.trace is not None:
-        lines = (json.dumps(trace.trace(one, spec)) + "\n" for one in verdicts)
+        lines = (json.dumps(trace.trace(one, wanted)) + "\n" for one in verdicts)
         arguments.trace.write_text("".join(lines), "utf-8")
     passed = sum(one["passed"] for one in verdicts)
     took = duration((time.perf_counter() - begun) * 1e9)
     counted = plural(len(verdicts), "candidate")
-    print(f"neuroncore: {counted}, {passed} passed, {took}", file=sys.stderr)
+    print(f"neuroncore: {counted}, {passed} passed, {took}{_secret(kept)}", file=sys.stderr)
     if arguments.rank:
         print("\n".join(ranking(verdicts)), file=sys.stderr)
     return int(passed < len(verdicts))
+
+
+def _secret(verdicts: Sequence[dict[str, Any]]) -> str:
+    if not verdicts:
+        return ""
+    return f"; the same hidden inputs: --secret {verdicts[-1]['repeat']['secret']}"
 
 
 def _source(file: Path) -> str:
@@ -182,8 +213,8 @@ def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{one['place']:4}  {one['latency_us']:10.2f} us  {one['candidate']}{than}"
 
 
-def _examine(spec: Spec, file: Path, settings: Pool) -> int:
-    found = blindness.examined(spec, Candidate(str(file), _source(file)), settings)
+def _examine(wanted: Spec, file: Path, settings: Pool) -> int:
+    found = blindness.examined(wanted, Candidate(str(file), _source(file)), settings)
     for line in found.lines():
         print(line)
     return int(bool(found.unseen or found.idle_inputs or found.weak_results))

@@ -10,9 +10,8 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import plural
-from neuroncore.cli.evaluate import add_pool, add_spec, pool
+from neuroncore.cli.evaluate import add_pool, add_spec, pool, spec
 from neuroncore.eval.pool import evaluate
-from neuroncore.eval.spec import load_spec
 
 FIELDS = ("submission", "status", "code", "line", "message", "latency_us", "relative_l2")
 
@@ -34,14 +33,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    spec = load_spec(arguments.spec)
+    wanted = spec(arguments)
     if not arguments.submissions.is_dir():
         raise UsageError(f"{arguments.submissions} is not a folder")
     pattern = f"*/{arguments.file}" if arguments.file else "*.py"
     files = sorted(arguments.submissions.glob(pattern))
     if not files:
         raise UsageError(f"{arguments.submissions} has no {pattern}")
-    rows = sorted((row(one) for one in evaluate(spec, files, pool(arguments))), key=str)
+    rows = sorted((row(one) for one in evaluate(wanted, files, pool(arguments))), key=str)
     if arguments.csv is None:
         _write(sys.stdout, rows)
     else:

@@ -72,12 +72,13 @@ def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
             raise UsageError(f"the baseline does not pass: {error['code']}: {error['message']}")
         case = worker.cases[0]
         record = unpacked(worker.records(baseline)[0], spec, len(case.hidden[0].arrays))
+        drawn = worker.spec
     finally:
         worker.close()
     check_program(record, spec)
     unseen = [*_unseen(record, spec, case)]
     instructions = sum(map(len, record.programs))
-    return Blindness(instructions, unseen, [*_idle(spec, case)], [*_weak(case)])
+    return Blindness(instructions, unseen, [*_idle(drawn, case)], [*_weak(case)])
 
 
 def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:

@@ -21,12 +21,13 @@ FILE = "candidate.py"
 
 class Task(NamedTuple):
     """What is asked of every candidate of a specification: names of the kernel, the machine, the
-    options of the run, and the public arguments for each shape."""
+    options of the run, the public arguments for each shape, and source that is executed first."""
 
     entry: tuple[str, ...]
     target: str
     options: Options
     cases: Sequence[tuple[Any, ...]]
+    prelude: str = ""
 
 
 def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:
@@ -44,6 +45,7 @@ def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
     module.__file__ = FILE
     sys.modules["candidate"] = module
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+    exec(task.prelude, module.__dict__)
     exec(compile(source, FILE, "exec"), module.__dict__)
     kernel = next((vars(module)[name] for name in task.entry if name in vars(module)), None)
     if kernel is None:

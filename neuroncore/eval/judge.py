@@ -14,7 +14,7 @@ from neuroncore import machine
 from neuroncore.base.errors import KernelError, NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.checks.recorded import recorded
-from neuroncore.eval import comparison
+from neuroncore.eval import comparison, metrics
 from neuroncore.eval.examination import examined, unpacked
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Shape, Spec
@@ -23,7 +23,6 @@ from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import OtherPath
 from neuroncore.report.estimate import estimate
 from neuroncore.report.pairs import work
-from neuroncore.report.summary import figures
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 Array = npt.NDArray[Any]
@@ -81,15 +80,17 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
     return Hidden(family, spec.kernel_arguments(given), expected)
 
 
-def judged(contents: Sequence[bytes], spec: Spec, those: Sequence[Case]) -> dict[str, Any]:
+def judged(
+    contents: Sequence[bytes], spec: Spec, those: Sequence[Case], *, why: bool = False
+) -> dict[str, Any]:
     """Return what a verdict has of the records of all cases: whether the candidate passed, the
-    error if it did not, and the figures of each shape."""
+    error if it did not, and the figures of each shape; with `why`, the what-ifs of the first."""
     found: list[dict[str, Any]] = []
     try:
         if len(contents) != len(those):
             raise Refused("BAD_ANSWER", f"{len(contents)} records of {len(those)} shapes")
         for content, case in zip(contents, those, strict=True):
-            found.append(_of_shape(content, spec, case))
+            found.append(_of_shape(content, spec, case, why=why and case is those[0]))
     except Refused as refusal:
         return {"passed": False, "error": refusal.to_dict(), "shapes": found}
     except RecursionError:
@@ -98,17 +99,19 @@ def judged(contents: Sequence[bytes], spec: Spec, those: Sequence[Case]) -> dict
     return {"passed": True, "error": None, "shapes": found}
 
 
-def one_seed(contents: Sequence[bytes], spec: Spec, case: Case, number: int) -> dict[str, Any]:
+def one_seed(
+    contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
+) -> dict[str, Any]:
     """Return what `judged` returns, of the record for one hidden seed of a case. If the program
     takes another path with it, the entry `decisions` has the values that decide until there."""
     only = Case(case.shape, case.public, (case.hidden[number],))
     try:
-        return judged(contents, spec, [only])
+        return judged(contents, spec, [only], why=why)
     except OtherPath as other:
         return {"passed": False, "decisions": list(other.decisions)}
 
 
-def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
+def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str, Any]:
     record = unpacked(content, spec, len(case.hidden[0].arrays))
     constants = examined(record, spec)
     seeds = [_of_seed(record, spec, one) for one in case.hidden]
@@ -123,7 +126,7 @@ def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
     if slowest.total_ns < floor:
         message = f"{slowest.total_ns:.0f} ns; writing the results alone takes {floor:.0f} ns"
         raise Refused("BELOW_ROOFLINE", message)
-    return {
+    found = {
         "shape": repr(case.shape),
         "latency_us": times.seconds * 1e6,
         "low_us": None if times.low is None else times.low * 1e6,
@@ -134,12 +137,9 @@ def _of_shape(content: bytes, spec: Spec, case: Case) -> dict[str, Any]:
         "findings": sorted({one.code for one in findings}),
         "busy_ns": dict(work(slowest).busy),
         "seeds": seeds,
-        "summary": {name: _plain(value) for name, value in figures(slowest).items()},
+        "summary": metrics.summary(slowest),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    return found | metrics.why(slowest) if why else found
 
 
 def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:

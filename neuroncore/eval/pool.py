@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,8 +15,9 @@ from typing import Any, Protocol
 from neuroncore.base.errors import UsageError
 from neuroncore.eval import isolation
 from neuroncore.eval.isolation import Level, Limits
-from neuroncore.eval.spec import Spec, load_spec
-from neuroncore.eval.worker import Candidate, Worker
+from neuroncore.eval.loading import load_spec
+from neuroncore.eval.spec import Spec
+from neuroncore.eval.worker import Candidate, Worker, key
 
 BATCH = 16  # candidates that are given to a process at a time, at most
 ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed
@@ -33,11 +35,14 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process needs to judge: the file of a specification, the level and the limits."""
+    """What a process needs to judge: the source of a specification and its secret, the level, the
+    limits, and whether what-ifs are asked for."""
 
     spec: str
+    secret: int
     level: Level
     limits: Limits
+    why: bool
 
 
 _workers: dict[Setting, Worker] = {}  # of this process
@@ -48,7 +53,8 @@ def judged_batch(setting: Setting, batch: Batch) -> list[Verdict]:
     worker = _workers.get(setting)
     if worker is None:
         isolation.dies_with_parent()
-        worker = Worker(load_spec(setting.spec), setting.level, setting.limits)
+        spec = replace(load_spec(setting.spec), secret=setting.secret)
+        worker = Worker(spec, setting.level, setting.limits, why=setting.why)
         _workers[setting] = worker
     return [worker.verdict(one) for one in batch]
 
@@ -87,8 +93,7 @@ class Dask:
     address: str
 
     def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
-        import distributed
-
+        distributed: Any = import_module("distributed")  # has no types of its functions
         with distributed.Client(self.address) as client:
             asked = [client.submit(judged_batch, setting, one, pure=False) for one in batches]
             for done in distributed.as_completed(asked):
@@ -99,13 +104,15 @@ class Dask:
 class Pool:
     """How candidates are judged. `jobs` is the number of processes; `level` the isolation, by
     default the strongest of this system. With `cache`, a folder, verdicts are kept and used again
-    for the same candidate, specification and version. An `executor` replaces `jobs`."""
+    for the same candidate, specification and version. An `executor` replaces `jobs`. With `why`,
+    verdicts of candidates that pass have the bottleneck and the three best what-ifs."""
 
     jobs: int = 1
     level: Level | None = None
     limits: Limits = LIMITS
     cache: Path | None = None
     executor: Executor | None = None
+    why: bool = False
 
 
 def evaluate(
@@ -117,6 +124,7 @@ def evaluate(
     valid, and if several processes are asked for and the specification is not from a file.
     """
     pool = pool or Pool()
+    fingerprint = spec.fingerprint()
     left: list[Candidate] = []
     for one in map(_candidate, candidates):
         known = _kept(one, spec, pool)
@@ -124,7 +132,8 @@ def evaluate(
             left.append(one)
         else:
             yield known
-    for verdict in _verdicts(spec, left, pool):
+    for made in _verdicts(spec.with_secret(), left, pool):
+        verdict = {**made, "key": key(made["sha256"], fingerprint)}
         if pool.cache is not None:
             pool.cache.mkdir(parents=True, exist_ok=True)
             (pool.cache / f"{verdict['key']}.json").write_text(json.dumps(verdict), "utf-8")
@@ -156,7 +165,7 @@ def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterat
     if not candidates:
         return
     if pool.executor is None and pool.jobs == 1:
-        worker = Worker(spec, level, pool.limits)
+        worker = Worker(spec, level, pool.limits, why=pool.why)
         try:
             yield from map(worker.verdict, candidates)
         finally:
@@ -167,6 +176,7 @@ def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterat
     executor = pool.executor or Processes(pool.jobs)
     size = max(1, min(BATCH, len(candidates) // (4 * max(1, pool.jobs))))
     batches = [tuple(candidates[n : n + size]) for n in range(0, len(candidates), size)]
-    setting = Setting(str(spec.source), level, pool.limits)
+    assert spec.secret is not None  # `evaluate` draws one
+    setting = Setting(spec.source, spec.secret, level, pool.limits, pool.why)
     for found in executor.run(setting, batches):
         yield from found

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import sys
-import traceback
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +18,6 @@ from neuroncore.eval.families import FAMILIES, varied
 
 Array = npt.NDArray[Any]
 Shape = Any  # whatever `inputs` takes
-NAME = "SPEC"  # the variable of a file that holds a Spec
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,9 @@ class Spec:
     name: str = ""
     families: Sequence[str] = ("usual",)
     seeds: int = 3
-    secret: int = 0
-    """Determines the hidden seeds, together with the name and the shape."""
+    secret: int | None = None
+    """Determines the hidden seeds, together with the name and the shape. None: `evaluate` draws it
+    anew, and each verdict says it."""
     tol: float = 2e-5
     """The allowed relative L2 error of each result."""
     largest_error: float = 1e-2
@@ -68,8 +66,13 @@ class Spec:
     finish: Callable[[Any, Any], Any] | None = None
     """Turns the results of the kernel into those of the reference, which are its second
     argument."""
-    source: Path | None = None
-    """The file that the specification was loaded from."""
+    prelude: str = ""
+    """Python source that is executed in a candidate's module before the candidate: imports that a
+    benchmark supplies."""
+    source: str | None = None
+    """What `load_spec` loads this specification from: a file, or a name with an adapter."""
+    files: Sequence[Path] = ()
+    """The files that define this specification."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for values that no specification can have."""
@@ -99,41 +102,27 @@ class Spec:
         """Return the arguments of the kernel for arguments of the reference."""
         return tuple(given if self.adapt is None else self.adapt(given))
 
+    def with_secret(self) -> Spec:
+        """Return this specification with a secret, which is drawn if there is none."""
+        return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
+
     def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:
-        """Return the hidden seeds of a shape, each with its family."""
+        """Return the hidden seeds of a shape, each with its family. Raises UsageError without a
+        secret."""
+        if self.secret is None:
+            raise UsageError("hidden seeds need a secret: use Spec.with_secret()")
         text = repr((self.name, shape, self.secret)).encode()
         entropy = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
         seeds = np.random.default_rng(entropy).integers(1, 1 << 31, self.seeds).tolist()
         return [(seed, self.families[n % len(self.families)]) for n, seed in enumerate(seeds)]
 
     def fingerprint(self) -> str:
-        """Return a hash of the file of the specification, or of its plain fields."""
-        if self.source is not None:
-            return hashlib.sha256(self.source.read_bytes()).hexdigest()[:16]
+        """Return a hash of the files of the specification and of its plain fields."""
         plain: Mapping[str, Any] = {
-            name: value for name, value in vars(self).items() if not callable(value)
-        }
-        return hashlib.sha256(repr(sorted(plain.items())).encode()).hexdigest()[:16]
-
-
-def load_spec(path: str | Path) -> Spec:
-    """Load the variable SPEC of a Python file, which is executed in this process: a specification
-    is trusted. Raises UsageError if the file can't be read, fails, or has no SPEC."""
-    file = Path(path).resolve()
-    name = f"neuroncore_spec_{file.stem}"
-    made = importlib.util.spec_from_file_location(name, file)
-    if made is None or made.loader is None or not file.is_file():
-        raise UsageError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(made)
-    sys.modules[name] = module
-    try:
-        made.loader.exec_module(module)
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raise UsageError(
-            f"{path} fails at {last.filename}:{last.lineno}: {type(error).__name__}: {error}"
-        ) from error
-    spec = getattr(module, NAME, None)
-    if not isinstance(spec, Spec):
-        raise UsageError(f"{path} has no variable {NAME} that is a neuroncore.eval.Spec")
-    return replace(spec, name=spec.name or file.stem, source=file)
+            name: value for name, value in vars(self).items()
+            if name not in ("source", "files") and not callable(value)
+        }  # fmt: skip
+        found = hashlib.sha256(repr(sorted(plain.items())).encode())
+        for file in self.files:
+            found.update(file.read_bytes())
+        return found.hexdigest()[:16]

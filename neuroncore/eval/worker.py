@@ -47,8 +47,14 @@ class Candidate:
 
     def key(self, spec: Spec) -> str:
         """Identifies the verdict: the candidate, the specification and this version."""
-        text = f"{self.sha256} {spec.fingerprint()} {version('neuroncore')}"
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return key(self.sha256, spec.fingerprint())
+
+
+def key(sha256: str, fingerprint: str) -> str:
+    """Return the key of a verdict by the hashes of a candidate and a specification. A secret that
+    was drawn is no part of it: the specification does not ask for this one."""
+    text = f"{sha256} {fingerprint} {version('neuroncore')}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Cost(NamedTuple):
@@ -85,12 +91,12 @@ Judge = Callable[[list[bytes]], dict[str, Any]]
 class Worker:
     """Judges candidates of one specification, one after the other. It must be closed."""
 
-    def __init__(self, spec: Spec, level: Level, limits: Limits) -> None:
+    def __init__(self, spec: Spec, level: Level, limits: Limits, *, why: bool = False) -> None:
         """Raises UsageError as `eval.judge.cases` does."""
-        self.spec, self.level = spec, level
-        self.cases: list[Case] = cases(spec)
+        self.spec, self.level, self.why = spec.with_secret(), level, why
+        self.cases: list[Case] = cases(self.spec)
         public = [case.public for case in self.cases]
-        task = Task(tuple(spec.entry), spec.target, spec.options, public)
+        task = Task(tuple(spec.entry), spec.target, spec.options, public, spec.prelude)
         self._assignment = Assignment(task, limits, level, readable(), _environment())
         warm(spec.target)
         gc.collect()
@@ -130,7 +136,6 @@ class Worker:
             "candidate": candidate.name,
             "sha256": candidate.sha256,
             "spec": self.spec.name,
-            "key": candidate.key(self.spec),
             "version": version("neuroncore"),
             "passed": found["passed"],
             "status": status(found),
@@ -139,6 +144,7 @@ class Worker:
             "shapes": shapes,
             "isolation": {"level": self.level, **ran.held._asdict()},
             "cost": ran.cost._asdict(),
+            "repeat": {"spec": self.spec.source, "secret": self.spec.secret},
         }
 
     def _at_once(self, candidate: Candidate) -> Ran:
@@ -146,7 +152,7 @@ class Worker:
         return self._ran(Request(candidate.source), self._judge_all)
 
     def _judge_all(self, parts: list[bytes]) -> dict[str, Any]:
-        return judged(parts, self.spec, self.cases)
+        return judged(parts, self.spec, self.cases, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> Ran:
         """Record the program again for each hidden seed, whose values may take other paths. The
@@ -169,7 +175,7 @@ class Worker:
         """Record and replay until the program takes the path of a hidden seed."""
 
         def judge(parts: list[bytes]) -> dict[str, Any]:
-            return one_seed(parts, self.spec, self.cases[case], seed)
+            return one_seed(parts, self.spec, self.cases[case], seed, why=self.why)
 
         decisions: tuple[int, ...] = ()
         cost = Cost()

@@ -40,6 +40,7 @@ def verdicts(path):
 def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]
+    words += ["--secret", "7"]
     assert main([*words, "--jobs", "2"]) == 1
     assert "3 candidates, 1 passed" in capsys.readouterr().err
     first = verdicts(out)
@@ -68,6 +69,17 @@ def test_a_cache_judges_no_candidate_twice(batch, tmp_path, capsys):
     capsys.readouterr()
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["latency_us"] == 42.0
+
+
+def test_why_names_the_best_changes(batch, capsys):
+    words = ["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--isolation", "process"]
+    assert main([*words, "--why", "--secret", "7"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    first, other = verdict["shapes"]
+    assert verdict["repeat"]["secret"] == 7
+    assert first["bound_by"] == "DMA latency" and "bound_by" not in other
+    best = first["what_ifs"]
+    assert 0 < len(best) <= 3 and best[0]["latency_us"] < first["latency_us"]
 
 
 def test_grades_are_a_table(batch, tmp_path, capsys):

@@ -81,6 +81,16 @@ def test_families_reach_the_hidden_inputs_alone():
     assert np.ptp(constant) == 0
 
 
+def test_hidden_seeds_are_drawn():
+    public = spec(secret=None)
+    with pytest.raises(UsageError, match="need a secret"):
+        public.hidden_seeds((128, 64))
+    drawn, other = public.with_secret(), public.with_secret()
+    assert drawn.hidden_seeds((128, 64)) != other.hidden_seeds((128, 64))
+    assert drawn.with_secret() == drawn
+    assert public.fingerprint() != spec(secret=5).fingerprint() != spec(secret=6).fingerprint()
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
@@ -92,7 +102,7 @@ def test_families_reach_the_hidden_inputs_alone():
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_reference_must_be_valid(reference, said):
     with pytest.raises(UsageError, match=said):
-        judge.cases(Spec(reference, inputs, [(128, 8)], name="axpb"))
+        judge.cases(Spec(reference, inputs, [(128, 8)], name="axpb", secret=0))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +141,7 @@ def test_a_reference_may_have_formats_of_8_bytes():
 
 def test_a_result_may_be_a_part_of_a_tensor():
     part = kernel("out = sums(a, b)\nreturn out[:, 0:16]")
-    wanted = Spec(lambda a, b: (2 * a + b)[:, :16], inputs, [(128, 64)], tol=1e-6)
+    wanted = Spec(lambda a, b: (2 * a + b)[:, :16], inputs, [(128, 64)], tol=1e-6, secret=0)
     assert answered(part, wanted)["passed"]
 
 

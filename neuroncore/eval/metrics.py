@@ -1,0 +1,48 @@
+"""Figures of a timeline in a verdict, by the names that search programs read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuroncore.report.summary import figures
+from neuroncore.report.why import why as reasons
+from neuroncore.time.schedule import Timeline
+
+# kda-for-trainium's names, in percent and in MB; those of AccelOpt are the vendor's.
+PERCENT = {
+    "MFU_pct": "mfu_estimated_percent",
+    "PE_pct": "tensor_engine_active_time_percent",
+    "Vec_pct": "vector_engine_active_time_percent",
+    "Scl_pct": "scalar_engine_active_time_percent",
+    "DMA_pct": "dma_active_time_percent",
+}
+MEGABYTES = {"HBMrd_MB": "hbm_read_bytes", "HBMwr_MB": "hbm_write_bytes"}
+BEST = 3  # what-ifs
+
+
+def summary(timeline: Timeline) -> dict[str, Any]:
+    """Return figures by the names of the vendor's profiler, which AccelOpt reads, and of kda."""
+    found = {name: _plain(value) for name, value in figures(timeline).items()}
+    of_kda = {name: 100 * found[field] for name, field in PERCENT.items()}
+    moved = {name: found[field] / 1e6 for name, field in MEGABYTES.items()}
+    return {**found, **of_kda, **moved}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def why(timeline: Timeline) -> dict[str, Any]:
+    """Return the bottleneck, and the changes that would save most. They are scheduled one by one,
+    which takes longer than all the rest of a verdict."""
+    answers = reasons("", timeline, BEST).answers
+    if answers is None:
+        return {"bound_by": "nothing", "what_ifs": []}
+    ranked = sorted((*answers.resources, *answers.changes), key=lambda one: -one.gain)
+    best = [
+        {"what": str(one), "latency_us": one.ns / 1e3, "saves": one.gain}
+        for one in ranked[:BEST] if one.matters
+    ]  # fmt: skip
+    return {"bound_by": answers.bound.what, "what_ifs": best}
