@@ -60,7 +60,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_spec(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--spec", required=True, metavar="SPEC.py", help="defines SPEC")
+    parser.add_argument(
+        "--spec",
+        required=True,
+        metavar="SPEC.py",
+        help="defines SPEC; or a problem of a benchmark, such as nkibench:silu@FOLDER",
+    )
     parser.add_argument(
         "--secret",
         type=int,

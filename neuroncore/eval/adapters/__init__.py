@@ -1,0 +1,49 @@
+"""Specifications from the files of published benchmarks: `--spec ADAPTER:NAME@FOLDER`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval.adapters import cs149, definition, harness, kernelbench, nkibench
+from neuroncore.eval.spec import Spec
+
+
+class Adapter(NamedTuple):
+    """Makes a specification from a name and the folder of a benchmark, and the environment
+    variable with its usual folder; None for a benchmark without files."""
+
+    make: Callable[[str, Path], Spec]
+    variable: str | None
+
+
+ADAPTERS = {
+    "nkibench": Adapter(nkibench.spec, "NKIBENCH_ROOT"),
+    "autocomp": Adapter(harness.spec, "AUTOCOMP_ROOT"),
+    "cs149": Adapter(cs149.spec, None),
+    "kernelbench": Adapter(kernelbench.spec, "KERNELBENCH_ROOT"),
+    "flashinfer": Adapter(definition.spec, "FIB_DATASET_PATH"),
+}
+
+
+def adapted(source: str) -> Spec | None:
+    """Return the specification that ADAPTER:NAME or ADAPTER:NAME@FOLDER stands for; None for the
+    name of a file. Raises UsageError if the benchmark does not have it."""
+    kind, colon, rest = source.partition(":")
+    if not colon or kind not in ADAPTERS:
+        return None
+    adapter = ADAPTERS[kind]
+    name, _, text = rest.partition("@")
+    if adapter.variable is None:
+        return replace(adapter.make(name, Path()), source=source)
+    folder = Path(text or os.environ.get(adapter.variable, "")).resolve()
+    if not (text or adapter.variable in os.environ) or not folder.is_dir():
+        raise UsageError(
+            f"{kind}:{name} needs the folder of the benchmark: --spec {kind}:{name}@FOLDER, or the "
+            f"environment variable {adapter.variable}"
+        )
+    return replace(adapter.make(name, folder), source=f"{kind}:{name}@{folder}")

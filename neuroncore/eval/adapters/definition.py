@@ -1,0 +1,134 @@
+"""Definitions of flashinfer-bench, which SOL-ExecBench has too: JSON with axes, inputs, outputs and
+the source of a reference `run`. Values of variable axes come from the workloads beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval import files
+from neuroncore.eval.adapters import tensors
+from neuroncore.eval.spec import Spec
+from neuroncore.numerics.formats import lookup
+
+TOLERANCE = 1e-2  # of flashinfer-bench's BenchmarkConfig
+MOST_SHAPES = 3  # workloads that are used: traces have dozens
+NARROWER = 2.0  # numbers of formats with 8 bits or less are cut to -2 ... 2, as the benchmark does
+INTEGERS = 1024  # integers of 16 bits or more are below it
+Shape = Mapping[str, Any]  # the values of variable axes and of scalar inputs
+
+
+def spec(name: str, folder: Path) -> Spec:
+    """Return the specification of definitions/**/NAME.json, at the shapes of workloads/**/
+    NAME.jsonl, or of NAME/AXIS=VALUE,... Raises UsageError if it can't be read, or if a workload
+    has inputs from a file."""
+    name, _, axes = name.partition("/")
+    file = _file(folder, "definitions", f"{name}.json")
+    defined = _read(file)[0]
+    torch = tensors.torch(file.name) if re.search(r"\btorch\b", defined["reference"]) else None
+    shapes = [_axes(axes)] if axes else _workloads(folder, name, defined)
+    return Spec(
+        reference=tensors.through_torch(_reference(defined, file), torch),
+        inputs=lambda seed, shape: [*_inputs(defined, shape, seed)],
+        shapes=shapes[:1],
+        hidden_shapes=shapes[1:],
+        name=defined["name"],
+        tol=TOLERANCE,
+        entry=("kernel", "run"),
+        narrow=("float32", *{one["dtype"] for one in defined["outputs"].values()}),
+        files=(file,),
+    )
+
+
+def _file(folder: Path, kind: str, name: str) -> Path:
+    found = sorted((folder / kind).rglob(name))
+    if len(found) != 1:
+        raise UsageError(f"{folder / kind} has {len(found)} files {name}")
+    return found[0]
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    try:
+        text = file.read_text("utf-8")
+        return [*map(json.loads, text.splitlines() if file.suffix == ".jsonl" else [text])]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} can't be read: {error}") from None
+
+
+def _axes(text: str) -> Shape:
+    try:
+        return {name: int(value) for name, value in (one.split("=") for one in text.split(","))}
+    except ValueError:
+        raise UsageError(f"axes are AXIS=VALUE,..., not {text!r}") from None
+
+
+def _workloads(folder: Path, name: str, defined: Mapping[str, Any]) -> list[Shape]:
+    """Return the first workloads with different shapes."""
+    if all(axis["type"] == "const" for axis in defined["axes"].values()):
+        return [{}]
+    shapes: list[Shape] = []
+    for one in _read(_file(folder, "workloads", f"{name}.jsonl")):
+        shape = {**one["workload"]["axes"], **_scalars(one["workload"]["inputs"])}
+        if shape not in shapes and len(shapes) < MOST_SHAPES:
+            shapes.append(shape)
+    if not shapes:
+        raise UsageError(f"{name} has variable axes and no workloads: give {name}/AXIS=VALUE,...")
+    return shapes
+
+
+def _scalars(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    if stored := [name for name, one in inputs.items() if one["type"] == "safetensors"]:
+        raise UsageError(f"input {stored[0]} of a workload is in a file of safetensors")
+    return {name: one["value"] for name, one in inputs.items() if one["type"] == "scalar"}
+
+
+def _reference(defined: Mapping[str, Any], file: Path) -> Callable[..., Any]:
+    module = ModuleType("reference")
+    try:
+        exec(compile(defined["reference"], f"{file}:reference", "exec"), vars(module))
+    except Exception as error:
+        raise files.failure(file, error) from error
+    run: Callable[..., Any] = module.run
+    names = list(defined["outputs"])
+
+    def reference(*arguments: Any) -> Any:
+        made = run(*arguments)
+        return tuple(made[name] for name in names) if isinstance(made, dict) else made
+
+    return reference
+
+
+def _inputs(defined: Mapping[str, Any], shape: Shape, seed: int) -> Iterator[Any]:
+    """Yield the inputs of the reference, as flashinfer-bench draws them."""
+    random = np.random.default_rng(seed)
+    sizes = {name: axis.get("value", shape.get(name)) for name, axis in defined["axes"].items()}
+    for name, tensor in defined["inputs"].items():
+        if tensor["shape"] is None:
+            if name not in shape:
+                raise UsageError(f"{defined['name']} needs a value of the scalar {name}")
+            yield shape[name]
+            continue
+        lengths: Sequence[Any] = [sizes.get(axis) for axis in tensor["shape"]]
+        if None in lengths:
+            raise UsageError(f"{defined['name']} needs values of {', '.join(tensor['shape'])}")
+        yield _random(random, lengths, tensor["dtype"])
+
+
+def _random(random: np.random.Generator, lengths: Sequence[int], dtype: str) -> Any:
+    form = lookup(dtype)
+    if dtype == "bool":
+        return random.integers(0, 2, lengths).astype(form.numpy)
+    if form.is_integer:
+        top = 128 if form.bits == 8 else INTEGERS
+        return random.integers(-top, top, lengths).astype(form.numpy)
+    numbers = random.standard_normal(lengths, np.float32)
+    if form.bits <= 8:
+        numbers = numbers.clip(-NARROWER, NARROWER)
+    return numbers.astype(form.numpy)

@@ -1,0 +1,140 @@
+"""Problems of autocomp: a harness with a reference kernel, a mark where a candidate goes, and a
+test that calls both with random inputs.
+
+The inputs are those of the first call of the test, for each seed; the reference is the harness's
+kernel, which this process runs. A candidate may use all names of the harness.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval import files
+from neuroncore.eval.adapters import tensors
+from neuroncore.eval.spec import Spec
+from neuroncore.frontend import alias
+
+TOLERANCE = 1e-2  # the relative tolerance of the harnesses
+TEST = "test_nki"
+OLDER = "neuronxcc"  # the package of the older API
+LEFT_OUT = {TEST, "benchmark_nki"}  # functions that candidates don't need
+ELSEWHERE = {"torch", "torch_xla", "torch_neuronx", "xm", "F"}  # no names of kernels
+FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness allows all that pass
+
+
+class _Called(Exception):
+    """Ends the test of a harness at the first call of a kernel."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__("the first call")
+        self.arguments = args, kwargs
+
+
+def spec(name: str, folder: Path) -> Spec:
+    """Return the specification of SUITE/NUMBER or SUITE/NUMBER_NAME in a clone of autocomp. Raises
+    UsageError if there is no such harness."""
+    suite, _, number = name.partition("/")
+    root = folder / "harnesses" if (folder / "harnesses").is_dir() else folder
+    found = [root / suite / f"{number}.py", *sorted((root / suite).glob(f"{number}_*.py"))]
+    file = next((one for one in found if one.is_file()), None)
+    if file is None:
+        raise UsageError(f"{root} has no harness {name!r}")
+    return of_file(file)
+
+
+def of_file(file: Path) -> Spec:
+    """Return the specification of a harness. Raises UsageError if it can't be read."""
+    try:
+        source = file.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error.strerror}") from None
+    names = re.search(rf"{TEST}\(\s*(\w+)\s*,\s*(\w+)\s*\)\s*$", source, re.MULTILINE)
+    if names is None:
+        raise UsageError(f"{file} has no call {TEST}(REFERENCE, CANDIDATE)")
+    reference, entry = names.groups()
+    with alias.activated():
+        module = files.module(file)
+    kernel = getattr(module, reference)
+    return Spec(
+        reference=_trusted(kernel),
+        inputs=lambda seed, _: _inputs(module, kernel, seed),
+        shapes=[file.stem],
+        name=f"{file.parent.name}/{file.stem}",
+        tol=TOLERANCE,
+        largest_error=0.1,
+        target=_target(source),
+        order="compiled" if OLDER in source else "scheduled",
+        entry=(entry,),
+        narrow=FORMATS,
+        constants=8 << 20,
+        prelude=prelude(source),
+        files=(file,),
+    )
+
+
+def _target(source: str) -> str:
+    """Return the machine that a harness sets; those of the older API were measured on trn1."""
+    found = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
+    return found[1] if found else "trn1" if OLDER in source else "trn2"
+
+
+def _trusted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        with alias.activated():
+            made = kernel(*arguments)
+        return tuple(made) if isinstance(made, tuple | list) else made
+
+    return called
+
+
+def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
+    """Return the arguments of the first call for a seed, in the order of the reference's
+    parameters. Seeds that the test sets itself have no effect."""
+    np.random.seed(seed)
+    torch = getattr(module, "torch", None)
+    if torch is not None:
+        torch.manual_seed(seed)
+    with alias.activated(), mock.patch.object(np.random, "seed"), _unseeded(torch):
+        try:
+            getattr(module, TEST)(_first, _first)
+        except _Called as called:
+            args, kwargs = called.arguments
+            bound = inspect.signature(kernel).bind(*args, **kwargs)
+            bound.apply_defaults()
+            return tuple(map(tensors.taken, bound.arguments.values()))
+    raise UsageError(f"{module.__file__}: {TEST} calls no kernel")
+
+
+def _unseeded(torch: Any) -> Any:
+    return mock.patch.object(torch or mock, "manual_seed", create=True)
+
+
+def _first(*args: Any, **kwargs: Any) -> Any:
+    raise _Called(args, kwargs)
+
+
+def prelude(source: str) -> str:
+    """Return what a candidate finds in its module: imports, constants and functions of a harness,
+    but for its test and what needs torch."""
+    kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
+    return "\n".join(map(ast.unparse, kept))
+
+
+def _is_left_out(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If) or getattr(node, "name", None) in LEFT_OUT:
+        return True
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        modules = [one.name for one in node.names]
+        roots = [node.module or ""] if isinstance(node, ast.ImportFrom) else modules
+        return any(one.partition(".")[0] in ELSEWHERE for one in roots)
+    return any(isinstance(one, ast.Name) and one.id in ELSEWHERE for one in ast.walk(node))

@@ -1,0 +1,92 @@
+"""Folders of problems like those of KernelBench: LEVEL/NUMBER_NAME.py.
+
+A file defines `get_inputs`, and either torch's module `Model` with `get_init_inputs`, or a function
+`forward` of arrays. The kernel gets the inputs, and then the parameters and buffers of the model
+in the order of its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval import files
+from neuroncore.eval.adapters import tensors
+from neuroncore.eval.spec import Spec
+
+TOLERANCE = 1e-4  # of the benchmark, for float32
+
+
+def spec(name: str, folder: Path) -> Spec:
+    """Return the specification of LEVEL/NUMBER, LEVEL/NUMBER_NAME or a path in the folder. Raises
+    UsageError if there is no such file, or no single one."""
+    file = _file(name, folder)
+    uses_torch = "torch" in file.read_text("utf-8")
+    torch = tensors.torch(f"{file.name}") if uses_torch else None
+    problem = files.module(file)
+    made: Callable[..., Any] = getattr(problem, "forward", None) or _Model(problem, torch)
+    inputs = made.inputs if isinstance(made, _Model) else _inputs(problem, torch)
+    return Spec(
+        reference=tensors.through_torch(made, torch),
+        inputs=lambda seed, _: inputs(seed),
+        shapes=[name],
+        name=file.stem,
+        tol=TOLERANCE,
+        files=(file,),
+    )
+
+
+def _file(name: str, folder: Path) -> Path:
+    stem = name.removesuffix(".py")
+    for root in (folder, folder / "KernelBench"):
+        exact = root / f"{stem}.py"
+        found = [exact] if exact.is_file() else sorted(root.glob(f"{stem}_*.py"))
+        if len(found) == 1:
+            return found[0]
+    raise UsageError(f"{folder} has no single problem {name!r}")
+
+
+def _inputs(problem: ModuleType, torch: Any | None) -> Callable[[int], Sequence[Any]]:
+    def inputs(seed: int) -> Sequence[Any]:
+        _seeded(seed, torch)
+        return tuple(map(tensors.taken, problem.get_inputs()))
+
+    return inputs
+
+
+def _seeded(seed: int, torch: Any | None) -> None:
+    np.random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+class _Model:
+    """A module of torch as a function of its inputs and its state."""
+
+    def __init__(self, problem: ModuleType, torch: Any) -> None:
+        if not hasattr(problem, "Model"):
+            raise UsageError(f"{problem.__file__} defines neither Model nor forward")
+        self.problem, self.torch = problem, torch
+        self.model = self._made()
+        self.names = list(self.model.state_dict())
+
+    def _made(self) -> Any:
+        given: Sequence[Any] = getattr(self.problem, "get_init_inputs", list)()
+        return self.problem.Model(*given).eval()
+
+    def inputs(self, seed: int) -> Sequence[Any]:
+        """Return inputs and a new state for a seed."""
+        _seeded(seed, self.torch)
+        state = self._made().state_dict().values()
+        return tuple(map(tensors.taken, (*self.problem.get_inputs(), *state)))
+
+    def __call__(self, *arguments: Any) -> Any:
+        count = len(arguments) - len(self.names)
+        state = dict(zip(self.names, arguments[count:], strict=True))
+        self.model.load_state_dict(state)
+        return self.model(*arguments[:count])

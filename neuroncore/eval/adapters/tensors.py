@@ -1,0 +1,39 @@
+"""Arrays and torch's tensors, for references that are written with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from neuroncore.frontend.arguments import LIBRARIES, as_numpy, is_host_array
+from neuroncore.hosts.devices import framework
+
+
+def torch(asked: str) -> Any:
+    """Import torch. Raises UsageError, which names what needs it, if it is not installed."""
+    return framework("torch", asked)
+
+
+def given(value: Any) -> Any:
+    """Return an array as a tensor of torch, which is imported already; other values unchanged."""
+    made = next(one.given for one in LIBRARIES if one.name == "torch")
+    return made(value) if is_host_array(value) else value
+
+
+def taken(value: Any) -> Any:
+    """Return a tensor or an array as numpy's; other values unchanged."""
+    return as_numpy(value) if is_host_array(value) else value
+
+
+def through_torch(function: Callable[..., Any], torch: Any | None) -> Callable[..., Any]:
+    """Return a function of arrays that calls one of tensors, or with None one of arrays. It
+    returns an array, or a tuple of arrays."""
+
+    def called(*arguments: Any) -> Any:
+        with torch.no_grad() if torch is not None else nullcontext():
+            made = function(*(arguments if torch is None else map(given, arguments)))
+        several = isinstance(made, Sequence)
+        return tuple(map(taken, made)) if several else taken(made)
+
+    return called

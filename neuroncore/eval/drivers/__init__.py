@@ -1,0 +1,1 @@
+"""The judge behind the interfaces of published search programs."""

@@ -1,0 +1,99 @@
+"""autocomp's evaluation of candidates, without a device: a class with the methods of its
+EvalBackend."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval.adapters import harness
+from neuroncore.eval.pool import Pool, evaluate
+from neuroncore.eval.spec import Spec
+from neuroncore.eval.worker import Candidate
+
+OLDER = re.compile(r"^\s*(import|from)\s+neuronxcc\b.*$", re.MULTILINE)
+
+
+class EvalBackend:
+    """Judges candidates of autocomp's problems. `folder` is a clone of autocomp, by default that of
+    the environment variable AUTOCOMP_ROOT; `target` replaces the machine of a harness."""
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        pool: Pool | None = None,
+        target: str | None = None,
+    ) -> None:
+        self.folder = Path(folder or os.environ.get("AUTOCOMP_ROOT", ""))
+        self.pool, self.target = pool or Pool(), target
+
+    def evaluate_code(
+        self, prob: Any, code_strs: list[str], simulator: str
+    ) -> list[dict[str, Any]]:
+        """Return for each candidate: correct, latency in milliseconds or None, stdout and stderr.
+        `simulator` has no effect. Raises UsageError if the harness can't be read."""
+        spec = self._spec(prob)
+        made = evaluate(spec, _candidates(spec, code_strs), self.pool)
+        found = {verdict["candidate"]: _result(verdict) for verdict in made}
+        return [found[str(number)] for number in range(len(code_strs))]
+
+    def get_hw_feedback(self, prob: Any, code_strs: list[str]) -> list[list[str]]:
+        """Return the bottleneck and the best what-ifs of each candidate that passes."""
+        spec, pool = self._spec(prob), replace(self.pool, why=True)
+        made = evaluate(spec, _candidates(spec, code_strs), pool)
+        found = {verdict["candidate"]: _feedback(verdict) for verdict in made}
+        return [found[str(number)] for number in range(len(code_strs))]
+
+    def get_backend_specific_rules(self) -> list[str]:
+        """Return rules for prompts."""
+        return [
+            "The program must not depend on the values of inputs: it is replayed on other inputs.",
+            "All results must be computed by NKI instructions.",
+        ]
+
+    def _spec(self, prob: Any) -> Spec:
+        file = getattr(prob, "test_file", None)
+        if file:
+            found = harness.of_file(Path(file))
+        elif self.folder.is_dir():
+            found = harness.spec(f"{prob.prob_type}/{prob.prob_id}", self.folder)
+        else:
+            raise UsageError("EvalBackend needs a clone of autocomp: folder, or AUTOCOMP_ROOT")
+        return replace(found, target=self.target or found.target)
+
+
+def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
+    """Return candidates, named by their numbers. As autocomp does, imports of the older API are
+    taken out of candidates for today's."""
+    if spec.order == "scheduled":
+        sources = [OLDER.sub("", one) for one in sources]
+    return [Candidate(str(number), one) for number, one in enumerate(sources)]
+
+
+def _result(verdict: dict[str, Any]) -> dict[str, Any]:
+    error, latency = verdict["error"], verdict["latency_us"]
+    return {
+        "correct": verdict["passed"],
+        "latency": None if latency is None else latency / 1e3,
+        "stdout": "" if latency is None else f"Latency: {latency / 1e3:.3f} ms\n",
+        "stderr": "" if error is None else _told(error),
+    }
+
+
+def _told(error: dict[str, Any]) -> str:
+    line = f" (line {error['line']})" if error["line"] else ""
+    hint = f"; {error['hint']}" if error["hint"] else ""
+    return f"{error['code']}: {error['message']}{line}{hint}\n"
+
+
+def _feedback(verdict: dict[str, Any]) -> list[str]:
+    if not verdict["passed"]:
+        return []
+    first = verdict["shapes"][0]
+    best = (f"{one['what']}: {one['saves']:.0%} faster" for one in first["what_ifs"])
+    return [f"bound by {first['bound_by']}", *best]

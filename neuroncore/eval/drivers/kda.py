@@ -1,0 +1,122 @@
+"""The contract of verify.py in kda-for-trainium: NKIBench's problems, with speedups over their
+baselines.
+
+    python -m neuroncore.eval.drivers.kda --op silu --candidate candidate.py
+
+The folder of NKIBench is that of the environment variable NKIBENCH_ROOT, or ../AccelOpt/NKIBench.
+Exit codes: 0 all problems passed, 1 not all, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.errors import UsageError
+from neuroncore.eval.adapters import nkibench
+from neuroncore.eval.isolation import Limits
+from neuroncore.eval.pool import Pool, evaluate
+
+PILOT = ("matmul", "silu", "rmsnorm_matmul")
+BASELINES = Path("baselines.json")  # in the current folder, as the program expects
+SEEDS, FAST = 5, 1
+
+
+def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: int) -> Any:
+    """Return what the contract asks of a problem: passed, latency_ms, error, summary_metrics."""
+    spec = replace(nkibench.spec(operator, folder), seeds=seeds)
+    limits = Limits(cpu_seconds=timeout, seconds=2.0 * timeout)
+    (verdict,) = evaluate(spec, [candidate], Pool(limits=limits))
+    error, latency = verdict["error"], verdict["latency_us"]
+    return {
+        "passed": verdict["passed"],
+        "latency_ms": None if latency is None else latency / 1e3,
+        "error": None if error is None else f"{error['code']}: {error['message']}",
+        "summary_metrics": verdict["shapes"][0]["summary"] if verdict["passed"] else {},
+    }
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Verify candidates or measure baselines, as the options say; return the exit code."""
+    given = _parser().parse_args(words)
+    try:
+        return _main(given)
+    except UsageError as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="verify", description=(__doc__ or "").split("\n\n")[0])
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--op", help="one problem (default: all)")
+    chosen.add_argument("--pilot", action="store_true", help="the pilot problems")
+    parser.add_argument("--candidate", type=Path, help="a kernel for --op (default: the baseline)")
+    parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")
+    parser.add_argument("--fast", action="store_true", help="one hidden seed in place of five")
+    parser.add_argument("--num-cores", type=int, choices=(1, 2, 4, 8), default=1)
+    parser.add_argument("--timeout", type=int, default=900, help="CPU seconds of a candidate")
+    return parser
+
+
+def _main(given: argparse.Namespace) -> int:
+    if given.candidate and (not given.op or given.build_baselines):
+        raise UsageError("--candidate needs --op, and no --build-baselines")
+    if given.num_cores != 1:
+        raise UsageError("problems of NKIBench run on one core: --num-cores 1")
+    folder = Path(os.environ.get("NKIBENCH_ROOT", "../AccelOpt/NKIBench"))
+    operators = [given.op] if given.op else [*(PILOT if given.pilot else nkibench.problems(folder))]
+    baselines: dict[str, Any] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
+    speedups: list[float] = []
+    passed = 0
+    for operator in operators:
+        problem = nkibench.problem(operator, folder)
+        file, seeds = given.candidate or problem.baseline, FAST if given.fast else SEEDS
+        found = verified(operator, file, folder, seeds, given.timeout)
+        passed += found["passed"]
+        if given.build_baselines and found["passed"]:
+            baselines[operator] = baseline(problem, found)
+        speedup = _speedup(baselines.get(operator), found)
+        speedups += [] if speedup is None else [speedup]
+        print(line(operator, found, speedup), flush=True)
+    if given.build_baselines:
+        BASELINES.write_text(json.dumps(baselines, indent=1) + "\n")
+    if speedups:
+        print(f"geomean {statistics.geometric_mean(speedups):.3f}x of {len(speedups)} problems")
+    return int(passed < len(operators))
+
+
+def baseline(problem: nkibench.Problem, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a problem in the file of baselines."""
+    return {
+        "baseline_latency_ms": found["latency_ms"],
+        "case_id": problem.case,
+        "kernel": str(problem.baseline),
+    }
+
+
+def _speedup(before: dict[str, Any] | None, found: dict[str, Any]) -> float | None:
+    if before is None or not found["passed"]:
+        return None
+    return float(before["baseline_latency_ms"] / found["latency_ms"])
+
+
+def line(operator: str, found: dict[str, Any], speedup: float | None) -> str:
+    """Return the line of a problem: PASS or FAIL, latency, speedup, and the shares of engines."""
+    if not found["passed"]:
+        return f"FAIL {operator:24s} {found['error']}"
+    metrics = found["summary_metrics"]
+    shares = "  ".join(f"{name} {metrics[name]:.0f}" for name in metrics if name.endswith("_pct"))
+    over = "" if speedup is None else f"  {speedup:.3f}x"
+    return f"PASS {operator:24s} {found['latency_ms']:.4f} ms (estimated){over}  {shares}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
