@@ -15,10 +15,10 @@ import numpy as np
 
 from neuroncore.frontend import launch as launching
 from neuroncore.frontend import outcome
-from neuroncore.frontend.arguments import as_numpy
 from neuroncore.frontend.neuronxcc.nki import kernel as older
 from neuroncore.frontend.nki import kernel as current
 from neuroncore.frontend.outcome import Launch
+from neuroncore.numerics.libraries import as_numpy
 from neuroncore.record.inputs import Setting
 from neuroncore.record.program import Record
 from neuroncore.replay.cursor import Replay

@@ -28,19 +28,13 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.structs import dataclass
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
-from neuroncore.frontend.arguments import (
-    Arguments,
-    ArrayLibrary,
-    as_numpy,
-    is_host_array,
-    leaves,
-    library,
-)
+from neuroncore.frontend.arguments import Arguments, is_host_array, leaves
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, lookup
+from neuroncore.numerics.libraries import ArrayLibrary, as_numpy, library
 from neuroncore.record.inputs import Input, Setting, like
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (
     Arguments,
     arrays_in,
-    as_numpy,
     by_rank,
     copied,
     of_a_rank,
@@ -33,6 +32,7 @@ from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch, tell
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
+from neuroncore.numerics.libraries import as_numpy
 from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, is_number, mapped
 from neuroncore.record.program import Record

@@ -133,9 +133,9 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
         np.copyto(out, codes)
         return out
     if form.kind == "scale":
-        np.take(_scales(form), codes, out=out)
+        native.float32_from_scales(buffers.contiguous(codes).reshape(-1), _bits(out))
         return out
-    flat, bits = buffers.contiguous(codes).reshape(-1), out.reshape(-1).view(np.uint32)
+    flat, bits = buffers.contiguous(codes).reshape(-1), _bits(out)
     if form is bfloat16:
         native.float32_from_bfloat16(flat, bits)
     else:
@@ -162,12 +162,16 @@ def encode(
     if form.is_integer:
         _encode_integers(form, flat, target)
     elif form.kind == "scale":
-        _encode_scales(form, flat, target)
+        native.scales_from(_bits(flat), target)
     elif form.exponent == float32.exponent:
         native.wide_from(flat, _as_codes(form, target))
     else:
         native.narrow_from(flat, _as_codes(form, target), narrow_numbers(form))
     return out
+
+
+def _bits(numbers: Array) -> Array:
+    return numbers.reshape(-1).view(np.uint32)
 
 
 def _as_codes(form: Format, stored: Array) -> Array:
@@ -202,20 +206,6 @@ def _check(out: Array, like: Array) -> None:
 def _not_packed(form: Format) -> None:
     if form.element is not None:
         raise UsageError(f"{form} is four numbers in one: take it apart with codec.unpack")
-
-
-@cache
-def _scales(form: Format) -> Array:
-    """The value of each code."""
-    return np.array([decode_one(form, code) for code in range(1 << form.bits)], np.float32)
-
-
-def _encode_scales(form: Format, values: Array, out: Array) -> None:
-    fraction, exponent = np.frexp(values)
-    code = exponent - 1 + form.bias
-    code += (fraction > 0.75) | ((fraction == 0.75) & (code % 2 == 1))
-    code = np.where(values == 0, 0, np.clip(code, 0, form.max_code))
-    out[...] = np.where((values >= 0) & (values < np.inf), code, form.nan_code)
 
 
 def _encode_integers(form: Format, values: Array, out: Array) -> None:

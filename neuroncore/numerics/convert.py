@@ -4,10 +4,12 @@
     >>> numerics.round([1.03, 500.0], "float8_e4m3")
     array([ 1., inf], dtype=float32)
 
-`dtype` is a name ("bfloat16", "float8_e4m3fn_x4", ...), a dtype of nki.language, of numpy or of
-ml_dtypes, or a `cfp8`. Besides the dtypes of kernels there are float4_e2m1fn, the element of MXFP4,
-and two more names of tfloat32: tf32 and fp32r (of the runtime's FP32R nothing is published; we take
-it for TF32).
+`dtype` is a name ("bfloat16", "float8_e4m3fn_x4", ...), a dtype of nki.language, numpy, ml_dtypes,
+torch or jax, or a `cfp8`. Short names are those of other libraries: "bf16", "e5m2", "fp4". "e4m3"
+and "fp8" are float8_e4m3fn, as in the OCP specification and torch; "float8_e4m3" is the older kind,
+up to 240. (Of the runtime's FP32R nothing is published; "fp32r" is taken for TF32.)
+
+Arrays are numpy's, torch's or jax's, and results are of the same library.
 
 `mode` is "nearest", ties to even, or "stochastic" (`neuroncore.numerics.stochastic` defines it),
 which then depends on `seed` and on where in the array an element is, counted in C order, and on
@@ -36,8 +38,10 @@ from neuroncore.numerics.formats import (
     Format,
     Kind,
     biased,
+    float32,
     lookup_any,
 )
+from neuroncore.numerics.libraries import of_any_library
 from neuroncore.numerics.stochastic import Stream
 
 Array = npt.NDArray[Any]
@@ -45,6 +49,7 @@ DType = npt.DTypeLike | str
 Mode = Literal["nearest", "stochastic"]
 
 LAGS = (1, 2, 3, 4, 128, 512)
+WIDE = 8  # bytes of numbers that no engine has
 
 
 def cfp8(dtype: DType, bias: int) -> Format:
@@ -53,6 +58,7 @@ def cfp8(dtype: DType, bias: int) -> Format:
     return biased(dtype, bias)
 
 
+@of_any_library
 def encode(
     values: npt.ArrayLike,
     dtype: DType,
@@ -70,7 +76,7 @@ def encode(
 
     Raises UsageError for anything that is not a number, format, mode or seed, or doesn't pack.
     """
-    form, numbers = lookup_any(dtype), _floats(values)
+    form, numbers = lookup_any(dtype), as_floats(values)
     if form.element is not None:
         if numbers.shape[-1:] == () or numbers.shape[-1] % PACK:
             raise UsageError(
@@ -84,14 +90,16 @@ def encode(
         raise UsageError(f"seed is {seed!r}; it must be a whole number or a Stream")
     if not isinstance(first, int | np.integer) or not 0 <= first < 1 << 63:
         raise UsageError(f"first is {first!r}; it must be from 0 to 2^63 - 1")
+    codes = np.empty(numbers.shape, form.storage)
     if mode == "nearest":
-        codes = codec.encode(form, numbers, saturate=saturate)
+        codec.encode(form, numbers, codes, saturate=saturate)
     else:
         stream = seed if isinstance(seed, Stream) else Stream(int(seed))
-        codes = stochastic.encode(form, numbers, stream, first=first, saturate=saturate)
-    return np.array(codes).view(form.code_type)
+        stochastic.encode(form, numbers, stream, codes, first=first, saturate=saturate)
+    return codes.view(form.code_type)
 
 
+@of_any_library
 def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
     """The float32 values of codes: integers, or an array of the format's own numpy type.
 
@@ -102,12 +110,15 @@ def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
     """
     form, stored = lookup_any(dtype), _codes(codes, lookup_any(dtype))
     if form.element is None:
-        return np.array(codec.decode(form, stored.view(form.storage)))
+        numbers = np.empty(stored.shape, np.float32)
+        return codec.decode(form, stored.view(form.storage), numbers)
     elements = codec.unpack(form, np.atleast_1d(stored))
     *outer, last, _ = elements.shape
-    return decode(elements.reshape(*outer, last * PACK), form.element)
+    apart: Array = decode(elements.reshape(*outer, last * PACK), form.element)
+    return apart
 
 
+@of_any_library
 def round(
     values: npt.ArrayLike,
     dtype: DType,
@@ -122,9 +133,12 @@ def round(
 
     Arguments and errors are those of `encode`.
     """
-    return decode(encode(values, dtype, mode, seed, saturate=saturate, first=first), dtype)
+    codes = encode(values, dtype, mode, seed, saturate=saturate, first=first)
+    rounded: Array = decode(codes, dtype)
+    return rounded
 
 
+@of_any_library
 def cast(
     array: npt.ArrayLike,
     dtype: DType,
@@ -135,18 +149,30 @@ def cast(
 ) -> Array:
     """Return the copy of an array in another format, in that format's numpy type.
 
-    Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice.
-    Formats without a numpy type are returned as codes.
+    Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice,
+    and so are float64 and int64. Formats without a numpy type are returned as codes.
 
-    Raises UsageError, besides what `encode` does, for an array of a type that engines don't read.
+    Raises UsageError as `encode` does.
     """
-    given = _native(np.asarray(array))
-    source, target = lookup_any(given.dtype), lookup_any(dtype)
+    given, target = _native(np.asarray(array)), lookup_any(dtype)
+    if given.dtype.itemsize == WIDE and given.dtype.kind in "fiu":
+        given = as_floats(given)
+    source = lookup_any(given.dtype)
     if source is target:
         return given.copy()
-    values = decode(given, source)
-    codes = encode(values, target, mode, seed, saturate=saturate)
+    values: Array = given if source is float32 else decode(given, source)
+    if target is float32:
+        return values
+    codes: Array = encode(values, target, mode, seed, saturate=saturate)
     return codes.view(target.numpy)
+
+
+def stochastic_round(
+    array: npt.ArrayLike, dtype: DType, seed: int | Stream = 0, *, saturate: bool = False
+) -> Any:
+    """Return the copy of an array in another format, rounded up or down at random so that the mean
+    is right. A seed repeats its bits. This is `cast` with mode "stochastic"."""
+    return cast(array, dtype, "stochastic", seed, saturate=saturate)
 
 
 def encodings(dtype: DType) -> Array:
@@ -206,6 +232,32 @@ class Info:
     element: str | None = None
     """The element format of a packed format. The other numbers describe an element."""
 
+    # --- names of numpy.finfo and torch.finfo ---
+
+    @property
+    def dtype(self) -> str:
+        return self.name
+
+    @property
+    def tiny(self) -> float | None:
+        return self.min_normal
+
+    @property
+    def smallest_normal(self) -> float | None:
+        return self.min_normal
+
+    @property
+    def smallest_subnormal(self) -> float | None:
+        return self.min_subnormal
+
+    @property
+    def nexp(self) -> int | None:
+        return self.exponent_bits
+
+    @property
+    def nmant(self) -> int | None:
+        return self.mantissa_bits
+
 
 def info(dtype: DType) -> Info:
     """The layout and the limits of a format.
@@ -218,15 +270,26 @@ def info(dtype: DType) -> Info:
         low, high = row.range
         return Info(form.name, form.bits, form.kind, high, low)
     scale = row.kind == "scale"
-    step = 2.0 ** ((row.max_code >> row.mantissa) - row.bias - row.mantissa)
+    last = 2.0 ** ((row.max_code >> row.mantissa) - row.bias - row.mantissa)
     return Info(
         *(form.name, form.bits, form.kind, row.max, row.min_normal if scale else -row.max),
         *(row.exponent, row.mantissa, row.bias, row.min_normal),
-        *(row.min_subnormal, row.eps, row.max + step / 2),
+        *(row.min_subnormal, row.eps, row.max + last / 2),
         codec.encode_one(row, math.inf) if row.infinite else None,
         codec.encode_one(row, math.nan) if row.nan else None,
         form.element and form.element.name,
     )
+
+
+def finfo(dtype: DType) -> Info:
+    """The limits of a float, under the names of numpy.finfo and torch.finfo as well.
+
+    Raises UsageError for integers, which have only `info`.
+    """
+    found = info(dtype)
+    if found.eps is None:
+        raise UsageError(f"{found.name} is not a float; neuroncore.numerics.info describes it")
+    return found
 
 
 def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> Array:
@@ -237,7 +300,7 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
     `outcome`: exact, rounded, underflow (a number became 0), overflow (infinity or NaN), saturated
     (beyond the largest, and became it), or nan.
     """
-    numbers = _floats(values)
+    numbers = as_floats(values)
     fields: list[tuple[str, Any]] = [("dtype", "U24"), ("value", np.float32), ("code", np.uint32)]
     fields += [("result", np.float32), ("error", np.float64), ("ulps", np.float64)]
     table = np.zeros((len(dtypes), *numbers.shape), [*fields, ("outcome", "U9")])
@@ -251,7 +314,7 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
             error = np.where(result == numbers, 0, result.astype(np.float64) - numbers)
         row["dtype"], row["value"], row["code"], row["result"] = form, numbers, code, result
         row["error"] = error
-        row["ulps"] = error / _step(form, numbers)
+        row["ulps"] = error / step(form, numbers)
         row["outcome"] = _outcome(form, numbers, result)
     return table
 
@@ -302,14 +365,15 @@ def stochastic_test(
     form = lookup_any(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic; those to narrower floats are")
-    x = np.float32(_floats(1 + form.eps / 5 if value is None else value))
+    x = np.float32(as_floats(1 + form.eps / 5 if value is None else value))
     ends = [stochastic.encode_one(form, float(x), word) for word in (2**32 - 1, 0)]
     below, above = (codec.decode_one(form, code) for code in ends)
     if below == above or not np.isfinite([below, above]).all():
         raise UsageError(f"{x} is not between two numbers of {form}, but becomes {below} always")
-    if results is None:
-        results = round(np.full(max(draws, 0), x), form, "stochastic", seed)
-    rounded = _floats(results).reshape(-1)
+    drawn = (
+        round(np.full(max(draws, 0), x), form, "stochastic", seed) if results is None else results
+    )
+    rounded = as_floats(drawn).reshape(-1)
     if rounded.size <= 2 * max(LAGS):
         raise UsageError(f"{rounded.size} draws are too few; more than {2 * max(LAGS)} are needed")
     if not np.isin(rounded, [below, above]).all():
@@ -333,13 +397,17 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
     )
 
 
-def _floats(values: npt.ArrayLike) -> Array:
+def as_floats(values: npt.ArrayLike) -> Array:
+    """Numbers as float32, in the same memory if they are.
+
+    Raises UsageError for anything that is not a number.
+    """
     try:
         given = np.asarray(values)
         if given.dtype == object:  # Python's integers beyond 64 bits
             given = given.astype(np.float64)
         with np.errstate(over="ignore"):
-            return given.astype(np.float32, casting="same_kind")
+            return given.astype(np.float32, casting="same_kind", copy=False)
     except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"values must be numbers that float32 can hold: {error}") from None
 
@@ -367,15 +435,15 @@ def _least(form: Format) -> float:
     return form.min_normal if form.kind in ("float", "scale") else 0.0
 
 
-def _step(form: Format, values: Array) -> Array:
+def step(form: Format, values: Array) -> Array:
     """Return the distance between neighbors of a format at the values, float64."""
     if form.is_integer:
         return np.ones(values.shape)
     with np.errstate(invalid="ignore"):
         magnitude = np.clip(np.abs(values.astype(np.float64)), form.min_normal, form.max)
     exponent = np.frexp(np.nan_to_num(magnitude, nan=1.0))[1] - 1
-    step: Array = np.ldexp(1.0, exponent - form.mantissa)
-    return step
+    steps: Array = np.ldexp(1.0, exponent - form.mantissa)
+    return steps
 
 
 def _outcome(form: Format, values: Array, results: Array) -> Array:

@@ -7,6 +7,7 @@ formats: OCP Microscaling Formats 1.0, and "MXFP Matrix Multiplication" for how 
 
 from __future__ import annotations
 
+import difflib
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -14,7 +15,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import UsageError
+from neuroncore.numerics import names
 
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
 Held = Literal["engines", "memory", "packs", "nothing"]
@@ -184,25 +186,66 @@ class Format(str):
         return -(1 << self.bits - 1) if signed else 0, (1 << self.bits - signed) - 1
 
 
-float32 = Format("float32", 32, "float", 8, 23, 127)
-tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127, short_names=("tf32", "fp32r"))
-bfloat16 = Format("bfloat16", 16, "float", 8, 7, 127)
-float16 = Format("float16", 16, "float", 5, 10, 15)
-float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15, any_bias=True, other_names=("float8e5",))
-float8_e4m3 = Format("float8_e4m3", 8, "float", 4, 3, 7, any_bias=True, other_names=("float8e4",))
-float8_e3m4 = Format("float8_e3m4", 8, "float", 3, 4, 3, any_bias=True)
-float8_e4m3fn = Format(
-    "float8_e4m3fn", 8, "float", 4, 3, 7, infinite=False, feature="float8_e4m3fn"
+float32 = Format(
+    "float32", 32, "float", 8, 23, 127, short_names=("fp32", "f32", "float", "binary32")
 )
-int8 = Format("int8", 8, "int")
-int16 = Format("int16", 16, "int")
-int32 = Format("int32", 32, "int")
-uint8 = Format("uint8", 8, "uint")
-uint16 = Format("uint16", 16, "uint")
-uint32 = Format("uint32", 32, "uint")
+tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127, short_names=("tf32", "fp32r"))
+bfloat16 = Format("bfloat16", 16, "float", 8, 7, 127, short_names=("bf16",))
+float16 = Format("float16", 16, "float", 5, 10, 15, short_names=("fp16", "f16", "half", "binary16"))
+float8_e5m2 = Format(
+    "float8_e5m2",
+    8,
+    "float",
+    5,
+    2,
+    15,
+    any_bias=True,
+    other_names=("float8e5",),
+    short_names=("e5m2", "fp8_e5m2", "f8e5m2", "ocp_e5m2"),
+)
+float8_e4m3 = Format(
+    "float8_e4m3",
+    8,
+    "float",
+    4,
+    3,
+    7,
+    any_bias=True,
+    other_names=("float8e4",),
+    short_names=("fp8_exp4", "f8e4m3"),
+)
+float8_e3m4 = Format(
+    "float8_e3m4", 8, "float", 3, 4, 3, any_bias=True, short_names=("e3m4", "fp8_e3m4", "f8e3m4")
+)
+float8_e4m3fn = Format(
+    "float8_e4m3fn",
+    8,
+    "float",
+    4,
+    3,
+    7,
+    infinite=False,
+    feature="float8_e4m3fn",
+    short_names=("e4m3fn", "e4m3", "fp8", "float8", "fp8_e4m3", "f8e4m3fn", "ocp_e4m3"),
+)
+int8 = Format("int8", 8, "int", short_names=("i8", "s8"))
+int16 = Format("int16", 16, "int", short_names=("i16", "s16"))
+int32 = Format("int32", 32, "int", short_names=("i32", "s32"))
+uint8 = Format("uint8", 8, "uint", short_names=("u8",))
+uint16 = Format("uint16", 16, "uint", short_names=("u16",))
+uint32 = Format("uint32", 32, "uint", short_names=("u32",))
 bool_ = Format("bool", 8, "bool", other_names=("bool_",))
 float8_e8m0fnu = Format(
-    "float8_e8m0fnu", 8, "scale", 8, 0, 127, infinite=False, held="memory", feature="mx"
+    "float8_e8m0fnu",
+    8,
+    "scale",
+    8,
+    0,
+    127,
+    infinite=False,
+    held="memory",
+    feature="mx",
+    short_names=("e8m0", "e8m0fnu", "f8e8m0fnu", "ocp_e8m0"),
 )
 float8_e5m2_x4 = Format(
     "float8_e5m2_x4", 32, "packed", element=float8_e5m2, held="memory", feature="mx"
@@ -211,7 +254,16 @@ float8_e4m3fn_x4 = Format(
     "float8_e4m3fn_x4", 32, "packed", element=float8_e4m3fn, held="memory", feature="mx"
 )
 float4_e2m1fn = Format(
-    "float4_e2m1fn", 4, "float", 2, 1, 1, infinite=False, nan=False, held="packs"
+    "float4_e2m1fn",
+    4,
+    "float",
+    2,
+    1,
+    1,
+    infinite=False,
+    nan=False,
+    held="packs",
+    short_names=("e2m1", "e2m1fn", "fp4", "f4e2m1fn", "ocp_e2m1"),
 )
 float4_e2m1fn_x4 = Format(
     "float4_e2m1fn_x4", 16, "packed", element=float4_e2m1fn, held="memory", feature="mx"
@@ -281,14 +333,21 @@ def _of_name(name: str) -> Format:
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
-    """All formats, with elements of packs and short names."""
+    """All formats, with elements of packs and the names that other libraries use.
+
+    "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM.
+    """
     if isinstance(dtype, Format):
         return dtype
     name = name_of(dtype)
-    for row in ROWS:
-        if name in row.short_names or (name == row and row.held == "packs"):
-            return row
-    return lookup(dtype)
+    found = _by_any_name(ROWS).get(names.plain(name))
+    return found or _of_name(name)
+
+
+@cache
+def _by_any_name(rows: tuple[Format, ...]) -> dict[str, Format]:
+    known = (row for row in rows if row.held != "nothing")
+    return {n: row for row in known for n in (str(row), *row.other_names, *row.short_names)}
 
 
 @cache
@@ -297,9 +356,23 @@ def _named(rows: tuple[Format, ...]) -> dict[str, Format]:
 
 
 def _unknown(name: str) -> UsageError:
-    known = FORMATS | OPAQUE
-    near = did_you_mean(name, known) or f"there are {', '.join(known)}"
-    return UsageError(f"{name!r} is not a NeuronCore number format; {near}")
+    hint = (
+        names.reason(name)
+        or _meant(names.plain(name))
+        or f"there are {', '.join(FORMATS | OPAQUE)}"
+    )
+    return UsageError(f"{name!r} is not a NeuronCore number format; {hint}")
+
+
+def _meant(name: str) -> str | None:
+    """A hint with the formats that a name may mean."""
+    if name == "e4m3":
+        return (
+            f"did you mean {str(float8_e4m3)!r} (up to 240) or {str(float8_e4m3fn)!r} (up to 448)?"
+        )
+    known = _by_any_name(ROWS)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {str(known[near[0]])!r}?" if near else None
 
 
 def name_of(dtype: Any) -> str:

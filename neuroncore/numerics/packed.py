@@ -31,18 +31,31 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
     """Codes of the elements [P, F/4, 4] and of their scales [P/8, F/4]."""
     partitions, columns = values.shape[0], values.shape[1] // PACK
     groups = values.reshape(-1, ROWS, columns, PACK)
-    amax = np.abs(groups).max(axis=1).max(axis=-1)
-    finite = np.isfinite(amax)
+    scales = scales_of(np.abs(groups).max(axis=1).max(axis=-1), element, rule)
+    elements = elements_of(groups, scales[:, None, :, None], element)
+    return elements.reshape(partitions, columns, PACK), scales
+
+
+def scales_of(amax: Array, element: Format, rule: str) -> Array:
+    """Codes of the scales of groups, from their largest magnitudes."""
     emax = (element.max_code >> element.mantissa) - element.bias
     exponent = np.frexp(amax)[1] - 1 - emax + (rule == "ocp_x2")
     code = np.clip(exponent + float8_e8m0fnu.bias, 0, float8_e8m0fnu.max_code)
-    code = np.where(finite, np.where(amax == 0, 0, code), float8_e8m0fnu.nan_code)
-    inverse = codec.decode(float8_e8m0fnu, np.where(finite, float8_e8m0fnu.max_code - code, 0))
-    scaled = groups * inverse[:, None, :, None]
-    elements = codec.encode(element, np.clip(scaled, -element.max, element.max))
-    if not finite.all():
-        elements[np.broadcast_to(~finite[:, None, :, None], elements.shape)] = element.nan_code
-    return elements.reshape(partitions, columns, PACK), code.astype(np.uint8)
+    code = np.where(amax == 0, 0, code)
+    return np.where(np.isfinite(amax), code, float8_e8m0fnu.nan_code).astype(np.uint8)
+
+
+def elements_of(groups: Array, scales: Array, element: Format) -> Array:
+    """Codes of the elements of groups, from the codes of their scales, which have size 1 along the
+    axes of a group."""
+    lost = scales == float8_e8m0fnu.nan_code
+    inverse = np.where(lost, 0, float8_e8m0fnu.max_code - scales).astype(np.uint8)
+    with np.errstate(invalid="ignore"):  # infinity by the least, which is lost
+        scaled = groups * codec.decode(float8_e8m0fnu, inverse)
+    elements = codec.encode(element, scaled, saturate=True)
+    if lost.any():
+        elements[np.broadcast_to(lost, elements.shape)] = element.nan_code
+    return elements
 
 
 def near(scales: Array) -> bool:

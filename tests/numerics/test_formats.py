@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from every import for_all
 
+from neuroncore import numerics
 from neuroncore.base.errors import UsageError
 from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
 
@@ -182,7 +183,8 @@ def test_real_torch_dtypes():
     "wrong, nearest",
     [
         *(("float23", "float32"), ("bfloat61", "bfloat16"), ("float8_e4m3n", "float8_e4m3fn")),
-        *((np.int64, "int"), (np.float64, "float"), ("uint61", "uint16"), ("boool", "bool")),
+        *(("uint61", "uint16"), ("boool", "bool"), ("e4m3", "float8_e4m3'.*'float8_e4m3fn")),
+        *(("bf16", "bfloat16"), ("fp8_e5m2", "float8_e5m2"), ("E4M3FN", "float8_e4m3fn")),
     ],
     ids=str,
 )
@@ -191,11 +193,39 @@ def test_what_is_no_format_is_refused_with_the_nearest_one(wrong, nearest):
         lookup(wrong)
 
 
+@for_all(
+    "wrong, said",
+    [
+        (np.int64, "int32 is the widest integer"),
+        (np.float64, "float32 is the widest float"),
+        ("float8_e4m3fnuz", "without -0; float8_e4m3 reaches 240 too"),
+        ("torch.float8_e5m2fnuz", "float8_e5m2 reaches 57344 too"),
+        ("mxfp8", "quantize"),
+        ("mxfp6", "of 6 bits; float8_e4m3fn holds all its numbers"),
+        ("nvfp4", "'mxfp4'"),
+        ("float4_e2m1fn_x2", "float4_e2m1fn_x4"),
+    ],
+)
+def test_formats_of_others_are_refused_with_what_they_are(wrong, said):
+    for find in (lookup, numerics.info):
+        with pytest.raises(UsageError, match=f"is not a .*; it is .*{said}"):
+            find(wrong)
+
+
+def test_the_suggestions_for_formats_of_others_are_right():
+    for name, format in (("float6_e2m3fn", "e4m3"), ("float6_e3m2fn", "e4m3")):
+        theirs = np.arange(64, dtype=np.uint8).view(name).astype(np.float32)
+        assert np.array_equal(numerics.round(theirs, format), theirs)
+    for name in ("float8_e4m3", "float8_e5m2"):
+        assert numerics.finfo(name).max == float(ml_dtypes.finfo(f"{name}fnuz").max)
+
+
 @for_all("wrong", ["", "xyzzy", np.complex128, "S5", np.dtype("M8[s]"), object()])
 def test_what_is_nothing_like_a_format_is_refused_with_the_list(wrong):
     with pytest.raises(UsageError, match="is not a NeuronCore number format") as caught:
         lookup(wrong)
-    assert "did you mean" in str(caught.value) or all(name in str(caught.value) for name in FORMATS)
+    said = str(caught.value)
+    assert "did you mean" in said or "; it is " in said or all(name in said for name in FORMATS)
 
 
 def test_a_structured_dtype_is_refused():

@@ -48,6 +48,33 @@ def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
         out[i] = U(bits | U(U(code >> sign_shift) << U(31)))
 
 
+# --- scales: an exponent and nothing else -------------------------------------------------------
+
+
+@compiled
+def float32_from_scales(codes: Array, out: Array) -> None:
+    """8-bit codes -> uint32 bits of float32. The least is half the smallest normal number."""
+    for i in range(codes.shape[0]):
+        code = U(codes[i])
+        bits = U(0x400000) if code == U(0) else U(code << U(23))
+        out[i] = U(QUIET_NAN) if code == U(255) else bits
+
+
+@compiled
+def scales_from(bits: Array, out: Array) -> None:
+    """uint32 bits of float32 -> codes of the nearest powers of two, a tie to the even code.
+
+    As for a fraction without bits: half a step is added, less the last unit where the code is even.
+    """
+    for i in range(bits.shape[0]):
+        u = bits[i]
+        code = U(U(u + U(U(U(u >> U(23)) & U(1)) + U(0x3FFFFF))) >> U(23))
+        code = U(254) if code > U(254) else code
+        code = U(u > U(0x600000)) if u < U(0x800000) else code
+        code = U(255) if u >= U(EXPONENT) else code
+        out[i] = U(0) if u == U(SIGN) else code
+
+
 # --- formats with the exponent of float32: bfloat16, and TF32 in its container -------------------
 #
 # Formulas for `lanes.elementwise`: `u` holds the bits of float32, `width` is that of a code. Their

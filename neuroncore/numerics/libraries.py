@@ -1,0 +1,105 @@
+"""Arrays of numpy, torch and jax: those of the last two become numpy's on the way in, and results
+theirs on the way out."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.numerics.formats import lookup
+
+Array = npt.NDArray[Any]
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class ArrayLibrary:
+    """A library with its own type of arrays; it is used only after the user has imported it."""
+
+    name: str
+    kind: str  # the name of its type of arrays
+    taken: Callable[[Any], Array]  # converts its array to numpy
+    given: Callable[[Array], Any]  # converts back; unchanged if the format is unknown
+    cast: str  # how its users convert an array, for hints
+
+    def made(self, value: Any) -> bool:
+        """Return whether a value is an array of this library."""
+        module = sys.modules.get(self.name)
+        return module is not None and isinstance(value, getattr(module, self.kind, ()))
+
+
+def _from_torch(tensor: Any) -> Array:
+    """Return a numpy array on a torch tensor's memory, by a view as integers if numpy lacks its
+    format."""
+    torch = sys.modules["torch"]
+    with torch._C.DisableTorchFunction():  # which copies tensors of a stand-in's device
+        plain = tensor.detach().cpu()
+    if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
+        form = lookup(plain.dtype)
+        as_integers = plain.view(getattr(torch, f"int{form.bits}"))
+        return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
+    return plain.numpy()  # type: ignore[no-any-return]
+
+
+def _to_torch(array: Array) -> Any:
+    torch, name = sys.modules["torch"], array.dtype.name
+    if not hasattr(torch, name):
+        return array
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype.type.__module__ == np.__name__:
+        return torch.from_numpy(dense)
+    return torch.from_numpy(dense.view(f"int{8 * array.itemsize}")).view(getattr(torch, name))
+
+
+def _to_jax(array: Array) -> Any:
+    jax: Any = sys.modules["jax"]
+    return jax.numpy.asarray(array) if hasattr(jax.numpy, array.dtype.name) else array
+
+
+LIBRARIES = (
+    ArrayLibrary("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
+    ArrayLibrary("jax", "Array", np.asarray, _to_jax, ".astype(jnp.{})"),
+)
+
+
+def library(value: Any) -> ArrayLibrary | None:
+    """Return the library whose array a value is; None for arrays of numpy and for other values."""
+    return next((library for library in LIBRARIES if library.made(value)), None)
+
+
+def as_numpy(value: Any) -> Array:
+    """Return an array of any library as numpy's, in the same memory if both can share it. Raises
+    UsageError for a torch tensor in a float format that a NeuronCore lacks."""
+    made_by = library(value)
+    return made_by.taken(value) if made_by else np.asarray(value)
+
+
+def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
+    """The function on arrays of any library: arguments become numpy's, and the arrays that it
+    returns become those of the library of the first argument that is not numpy's. A format that
+    this library lacks stays numpy's."""
+
+    of_numpy: Callable[..., Any] = function
+
+    @functools.wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> Any:
+        made_by = next(filter(None, map(library, (*args, *named.values()))), None)
+        if made_by is None:
+            return function(*args, **named)
+        found = of_numpy(*map(_taken, args), **{key: _taken(one) for key, one in named.items()})
+        if isinstance(found, tuple):
+            return type(found)(*map(made_by.given, found))
+        return made_by.given(found) if isinstance(found, np.ndarray) else found
+
+    return called
+
+
+def _taken(value: Any) -> Any:
+    made_by = library(value)
+    return made_by.taken(value) if made_by else value

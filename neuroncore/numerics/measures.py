@@ -1,0 +1,70 @@
+"""How far numbers are from others: in decibels, and in units in the last place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.numerics.convert import decode, step
+from neuroncore.numerics.formats import float32, lookup_any
+from neuroncore.numerics.libraries import of_any_library
+
+Array = npt.NDArray[Any]
+
+
+@of_any_library
+def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
+    """The ratio of signal to quantization noise in decibels: 10 log10(sum(reference^2) /
+    sum((reference - result)^2)), computed in float64. Equal arrays give infinity.
+
+    Raises UsageError for arrays of different shapes.
+    """
+    wanted, found = _pair(reference, result)
+    noise = float(np.sum((wanted - found) ** 2))
+    signal = float(np.sum(wanted**2))
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+@of_any_library
+def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> Array:
+    """The errors of a result in units in the last place of a format: (result - reference) divided
+    by the distance between neighbors of the format at the reference, float64 of the same shape.
+
+    `dtype` is the format of `result` unless given; float32 if that is float64. Below the smallest
+    normal number and above the largest, the distance is that at these. Equal infinities, and NaN
+    for NaN, have an error of 0; of another infinity or NaN it is not finite.
+
+    Raises UsageError for arrays of different shapes.
+    """
+    form = lookup_any(dtype) if dtype is not None else _format(result)
+    found, wanted = _pair(result, reference)
+    with np.errstate(invalid="ignore"):
+        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        errors: Array = np.where(same, 0, (found - wanted) / step(form, wanted))
+    return errors
+
+
+def _format(result: npt.ArrayLike) -> Any:
+    dtype = np.asarray(result).dtype
+    return float32 if dtype.itemsize > float32.itemsize else lookup_any(dtype)
+
+
+def _pair(one: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
+    first, second = _wide(one), _wide(other)
+    if first.shape != second.shape:
+        raise UsageError(f"the shapes differ: {first.shape} and {second.shape}")
+    return first, second
+
+
+def _wide(values: npt.ArrayLike) -> Array:
+    """The numbers in float64, exactly."""
+    given = np.asarray(values)
+    if given.dtype.itemsize > 2 or given.dtype.kind in "biu":
+        return given.astype(np.float64)
+    return np.asarray(decode(given, given.dtype), np.float64)

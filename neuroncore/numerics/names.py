@@ -1,0 +1,64 @@
+"""Names of number formats in other libraries: how they are written, and formats of others that no
+NeuronCore has."""
+
+from __future__ import annotations
+
+NO_NEGATIVE_ZERO = "an AMD format with another bias and without -0"
+ELSEWHERE = {
+    "float8_e4m3fnuz": f"{NO_NEGATIVE_ZERO}; float8_e4m3 reaches 240 too",
+    "float8_e5m2fnuz": f"{NO_NEGATIVE_ZERO}; float8_e5m2 reaches 57344 too",
+    "float8_e4m3b11fnuz": "without -0; numerics.cfp8('float8_e4m3', 11) has the same bias",
+    "float4_e2m1fn_x2": "two in a byte; NeuronCores have four in 16 bits, float4_e2m1fn_x4",
+    "float6_e2m3fn": "of 6 bits; float8_e4m3fn holds all its numbers",
+    "float6_e3m2fn": "of 6 bits; float8_e4m3fn holds all its numbers",
+    "float64": "of 64 bits; float32 is the widest float",
+    "int64": "of 64 bits; int32 is the widest integer",
+    "uint64": "of 64 bits; uint32 is the widest integer without a sign",
+    "int4": "of less than 8 bits; int8 holds all its numbers",
+    "uint4": "of less than 8 bits; uint8 holds all its numbers",
+    "nvfp4": "floats of 4 bits in blocks of 16; quantize has 'mxfp4', blocks of 32",
+    "complex64": "a complex number; its real and imaginary parts can be float32",
+}
+"""Formats that no NeuronCore has: what each is, and the nearest that it has."""
+
+SAME = {
+    "double": "float64",
+    "fp64": "float64",
+    "f64": "float64",
+    "long": "int64",
+    "i64": "int64",
+    "fp6": "float6_e3m2fn",
+    "mxfp6": "float6_e3m2fn",
+    "mxfp6_e3m2": "float6_e3m2fn",
+    "mxfp6_e2m3": "float6_e2m3fn",
+    "int2": "int4",
+    "uint2": "uint4",
+    "f6e2m3fn": "float6_e2m3fn",
+    "f6e3m2fn": "float6_e3m2fn",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "complex128": "complex64",
+}
+
+SCALED = {
+    "mxfp8": "float8_e4m3fn",
+    "mxfp8_e4m3": "float8_e4m3fn",
+    "mxfp8_e5m2": "float8_e5m2",
+    "mxfp4": "float4_e2m1fn",
+}
+"""Formats with a scale for each block of 32 numbers, and those of the numbers: OCP Microscaling
+Formats 1.0."""
+
+
+def plain(name: str) -> str:
+    """A name in lower case, without the module before it: "torch.float8_e4m3fn", "FP8-E4M3"."""
+    return name.rpartition(".")[2].lower().replace("-", "_")
+
+
+def reason(name: str) -> str | None:
+    """The hint for a name that means a format that no NeuronCore has, or numbers with scales."""
+    name = plain(name)
+    if name in SCALED:
+        return f"it is numbers with scales: neuroncore.numerics.quantize(x, {name!r})"
+    name = SAME.get(name, name.replace("fp8_", "float8_"))
+    return f"it is {ELSEWHERE[name]}" if name in ELSEWHERE else None
