@@ -22,7 +22,7 @@ from neuroncore.time.residency import NO_MOVES
 
 FILE = Path(__file__).with_suffix(".toml")
 FITTED = "fitted"  # a grade of harnesses
-DGE = "without --disable-dge, hardware writes descriptors"
+DGE = "without --disable-dge, the device writes descriptors"
 
 
 def _nobody(program: Program, *_: Any) -> Any:

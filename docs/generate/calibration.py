@@ -164,8 +164,9 @@ RULES = (
     ("with `--disable-dge`, descriptors are written before the kernel runs", "compiled",
      "AccelOpt, "
      "kda-for-trainium, rishic3/asst4-trainium2"),
-    ("without it hardware writes them, for one load or store at a time", "compiled",
-     "xaviergonzalez/asst4-trainium2, voyager-compiler, trainium-kernel-fusion"),
+    ("without it GpSimd writes them on trn2, for one load or store at a time; hardware does for "
+     "Sync's loads and Scalar's stores of tensors that the kernel writes and reads", "compiled",
+     "trainium-kernel-fusion (traces), xaviergonzalez/asst4-trainium2"),
     ("the least recently used tile is spilled, and nothing overlaps with the spill", "compiled",
      "AccelOpt (counters), aws-neuron-sdk"),
 )  # fmt: skip
@@ -206,7 +207,7 @@ WRONG = (
     (
         "Transfers of 4 bytes, and of a few more, on trn1: the vector additions of CS149's first "
         "steps take about 0.34 us for each transfer, as if one queue wrote their descriptors one "
-        "after the other. Only one source shows it. On trn2, where hardware writes them, they fit.",
+        "after the other. Only one source shows it. On trn2, where GpSimd writes them, they fit.",
         ("M0290", "M0291"),
     ),
     (

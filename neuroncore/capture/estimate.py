@@ -145,7 +145,7 @@ class _Replay:
             if None not in times:
                 earliest = self.free[engine]
                 if engine == GPSIMD and stream[self.at[engine]].blocks:
-                    earliest = max(earliest, self.times.gpsimd_start_ns)
+                    earliest = max(earliest, self.machine.dma.gpsimd_start_ns)
                 yield engine, max([earliest, *(ns for ns in times if ns is not None)])
 
     def _take(self, engine: int, begin: float) -> None:

@@ -114,7 +114,9 @@ class Dma:
 
     A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
     descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
-    engines. `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
+    engines. For the software of the older API's compiler the `gpsimd` times take their place, and
+    GpSimd is ready for its first transfer after `gpsimd_start_ns`. `software_start_ns` is only
+    what bench/instructions.py predicts for single DMAs.
     """
 
     engines: int
@@ -132,6 +134,11 @@ class Dma:
     software_start_ns: float  # what GpSimd takes to begin writing descriptors
     hardware_issue_ns: float
     hardware_generators: int
+    gpsimd_start_ns: float
+    gpsimd_issue_ns: float
+    gpsimd_descriptor_ns: float
+    gpsimd_load_latency_ns: float
+    gpsimd_store_latency_ns: float
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
@@ -180,10 +187,9 @@ class Replay:
 
     Descriptors of a static transfer are in memory before the program runs, those of a direct one
     are made on the device. A trigger keeps its engine for `trigger_ns`; the first byte moves
-    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd is
-    ready for its first descriptors after `gpsimd_start_ns`. An element takes `element_ns` of its
-    DMA engine, and its bytes take their time at the engine's rate. An engine that waits for a
-    transfer begins `done_ns` after the last byte.
+    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. An element
+    takes `element_ns` of its DMA engine, and its bytes take their time at the engine's rate. An
+    engine that waits for a transfer begins `done_ns` after the last byte.
 
     An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its weights
     unless it has to wait, and the next instruction `product_ns` later.
@@ -195,7 +201,6 @@ class Replay:
     direct_trigger_ns: float
     direct_start_ns: float
     direct_load_ns: float
-    gpsimd_start_ns: float
     done_ns: float
     element_ns: float
     gigabytes_per_s_per_engine: float
@@ -255,6 +260,19 @@ class Machine:
         """The machine where GpSimd writes the descriptors of DMAs that name no dge_mode."""
         fact = Fact(True, "documented", "")
         return replace(self, features={**self.features, SOFTWARE_DGE: fact})
+
+    @cached_property
+    def descriptors_by_gpsimd(self) -> Machine:
+        """The same with the software of the older API's compiler."""
+        it = self.dma
+        dma = replace(
+            it,
+            issue_ns=it.gpsimd_issue_ns,
+            software_descriptor_ns=it.gpsimd_descriptor_ns,
+            load_latency_ns=it.gpsimd_load_latency_ns,
+            store_latency_ns=it.gpsimd_store_latency_ns,
+        )
+        return replace(self.descriptors_by_software, dma=dma)
 
     @property
     def pe_cells(self) -> int:

@@ -21,7 +21,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import View
 from neuroncore.record import loops as native
 from neuroncore.time.meetings import collectives
-from neuroncore.time.queues import GPSIMD, LOADS, STORES
+from neuroncore.time.queues import GPSIMD, LOADS, SCALAR, STORES
 from neuroncore.time.schedule import Timeline
 
 Numbers = npt.NDArray[np.number]
@@ -85,19 +85,23 @@ def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
 
 Array = npt.NDArray[Any]
 
-# The profiler's rows, in its order. Transfers overlap, so each ring, and GpSimd, has as many rows
-# as
-# it needs.
+# The profiler's rows, in its order. Transfers overlap, so each ring, and each engine that issues
+# some, has as many rows as it needs.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 COLLECTIVES = "CC-core"  # collectives
-RINGS = {LOADS: "qSyncIO0", STORES: "qSyncIO1", GPSIMD: "qGpSimdDynamic"}
+RINGS = {
+    LOADS: "qSyncIO0",
+    STORES: "qSyncIO1",
+    SCALAR: "qScalarDynamicHW",
+    GPSIMD: "qGpSimdDynamic",
+}
 Flows = Literal["none", "path", "all"]
 CHUNK = 4096  # events that are formatted together
 
 
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
     """Return the trace of timelines. Each timeline is a process. Every instruction is a slice on
-    the row of its queue, and a transfer that GpSimd issues also on GpSimd's row. Similar
+    the row of its queue, and a transfer that an engine issues also on the engine's row. Similar
     operands are grouped. Arguments with default values are omitted, and so is the time of the
     result if it is the end of the slice. Arrows follow the critical path, or with "all" lead
     from everything that an instruction waited for."""
@@ -188,12 +192,12 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 
 
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
-    """Return slices in the order of their begin; the issue of a GpSimd transfer comes second."""
+    """Return slices in the order of their begin; the issue of an engine's transfer comes second."""
     order = np.argsort(timeline.begin, kind="stable")
-    each = np.repeat(order, 1 + (timeline.moves & (timeline.queue == GPSIMD))[order])
+    each = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
     is_issue = np.diff(each, prepend=-1) == 0
     call, line = timeline.columns.call[each], timeline.columns.line[each]
-    tid = np.where(is_issue, GPSIMD, row[each])
+    tid = np.where(is_issue, timeline.queue[each], row[each])
     begin, end = whole(timeline.begin)[each], whole(timeline.end)[each]
     issued = whole(timeline.begin + timeline.busy)[each]
     until = np.where(is_issue, issued, whole(_until(timeline))[each])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
@@ -75,8 +76,11 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         heads = np.where(copies < 0, made, copies)
     columns, table = program.columns(), CallTable(program.calls, machine, policy)
     row = table.rows_for(columns.call, policy, heads)
-    queue, weights, reads = (of.take(row) for of in (table.queue, table.weights, table.reads))
+    weights, reads = table.weights.take(row), table.reads.take(row)
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+    if policy.generates(machine):
+        row = np.where(_between_phases(program, accesses), table.between[row], row)
+    queue = table.queue.take(row)
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, policy.rewrites)
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
@@ -107,6 +111,17 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         heads=heads,
         moves=moves,
     )
+
+
+def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
+    """True for each instruction that uses a tensor in HBM that the kernel both writes and reads."""
+    storages, is_read = program.storages(), accesses.is_read
+    used = storages.of_window[program.operand_windows()]
+    between = np.array([kind.region not in ON_CHIP for kind in storages.kinds])[storages.kind]
+    for chosen in (is_read, ~is_read):
+        between &= np.bincount(used[chosen], minlength=len(between)) > 0
+    found: Array = np.bincount(accesses.user, between[used], len(program)) > 0
+    return found
 
 
 def _compared(calls: Sequence[Call]) -> Array:

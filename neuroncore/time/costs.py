@@ -11,7 +11,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.time.loops import allocation as native
 from neuroncore.time.policy import Policy, variants
-from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, STORES
+from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +24,16 @@ class CallTable:
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
         used = policy.on(machine)
-        costs, count = [call.cost(used) for call in calls], len(calls)
+        costs = [call.cost(used) for call in calls]
+        self.between = np.arange(
+            len(calls)
+        )  # the row for a tensor that the kernel writes and reads
+        if policy.generates(machine):
+            moves = np.flatnonzero([cost.transfer is not None for cost in costs])
+            self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
+            calls += [calls[k] for k in moves.tolist()]
+            costs += [calls[k].cost(machine) for k in moves.tolist()]
+        count = len(calls)
         times = [(c.busy_ns, c.latency_ns, c.set_up_ns, c.weights_ns, c.rows) for c in costs]
         columns = np.array(times, np.float64).reshape(count, 5).T.copy()
         self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows = columns
@@ -44,7 +53,7 @@ class CallTable:
         self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
-        stores = LOADS if policy.has_one_ring(machine) else STORES
+        stores = SCALAR if policy.generates(machine) else STORES
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):

@@ -25,7 +25,7 @@ class Policy:
     Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
     again is there already, while it fits (`residency`); `copies` are left out or made in one go;
     and descriptors that hardware could write are written before the kernel runs, but for `dge`:
-    hardware writes them then, of loads and stores in one ring. With `software`, GpSimd writes the
+    the device writes them then (`generates`). With `software`, GpSimd writes the
     descriptors of what names no mode, and loads pass stores that wait in its queue. With
     `by_first_use`, loads come in the order in which their data are used.
     """
@@ -45,15 +45,17 @@ class Policy:
         return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
-        """The machine as such a compiler uses it: the older one may write descriptors ahead, and
-        today's may leave them to software."""
+        """The machine as such a compiler uses it: the older one may write descriptors ahead, or
+        have GpSimd write them, and today's may leave them to software."""
         if self.software:
             return machine.descriptors_by_software
-        return machine if not self.rewrites or self.dge else machine.descriptors_ahead
+        if self.generates(machine):
+            return machine.descriptors_by_gpsimd
+        return machine.descriptors_ahead if self.rewrites else machine
 
-    def has_one_ring(self, machine: Machine) -> bool:
-        """Return whether stores take turns with loads: one generator writes the descriptors of
-        both."""
+    def generates(self, machine: Machine) -> bool:
+        """Return whether the older API's compiler has descriptors written while the kernel runs: by
+        GpSimd, but by hardware those of tensors that the kernel both writes and reads."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 

@@ -93,6 +93,9 @@ def _busy(form: Compiled, machine: Machine) -> Array:
         loads = np.flatnonzero((form.queue == SCALAR) & (table.table[row] >= 0))
         changed = np.diff(table.table[row[loads]], prepend=-1) != 0
         taken[loads[changed]] += machine.fixed.activation_table_ns
+    if form.policy.generates(machine):
+        issued = np.flatnonzero((form.queue == GPSIMD) & (table.lane[row, 0] >= 0))
+        taken[issued[:1]] += machine.dma.gpsimd_start_ns
     return taken
 
 

@@ -1,7 +1,8 @@
 """The queues of a core: each takes instructions in its own order.
 
-The first DMA ring takes loads, the second one stores; where one generator writes the descriptors of
-both (`Policy.has_one_ring`), the first one takes all.
+The first DMA ring takes loads, the second one stores. Where the older API's compiler leaves
+descriptors to the device (`Policy.generates`), GpSimd issues the transfers of the kernel's
+arguments and results, Sync other loads, and Scalar other stores.
 """
 
 from __future__ import annotations
@@ -16,4 +17,4 @@ QUEUE_OF = {engine[name.lower()]: queue for queue, name in enumerate(QUEUES[:LOA
 
 def is_transfer(call: Call, queue: int) -> bool:
     """Return whether a queue moves data by DMA; trn1's Tensor engine runs dma_transpose."""
-    return call.engine is engine.dma and queue in (GPSIMD, LOADS, STORES)
+    return call.engine is engine.dma and queue in (SCALAR, GPSIMD, LOADS, STORES)

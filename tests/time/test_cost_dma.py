@@ -14,7 +14,7 @@ from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
 from neuroncore.time.path import parts, steps
 from neuroncore.time.policy import POLICIES
-from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, STORES
+from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES
 from neuroncore.time.schedule import schedule
 
 
@@ -368,21 +368,36 @@ def test_the_trace_shows_descriptors_on_gpsimd_s_row_and_the_transfer_on_its_own
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 @pytest.mark.parametrize("dge", [False, True])
-def test_without_disable_dge_one_generator_writes_all_descriptors(target, dge):
+def test_without_disable_dge_gpsimd_writes_the_descriptors_of_arguments_and_results(target, dge):
     device = Device(target)
     tile = device.zeros((128, 2))
     for _ in range(10):
         device.issue("dma_copy", device.empty((128, 2)), device.zeros((128, 2), buffer="hbm"))
         device.issue("dma_copy", device.empty((128, 2), buffer="hbm"), tile)
-    it, program = device.core.machine, device.core.program
-    program.dge = dge
-    timeline = schedule(program, it, "compiled")
-    writes = dge and target == "trn2"
-    each = it.dma.hardware_issue_ns if writes else it.dma.issue_ns
-    assert timeline.busy == pytest.approx(np.full(20, each))
+    timeline = generated(device, dge)
+    dma, writes = device.core.machine.dma, dge and target == "trn2"
+    each = dma.gpsimd_issue_ns + 128 * dma.gpsimd_descriptor_ns if writes else dma.issue_ns
+    assert timeline.busy[1:] == pytest.approx(np.full(19, each))
+    assert timeline.busy[0] == pytest.approx(each + (dma.gpsimd_start_ns if writes else 0))
     last = timeline.begin.max() - timeline.begin.min()
-    assert last == pytest.approx(19 * each if writes else 9 * each)
-    assert set(timeline.queue) == ({LOADS} if writes else {LOADS, STORES})
+    assert last == pytest.approx(timeline.busy[:19].sum() if writes else 9 * each)
+    assert set(timeline.queue) == ({GPSIMD} if writes else {LOADS, STORES})
+
+
+def test_hardware_writes_those_of_tensors_that_the_kernel_writes_and_reads():
+    device = Device("trn2")
+    between, tile = device.empty((128, 2), buffer="hbm"), device.empty((128, 2))
+    device.issue("dma_copy", tile, device.zeros((128, 2), buffer="hbm"))
+    device.issue("dma_copy", between, tile)
+    device.issue("dma_copy", device.empty((128, 2)), between)
+    timeline = generated(device, True)
+    assert timeline.queue.tolist() == [GPSIMD, SCALAR, LOADS]
+    assert timeline.busy[1:] == pytest.approx(device.core.machine.dma.hardware_issue_ns)
+
+
+def generated(device, dge):
+    device.core.program.dge = dge
+    return schedule(device.core.program, device.core.machine, "compiled")
 
 
 # --- descriptors by software ----------------------------------------------------------------------
