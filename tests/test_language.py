@@ -69,6 +69,7 @@ DONE = [
     "docs/ranks.md",
     "docs/verify.md",
     "docs/view.md",
+    "docs/terminal.md",
     "docs/why.md",
 ]
 

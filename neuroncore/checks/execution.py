@@ -75,12 +75,12 @@ def run(
 def _told(output: str, code: int, errors: bytes) -> Ran:
     try:
         document = json.loads(output)
-    except ValueError:
+        launches = document["launches"]
+    except (KeyError, ValueError):  # wrong usage has a document of its own
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(OURS):
             raise UsageError(last.removeprefix(OURS)) from None
         return Ran([], 0, f"the process ended with {code} and no result: {last}")
-    launches = document["launches"]
     findings = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
     failure = document["error"]
     if failure and failure.get("code"):

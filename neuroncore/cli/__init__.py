@@ -16,8 +16,10 @@ from neuroncore.base.lazy import Lazy, version
 
 if TYPE_CHECKING:
     from neuroncore.cli import arguments as values
-    from neuroncore.cli import session
+    from neuroncore.cli import session, terminal, usage
 else:
+    terminal = Lazy("neuroncore.cli.terminal")
+    usage = Lazy("neuroncore.cli.usage")
     session = Lazy("neuroncore.cli.session")
     values = Lazy("neuroncore.cli.arguments")
 
@@ -45,6 +47,8 @@ COMMANDS = {
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),
     "explain": ("explain", "explain an error or a finding, with an example"),
+    "schema": ("schemas", "the JSON Schema of the output of --json"),
+    "completion": ("completion", "print a script that completes commands in bash, zsh or fish"),
     "alias-path": (
         "tools:add_alias_path",
         "print a folder for PYTHONPATH that makes `import nki` work in programs that start others",
@@ -60,11 +64,13 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
-    parser = _parser(words[:end])
-    arguments, others = parser.parse_known_args(words[:end])
-    if others and not arguments.is_script(arguments):
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
-    arguments.others, arguments.behind = others, words[end + 1 :]
+    try:
+        arguments, others = parser(words[:end]).parse_known_args(words[:end])
+        if others and not arguments.is_script(arguments):
+            raise usage.unknown(arguments.parser, others)
+    except usage.Misuse as error:
+        sys.exit(usage.report(error, "--json" in words[:end]))
+    arguments.words, arguments.others, arguments.behind = words, others, words[end + 1 :]
     return _ended(arguments)
 
 
@@ -79,7 +85,9 @@ def _ended(arguments: argparse.Namespace) -> int:
         return code
     except UsageError as error:
         own = isinstance(error, values.NotPython)  # which begins with the place
-        print(error if own else f"neuroncore: {error}", file=sys.stderr)
+        terminal.complain(error if own else f"neuroncore: {error}")
+        if getattr(arguments, "json", False):
+            usage.print_json(str(error))
     except BrokenPipeError:  # the reader has closed the pipe
         _give_up_output()
         return 0
@@ -101,27 +109,26 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser, with the arguments of the requested command. It knows only the names of
-    the others, for the help."""
-    parser = argparse.ArgumentParser(
-        prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
-    )
-    parser.add_argument(
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser, with the arguments of the requested command, or of all commands without
+    words. It knows only the names of the others, for the help."""
+    made = usage.Parser(prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore.")
+    made.add_argument(
         "--version", action=_Version, nargs=0, help="show program's version number and exit"
     )
-    parser.set_defaults(is_script=lambda _: False)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    asked = next((word for word in words if not word.startswith("-")), None)
-    begins = asked in COMMANDS and words[0] == asked
+    made.set_defaults(is_script=lambda _: False)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    asked = next((word for word in words or () if not word.startswith("-")), None)
+    begins = asked in COMMANDS and words is not None and words[0] == asked
     for name, (module, said) in COMMANDS.items():
         if begins and name != asked:
             continue
         command = commands.add_parser(name, help=said)
-        if name == asked:
+        command.set_defaults(parser=command)
+        if words is None or name == asked:
             home, _, add = module.partition(":")
             getattr(importlib.import_module(f"neuroncore.cli.{home}"), add or "add_to")(command)
-    return parser
+    return made
 
 
 class _Version(argparse.Action):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
-from neuroncore.cli import executing, session
+from neuroncore.cli import executing, session, terminal
 from neuroncore.cli.run import add_launches, kept_run
 from neuroncore.view import page as pages
 
@@ -33,6 +33,7 @@ else:
 
 
 SCHEMA = "neuroncore.capture/1"
+WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
 def named(text: str) -> bool:
@@ -101,17 +102,20 @@ def import_(arguments: argparse.Namespace) -> int:
         _write_page(found, arguments.html)
     if arguments.json:
         told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
-        session.write(json.dumps(told | {"why": found.why().to_dict()}, indent=2))
+        terminal.write_json(told | {"why": found.why().to_dict()})
         return 0
     for line in (*_figures(found), "", *str(found.why()).splitlines()[1:]):
-        session.write(line)
+        terminal.write(line)
     return 0
 
 
 def why(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore why` for a capture."""
     told = load(arguments, arguments.file).why(arguments.top)
-    session.write(json.dumps(told.to_dict(), indent=2) if arguments.json else str(told))
+    if arguments.json:
+        terminal.write_json({"schema": WHY_SCHEMA, "launches": [told.to_dict()], "error": None})
+    else:
+        terminal.write(str(told))
     return 0
 
 
@@ -125,7 +129,10 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
             joined = own.at_source(slowest(other)) if hasattr(other, "timelines") else own
             sides.append(joined.side)
     found = differing.compared(*sides)
-    session.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
+    if arguments.json:
+        terminal.write_json(found.to_dict())
+    else:
+        terminal.write(str(found))
     return 0
 
 
@@ -147,7 +154,7 @@ def view(arguments: argparse.Namespace) -> int:
         tables = {"summary": [found.summary], "why": found.why().to_dict()}
         text = json.dumps(figures if form == "summary-json" else tables)
     if arguments.output_file is None:
-        session.write(text)
+        terminal.write(text)
     else:
         arguments.output_file.write_text(text + "\n", "utf-8")
     return 0
@@ -212,10 +219,10 @@ def neff(arguments: argparse.Namespace) -> int:
     if arguments.json:
         told = listing.document(program)
         told |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
-        session.write(json.dumps(told, indent=2))
+        terminal.write_json(told)
         return 0
     for line in sides.text(rows) if rows is not None else listing.text(program, arguments.all):
-        session.write(line)
+        terminal.write(line)
     return 0
 
 

@@ -14,6 +14,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
+from neuroncore.cli import terminal
 from neuroncore.cli.world import add_world, check_world
 from neuroncore.lint.modules import RELEASES
 
@@ -88,9 +89,9 @@ def command(arguments: argparse.Namespace) -> int:
         machine.load(arguments.target)  # rejects unknown names before reading anything
     found = together([_checked(file, arguments) for file in arguments.files])
     if arguments.json:
-        print(json.dumps(found.to_dict(), indent=2))
+        terminal.write_json(found.to_dict())
     else:
-        print("\n".join(lines(found)))
+        terminal.write("\n".join(lines(found)))
     if arguments.sarif:
         arguments.sarif.write_text(json.dumps(sarif_log(found.findings), indent=2), "utf-8")
     if found.unfinished:

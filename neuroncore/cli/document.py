@@ -4,25 +4,28 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
+import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.lazy import version
 from neuroncore.base.units import plural
-from neuroncore.cli import session
+from neuroncore.cli import session, terminal
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.frontend.settings import target_machine
 from neuroncore.hosts.api import Run
 from neuroncore.machine import harness
 from neuroncore.machine.harness import HarnessTime
+from neuroncore.record import is_record
 from neuroncore.report import collectives, perfetto, precision, text
+from neuroncore.report.estimate import estimate
 from neuroncore.report.progress import progress
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
@@ -75,6 +78,7 @@ class Document:
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.told: set[WarnedLine] = set()
+        self.briefly: list[tuple[Run, Agreement | None]] = []  # launches with one line so far
         self.last: Run | None = None
         self.source: Sequence[Finding] = ()
         self.refused = False  # by --strict
@@ -94,7 +98,7 @@ class Document:
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
-            session.write(line)
+            terminal.write(line)
 
     def header(self) -> None:
         chosen = target_machine(self.arguments.target)
@@ -124,10 +128,12 @@ class Document:
         findings = run.findings if asked.answers else without_advice(run.findings)
         findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
         time = measured(asked, run)
-        self.say(f"{run.kernel} on {run.machine.name}")
+        brief = self._is_brief
+        self.say(_in_a_line(run, found) if brief else f"{run.kernel} on {run.machine.name}")
+        if brief:
+            self.briefly.append((run, found))
         for line in (
-            *(_compared(found) if found is not None else ()),
-            *_timed(run, asked.answers),
+            *(() if brief else _in_full(run, found, asked.answers)),
             *([f"harness    {time}"] if time else ()),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
@@ -148,6 +154,12 @@ class Document:
                 self._refuse(one)
 
     @property
+    def _is_brief(self) -> bool:
+        """Return whether launches get one line: those of a script, of which there may be many."""
+        asked = self.arguments
+        return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
+
+    @property
     def _tries_orders(self) -> bool:
         """Return whether --orders was given; not every command has it."""
         return bool(getattr(self.arguments, "orders", 0))
@@ -164,8 +176,18 @@ class Document:
         if again:
             yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())
 
+    def _say_details(self) -> None:
+        """Print the details of a script's only launch, or how to see those of several."""
+        if len(self.briefly) == 1:
+            ((run, found),) = self.briefly
+            for line in _in_full(run, found, self.arguments.answers):
+                self.say(f"  {line}")
+        elif self.briefly:
+            self.say(f"{len(self.briefly)} launches; -v prints the details of each")
+
     def close(self) -> int:
         """Write the requested files, and return the exit code."""
+        self._say_details()
         if self.arguments.trace and self.timelines:
             perfetto_file = self.arguments.trace
             flows: perfetto.Flows = "all" if self.arguments.trace_flows else "path"
@@ -175,15 +197,19 @@ class Document:
             self.last.save(self.arguments.save)
             self.say(f"saved      {self.arguments.save}")
         if self.arguments.html and self.shown:
-            self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
-            address = self.arguments.html.resolve().as_uri()
-            self.say(f"page       {self.arguments.html} (open it in a browser: {address})")
+            asked = self.arguments
+            opening = documents.Opening(asked.line, asked.watched)
+            self._write("html", lambda: viewing.page(self.shown, opening).save(asked.html))
+            address = asked.html.resolve().as_uri()
+            self.say(f"page       {asked.html} (open it in a browser: {address})")
+            if asked.open:
+                webbrowser.open(address)
         if self.last is None and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)
         code = session.exit_code(self.failure) or int(self.differs)
         if self.arguments.json:
-            session.write(json.dumps(self._fields(code > 0), indent=2, allow_nan=False))
+            terminal.write_json(self._fields(code > 0))
         return code
 
     def _write(self, option: str, write: Callable[[], None]) -> None:
@@ -215,10 +241,31 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
         yield from (f"  {line}" for line in text.listing(timeline.compiled))
 
 
+def _in_a_line(run: Run, found: Agreement | None) -> str:
+    """Return the kernel, the time of its slowest core, and the comparison."""
+    said = f"{run.kernel} on {run.machine.name}"
+    if run.world.ranks > 1:
+        said += f", {run.world.ranks} ranks"
+    slowest = max(run.timelines, key=lambda timeline: timeline.total_ns, default=None)
+    if slowest is not None:
+        said += f"   {estimate(slowest).time}"
+    return said if found is None else f"{said}   {_verdict(found)}"
+
+
+def _in_full(run: Run, found: Agreement | None, answers: bool) -> Iterator[str]:
+    if found is not None:
+        yield from _compared(found)
+    yield from _timed(run, answers)
+
+
+def _verdict(found: Agreement) -> str:
+    return "agrees" if found else "DIFFERS"
+
+
 def _compared(found: Agreement) -> Iterator[str]:
     yield from text.compared(found.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
-    yield f"{'agrees' if found else 'DIFFERS'}   (relative L2 at most {limits})"
+    yield f"{_verdict(found)}   (relative L2 at most {limits})"
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:

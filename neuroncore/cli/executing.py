@@ -4,7 +4,6 @@ ones."""
 from __future__ import annotations
 
 import argparse
-import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
-from neuroncore.cli import session
+from neuroncore.cli import terminal
 
 if TYPE_CHECKING:
     from neuroncore.capture import execution
@@ -75,9 +74,9 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
     told = {"schema": SCHEMA, "name": program.name, "outputs": rows}
     source = f"random inputs of seed {arguments.seed}" if drawn else f"inputs of {arguments.arrays}"
     if arguments.json:
-        session.write(json.dumps(_finite(told), indent=2, allow_nan=False))
+        terminal.write_json(_finite(told))
     for line in () if arguments.json else _text(program, source, rows):
-        session.write(line)
+        terminal.write(line)
     return int(not all(row.get("agrees", True) for row in rows.values()))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import Any
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError, did_you_mean
@@ -15,29 +17,89 @@ from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
 from neuroncore.clause.legality import whole_call
 from neuroncore.clause.operand import Act, Op, Operand
+from neuroncore.cli import terminal
 from neuroncore.machine import Machine
 from neuroncore.plain.reading import meaning
 
+SCHEMA = "neuroncore.isa/1"
+
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one instruction")
+    parser.add_argument("name", nargs="?", help="one instruction, operator or function")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=isa)
 
 
 def isa(arguments: argparse.Namespace) -> int:
-    if arguments.name is None:
+    name = (arguments.name or "").removeprefix("nisa.").removeprefix("nl.")
+    known = [*INSTRUCTIONS, *OPERATORS, *FUNCTIONS]
+    if arguments.json and (not name or name in known):
+        terminal.write_json(document([name] if name else known))
+    elif not name:
         _list()
-        return 0
-    name = arguments.name.removeprefix("nisa.").removeprefix("nl.")
-    if name in INSTRUCTIONS:
+    elif name in INSTRUCTIONS:
         print("\n".join(_described(INSTRUCTIONS[name])))
     elif name in OPERATORS or name in FUNCTIONS:
         print("\n".join(_operator(name)))
     else:
-        known = [*INSTRUCTIONS, *OPERATORS, *FUNCTIONS]
         hint = did_you_mean(name, known)
         raise UsageError(f"there is no instruction {name!r}" + (f"; {hint}" if hint else ""))
     return 0
+
+
+def document(names: Iterable[str]) -> dict[str, Any]:
+    """Return the JSON object for some names; a name can be an operator and a function."""
+    names = list(names)
+    return {
+        "schema": SCHEMA,
+        "instructions": [_fields(INSTRUCTIONS[name]) for name in names if name in INSTRUCTIONS],
+        "operators": [_of_operator(name) for name in names if name in OPERATORS],
+        "functions": [_of_function(name) for name in names if name in FUNCTIONS],
+    }
+
+
+def _fields(one: Instruction) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "module": one.module,
+        "equation": one.equation,
+        "engines": [each.name for each in one.engines],
+        "machines": [each.name for each in _machines_with(one.feature)],
+        "opcode": one.opcode,
+        "defined": str(one.where),
+        "parameters": [
+            {
+                "name": each.name,
+                "required": each.required,
+                "description": _parameter(each),
+                "shape": [term.text for term in one.shapes.get(each.name, ())],
+            }
+            for each in one.parameters
+        ],
+        "rules": [
+            {"sentence": rule.sentence, "because": rule.because or None} for rule in one.rules
+        ],
+        "cost": inspect.getdoc(one.cost) or "",
+        "meaning": inspect.getsource(meaning(one.name)),
+    }
+
+
+def _of_operator(name: str) -> dict[str, Any]:
+    row = OPERATORS[name]
+    return {
+        "name": name,
+        "kind": row.kind,
+        "operands": row.arity,
+        "engines": list(row.engines),
+        "machines": [each.name for each in _machines_with(row.feature)],
+        "reduces": bool(row.reduces),
+    }
+
+
+def _of_function(name: str) -> dict[str, Any]:
+    function = FUNCTIONS[name]
+    valid = [end if isfinite(end) else None for end in function.valid]  # None: without an end
+    return {"name": name, "definition": function.definition, "valid": valid}
 
 
 def _list() -> None:

@@ -16,12 +16,14 @@ from neuroncore import machine
 from neuroncore.base.errors import DefinitionError, UsageError
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
+from neuroncore.cli import terminal
 from neuroncore.machine import Fact, Machine, harness
 from neuroncore.machine import instance as instances
 from neuroncore.machine.collective_time import SCALED
 from neuroncore.machine.instance import Instance
 from neuroncore.machine.topology import Topology
 
+SCHEMA = "neuroncore.machines/1"
 WIDEST_GROUP = 4  # servers of a rack that are drawn; of more, only the first two and the last
 
 
@@ -153,20 +155,74 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare every published number with the value that follows from the files",
     )
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=machines)
 
 
 def machines(arguments: argparse.Namespace) -> int:
     if arguments.check:
+        if arguments.json:
+            raise UsageError("--check prints text: it does not go with --json")
         return check()
     name = arguments.name
-    if name is None:
+    if arguments.json:
+        terminal.write_json(document(name))
+    elif name is None:
         print("\n".join(_side_by_side([machine.load(each) for each in machine.names()])))
     elif instances.known(name):
         print("\n".join(_one_instance(instances.find(name))))
     else:
         print("\n".join(_one_machine(_machine(name))))
     return 0
+
+
+def document(name: str | None) -> dict[str, Any]:
+    """Return the JSON object for a machine or an instance, or all."""
+    every: Sequence[str] = ()
+    each: Sequence[str] = ()
+    if name is None:
+        every, each = machine.names(), instances.names()
+    elif instances.known(name):
+        each = (name,)
+    else:
+        every = (_machine(name).name,)
+    return {
+        "schema": SCHEMA,
+        "machines": [_machine_fields(machine.load(one)) for one in every],
+        "instances": [_instance_fields(instances.find(one)) for one in each],
+    }
+
+
+def _machine_fields(one: Machine) -> dict[str, Any]:
+    facts, sources = _with_harness(one)
+    return {
+        "name": one.name,
+        "generation": one.generation,
+        "description": one.description,
+        "facts": _fact_fields(facts),
+        "sources": dict(sources),
+    }
+
+
+def _instance_fields(one: Instance) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "aliases": list(one.aliases),
+        "description": one.description,
+        "chips": one.chips,
+        "cores": one.cores,
+        "ranks": {str(size): one.ranks(size) for size in one.chip.logical_core_sizes},
+        "hbm_bytes": one.hbm_bytes,
+        "facts": _fact_fields({**one.facts, **one.chip.facts}),
+        "sources": {**one.chip.sources, **one.sources},
+    }
+
+
+def _fact_fields(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    return {
+        path: {"value": fact.value, "grade": fact.grade, "source": fact.source}
+        for path, fact in facts.items()
+    }
 
 
 def _machine(name: str) -> Machine:
@@ -194,8 +250,14 @@ def _cell(fact: Fact | None) -> str:
 
 def _one_machine(one: Machine) -> Iterator[str]:
     yield f"{one.name}: {one.generation}, {one.description}"
+    yield from _facts(*_with_harness(one))
+
+
+def _with_harness(one: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
+    """Return the facts of a machine and the overheads of tools that measure on it, and the
+    sources."""
     added = {f"harness_us.{name}": fact for name, fact in harness.overheads(one.name).items()}
-    yield from _facts({**one.facts, **added}, {**one.sources, **harness.sources()})
+    return {**one.facts, **added}, {**one.sources, **harness.sources()}
 
 
 def _one_instance(one: Instance) -> Iterator[str]:

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import re
 import threading
+import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
-from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import LaunchPath, Options, Order, profile
-from neuroncore.cli import tools
+from neuroncore.cli import tools, usage, watching
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
 from neuroncore.cli.world import add_world, check_world, natural
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from neuroncore.view.document import PageWindow
 
 
-difflib: Any = Lazy("difflib")
+SIMILAR = 0.8  # of a misspelled option and one of a command that takes any
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -77,7 +77,7 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
     parser.add_argument(
         *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )
-    parser.set_defaults(serve=False)
+    parser.set_defaults(serve=False, open=False, line=None, watched=False)
     parser.add_argument(
         "--window",
         type=_window,
@@ -103,6 +103,12 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="OUT.run",
         help="save the last launch; pass OUT.run in place of FILE.py later",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print the details of each launch of a script that launches several kernels",
     )
     parser.add_argument(
         "--orders",
@@ -349,11 +355,11 @@ def _check_others(arguments: argparse.Namespace) -> None:
     """Raise UsageError if an argument of the script looks like a misspelled option."""
     if not arguments.others:
         return
-    known = re.findall(r"--[\w-]+", arguments.parser.format_help())
+    known = usage.options(arguments.parser)
     for word in arguments.others:
-        if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
+        if word.startswith("-") and (near := usage.near(word, known, SIMILAR)):
             raise UsageError(
-                f"unknown option {word}; did you mean {near[0]}? Put options of the script after --"
+                f"unknown option {word}; did you mean {near}? Put options of the script after --"
             )
 
 
@@ -420,6 +426,22 @@ def add_view(parser: argparse.ArgumentParser) -> None:
         "replay when you look at it, and long runs can be browsed by windows",
     )
     parser.add_argument(
+        "--open", action="store_true", help="open the page in the browser of this machine"
+    )
+    parser.add_argument(
+        "--line",
+        type=natural,
+        metavar="N",
+        help="the source line at which the page opens (default: the most expensive line)",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="write the page again when FILE.py or a Python file next to it changes, until "
+        "Ctrl-C; an open page reloads when you return to it",
+    )
+    parser.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
         "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
     )
     add_running(parser)
@@ -429,6 +451,10 @@ def add_view(parser: argparse.ArgumentParser) -> None:
 def view(arguments: argparse.Namespace) -> int:
     if not (arguments.html or arguments.serve):
         arguments.html = _usual(arguments.file)
+    if arguments.watch:
+        if arguments.serve:
+            raise UsageError("--watch writes a file: it does not go with --serve")
+        return watching.watch(arguments)
     document = Document(arguments)
     code = finished(arguments, document)
     if arguments.serve and document.shown:
@@ -448,6 +474,8 @@ def _usual(file: str) -> Path:
 def _serve(document: Document, port: int) -> None:
     server = serving.Server(document.shown, port)
     document.say(f"page       {server.url} (open it in a browser; Ctrl-C ends it)")
+    if document.arguments.open:
+        webbrowser.open(server.url)
     try:
         until_ended()
     except KeyboardInterrupt:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.options import cache_folder
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
-from neuroncore.cli import session
+from neuroncore.cli import session, terminal
 from neuroncore.cli.captures import slowest
 from neuroncore.cli.run import add_launches, kept_run
 from neuroncore.record.program import Record
@@ -115,7 +114,7 @@ def score(arguments: argparse.Namespace) -> int:
     scored = compared(rows, arguments.records, known)
     by = arguments.by or ["generation", "source"]
     if arguments.json:
-        print(json.dumps(_document(scored, by), indent=1, allow_nan=False))
+        terminal.write_json(_document(scored, by))
     else:
         print("\n".join(_text(scored, by)))
     return 0
@@ -234,7 +233,7 @@ def _document(scored: Score, by: Sequence[str]) -> dict[str, Any]:
     told: list[Chain] = chains(scored.points)
     total = order(told)
     return {
-        "schema": "neuroncore.score/1",
+        "schema": SCORE_SCHEMA,
         "rows": rows(scored.points),
         "asserted": rows(scored.asserted),
         "errors": {name: asdict(e) for name, e in _groups(scored, by) if e is not None},
@@ -245,6 +244,7 @@ def _document(scored: Score, by: Sequence[str]) -> dict[str, Any]:
 
 
 COLUMNS = ("kernel", "arguments", "machine", "harness", "microseconds")
+SCORE_SCHEMA = "neuroncore.score/1"
 SCHEMA = "neuroncore.calibrate/1"
 NEAR = 0.2  # a part of the measured time
 
@@ -304,9 +304,11 @@ def calibrate(arguments: argparse.Namespace) -> int:
     found = summaries(rows)
     told: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
     told["harnesses"] = [one._asdict() for one in found]
-    lines = [json.dumps(told, indent=2)] if arguments.json else _calibrated(rows, found)
-    for line in lines:
-        session.write(line)
+    if arguments.json:
+        terminal.write_json(told)
+        return 0
+    for line in _calibrated(rows, found):
+        terminal.write(line)
     return 0
 
 

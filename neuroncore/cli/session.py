@@ -24,6 +24,7 @@ from neuroncore.base import source
 from neuroncore.base.errors import REPORT, EmulatorError, KernelError, NotEmulated, UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import arguments as values
+from neuroncore.cli import terminal
 from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
@@ -49,20 +50,6 @@ else:
 
 
 INTERRUPTED = 130  # the code of a shell for a program that Ctrl-C ended
-
-
-class Unwritable(OSError):
-    """Standard output cannot be written."""
-
-
-def write(text: str) -> None:
-    """Print a line now. Raise Unwritable, which is not an error of the kernel."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Unwritable(error.errno, error.strerror) from None
 
 
 def exit_code(failure: dict[str, Any] | None) -> int:
@@ -334,7 +321,7 @@ class Session:
             self._our_fault(error)
         except compare.Incomparable as error:
             self._failed(f"neuroncore: {error}", error)
-        except (UsageError, BrokenPipeError, Unwritable):
+        except (UsageError, BrokenPipeError, terminal.Unwritable):
             raise
         except RecursionError as error:
             self._failed(too_deep(error), error)
@@ -359,7 +346,7 @@ class Session:
         told = str(error) if isinstance(error, KernelError) else statement
         self.stop = Stop(error, (said or told).removeprefix("neuroncore: "))
         if said is not None:
-            print(said, file=sys.stderr)
+            terminal.complain(said)
 
     def _our_fault(self, error: EmulatorError) -> None:
         self.document.failure = {"statement": str(error), "ours": True}

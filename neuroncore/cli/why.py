@@ -4,11 +4,11 @@ diff: compare two kernels or saved runs."""
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.cli import captures, document, session
+from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
@@ -39,6 +39,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=why)
 
 
+def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the JSON object of the command."""
+    return {"schema": captures.WHY_SCHEMA, "launches": list(each), "error": error}
+
+
 class Reasons:
     """The answers for each launch, as they finish."""
 
@@ -56,14 +61,13 @@ class Reasons:
         measured = document.measured(self.arguments, run)
         self.launches.append(told.to_dict() | document.fields(measured))
         if not self.arguments.json:
-            session.write(str(told) + (f"\nharness    {measured}" if measured else ""))
+            terminal.write(str(told) + (f"\nharness    {measured}" if measured else ""))
 
     def close(self) -> int:
         if not self.launches and self.failure is None:
             print("neuroncore: no kernel was launched", file=sys.stderr)
         if self.arguments.json:
-            document = {"launches": self.launches, "error": self.failure}
-            session.write(json.dumps(document, indent=2, allow_nan=False))
+            terminal.write_json(launches(self.launches, self.failure))
         return session.exit_code(self.failure) or int(not self.launches)
 
 
@@ -101,8 +105,10 @@ def diff(arguments: argparse.Namespace) -> int:
         return failed
     old, new = (side.runs[0] for side in sides)
     found = old.diff(new, answers=arguments.answers)
-    text = json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else str(found)
-    session.write(text)
+    if arguments.json:
+        terminal.write_json(found.to_dict())
+    else:
+        terminal.write(str(found))
     return 0
 
 

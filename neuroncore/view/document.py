@@ -149,7 +149,21 @@ class Shown:
         return [shown(timeline, self.window) for timeline in self.timelines]
 
 
-def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Opening:
+    """How a page opens: at a line of its first file, and whether it reloads when its reader returns
+    to it, because the file may have been written again."""
+
+    line: int | None = None
+    watched: bool = False
+
+
+USUAL = Opening()
+
+
+def document(
+    launches: Iterable[Shown], opening: Opening = USUAL, served: bool = False
+) -> dict[str, Any]:
     """Return the document of launches, core by core. A `served` page requests values step by
     step. Raise UsageError if a window has no instruction."""
     launches, texts = list(launches), sources.Texts()
@@ -178,6 +192,7 @@ def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": served,
+        "opens": vars(opening),
         "error": errors[-1] if errors else None,
         "cores": cores,
         "files": texts.table(),

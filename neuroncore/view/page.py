@@ -18,7 +18,7 @@ from typing import Any
 from neuroncore.base.lazy import version
 from neuroncore.base.structs import dataclass
 from neuroncore.view import columns
-from neuroncore.view.document import SCHEMA, document
+from neuroncore.view.document import SCHEMA, USUAL, Opening, document
 from neuroncore.view.document import Shown as Shown
 
 WEB = Path(__file__).parent / "web"
@@ -47,11 +47,11 @@ class Page:
         return f"<Page of {len(self.html)} characters: save(path) writes it>"
 
 
-def page(launches: Iterable[Shown], served: bool = False) -> Page:
+def page(launches: Iterable[Shown], opening: Opening = USUAL, served: bool = False) -> Page:
     """Return the page of launches. A `served` page may request data from its server."""
     shown = list(launches)
     title = ", ".join(dict.fromkeys(launch.kernel for launch in shown))
-    return _written(document(shown, served), title, served)
+    return _written(document(shown, opening, served), title, served)
 
 
 def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> Page:
@@ -62,6 +62,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": False,
+        "opens": vars(USUAL),
         "error": None,
         "cores": packed,
         "files": files,

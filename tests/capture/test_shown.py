@@ -71,4 +71,4 @@ def test_columns_are_packed_as_those_of_an_estimate(measured):
     assert core["columns"].keys() == estimate["columns"].keys()
     missing = estimate.keys() - core.keys()
     assert missing <= {"outcome", "precision", "order", "coverage", "bound", "what_if", "covers",
-                       "cells", "roofline", "stacks"}  # fmt: skip
+                       "cells", "roofline", "stacks", "suggestions"}  # fmt: skip

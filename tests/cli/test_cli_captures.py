@@ -65,7 +65,8 @@ def test_profile_view_takes_a_device_s_trace(capsys, folder):
 def test_why_takes_a_trace(capsys):
     assert "neuron-profile" in said(capsys, "why", "k.ntff")
     told = json.loads(said(capsys, "why", "k.ntff", "--neff", "p.neff", "--json"))
-    assert told["lines"][0]["place"] == "kernel.py:7"
+    (launch,) = told["launches"]
+    assert launch["lines"][0]["place"] == "kernel.py:7"
 
 
 def test_diff_takes_traces_and_kernels(capsys):

@@ -135,6 +135,9 @@ def test_cores_say_how_many_programs_they_ran(file, capsys):
     file.write_text(OLDER)
     script = script_of(file, "tripled[2, 3](x)", "tripled[nl.nc(2) * 2](x)", "tripled[nl.nc(3)](x)")
     _, out, _ = ran(capsys, script)
+    assert "  core" not in out and "\n3 launches; -v prints the details of each\n" in out
+    assert len([line for line in out.splitlines() if line.startswith("tripled on trn2   ")]) == 3
+    _, out, _ = ran(capsys, script, "-v")
     assert [line for line in out.splitlines() if line.startswith("  core")] == [
         "  core 0, 6 of 6 programs, one after another",
         "  core 0, 2 of 4 programs, one after another",

@@ -166,6 +166,9 @@ function listenToControls() {
     document.body.classList.add("printing");
     for (const name of Object.keys(panes)) DRAWN[name][1](panes[name]);
   });
+  if (made.opens.watched) {
+    addEventListener("visibilitychange", () => document.visibilityState === "visible" && location.reload());
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(new Set(["theme"])));
 }
 
@@ -201,6 +204,12 @@ function startBare() {
   return 0;
 }
 
+/** The line with instructions that a line number of the kernel's file means: this one, or the next. */
+function lineAt(number) {
+  const file = core.lines[0]?.file;
+  return number === null ? -1 : core.lines.findIndex((line) => line.file === file && line.line >= number);
+}
+
 const made = JSON.parse($("document").textContent);
 
 /** The page is complete; tests wait for this. */
@@ -214,7 +223,7 @@ async function start() {
   const wanted = asked(location.hash.slice(1));
   const first = Math.max(0, cores.findIndex((each) => each.outcome?.kind === "failed"));
   await open(wanted.core ?? first);
-  Object.assign(state, { core: first, from: core.from, to: core.to }, wanted);
+  Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line) }, wanted);
   if (!panes[state.pane]) state.pane = "summary";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);

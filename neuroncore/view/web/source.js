@@ -5,6 +5,13 @@ import { set, state } from "./state.js";
 import { hottest } from "./summary.js";
 import { $, duration, el, percent, size } from "./text.js";
 
+/** A link that opens a line in VS Code, for a file with an absolute path. */
+export function editorLink(name, line) {
+  const path = name.replaceAll("\\", "/");
+  if (!/^(\/|[A-Za-z]:\/)/.test(path)) return "";
+  return el("a", { href: `vscode://file/${encodeURI(path.replace(/^\//, ""))}:${line}` }, "open in VS Code");
+}
+
 export class Source {
   constructor() {
     $("text").addEventListener("keydown", (event) => this.keyed(event));
@@ -132,6 +139,7 @@ export class Source {
       rows.push(["products", `${(line.flops / line.product_ns / 1e3).toPrecision(3)} TFLOPS, `
         + `${(line.flops / line.operand_bytes).toPrecision(3)} flops per byte of operands`]);
     }
-    return rows.map(([name, said]) => el("span", {}, el("b", {}, name), ` ${said}`));
+    return [...rows.map(([name, said]) => el("span", {}, el("b", {}, name), ` ${said}`)),
+      editorLink(core.files[line.file].name, line.line)];
   }
 }

@@ -1,0 +1,51 @@
+"""neuroncore completion: a script that completes commands, options and files in a shell."""
+
+from __future__ import annotations
+
+import argparse
+
+from neuroncore import cli
+from neuroncore.base.errors import UsageError
+
+SHELLS = "bash", "zsh", "fish"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Print a script that completes the commands and options of neuroncore; it needs the extra "
+        "neuroncore[completion]. Write it to "
+        "~/.local/share/bash-completion/completions/neuroncore for bash, to _neuroncore in a "
+        "folder of $fpath for zsh, to ~/.config/fish/completions/neuroncore.fish for fish."
+    )
+    parser.add_argument("shell", choices=SHELLS)
+    parser.set_defaults(command=completion)
+
+
+def completion(arguments: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise UsageError("completion needs shtab: pip install 'neuroncore[completion]'") from None
+    parser = cli.parser()
+    for each in _parsers(parser):
+        for action in each._actions:
+            if action.type is None and _names_a_file(action):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=arguments.shell))
+    return 0
+
+
+def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return a parser and those of its commands."""
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in dict.fromkeys(action.choices.values()):
+                found += _parsers(each)
+    return found
+
+
+def _names_a_file(action: argparse.Action) -> bool:
+    """Return whether the value of an argument is a file, judging by its placeholder."""
+    named = action.metavar if isinstance(action.metavar, str) else ""
+    return "FILE" in named or "OUT" in named or action.dest in ("old", "new")

@@ -1,0 +1,265 @@
+"""neuroncore schema: the JSON Schema of each command's output with --json.
+
+A specification is a type name, a list with the specification of its items, or a table. A type with
+"?" may be null; a key with "?" may be missing; the key "*" is for all other keys. Objects may have
+more keys than their schema: a release that adds one keeps the number of the schema.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.capture import difference as measured
+from neuroncore.capture import listing
+from neuroncore.capture import why as measured_why
+from neuroncore.checks import check
+from neuroncore.cli import (
+    captures,
+    document,
+    executing,
+    instructions,
+    machines,
+    score,
+    terminal,
+    usage,
+)
+from neuroncore.report import difference, why
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TEXT, NUMBER, COUNT, FLAG, ANY = "string", "number", "integer", "boolean", "any"
+FAILURE = {"statement": TEXT, "code?": "string?", "file?": "string?", "line?": "integer?"}
+FINDING = {
+    "code": TEXT,
+    "severity": TEXT,
+    "file": "string?",
+    "line": "integer?",
+    "column": "integer?",
+    "end_line": "integer?",
+    "end_column": "integer?",
+    "sentence": TEXT,
+    "because": "string?",
+    "hint": "string?",
+    "source": "string?",
+}
+FIGURES = {"total_time": NUMBER, "*": ANY}  # the profiler's names: docs/counters.md
+LAUNCH = {
+    "kernel": TEXT,
+    "target": TEXT,
+    "results": [{"max_abs": ANY, "rel_l2": ANY, "worst": [COUNT], "got": ANY, "want": ANY}],
+    "agrees": "boolean?",
+    "programs": [[COUNT]],
+    "estimate": FIGURES,
+    "cores": [FIGURES],
+    "findings": [FINDING],
+    "flags": [TEXT],
+    "collectives?": [{"operation": TEXT, "replica_group": [COUNT], "basis": TEXT}],
+    "slowest_rank?": COUNT,
+    "waited_for_it?": NUMBER,
+    "precision?": {"results": [ANY], "lines": [{"place": TEXT, "share": NUMBER}]},
+    "harness?": ANY,
+    "orders?": TEXT,
+    "verify?": {"instructions": COUNT, "compared": COUNT, "difference": "string?", "text": TEXT},
+    "compiled?": [TEXT],
+}
+CHANGE = {"time": NUMBER, "gain": NUMBER, "bound_by": "string?"}
+LINE = {"place": TEXT, "share": NUMBER}
+WHY = {
+    "schema": TEXT,
+    "kernel": TEXT,
+    "target": "string?",
+    "total_time": NUMBER,
+    "lines": [LINE],
+    "rank?": COUNT,
+    "core?": COUNT,
+    "bound_by?": TEXT,
+    "sentence?": TEXT,
+    "resources?": [CHANGE],
+    "pair?": ANY,
+    "perfect_overlap?": ANY,
+    "changes?": [CHANGE],
+    "all?": FLAG,
+}
+MEASURED_WHY = {
+    "schema": TEXT,
+    "measured": FLAG,
+    "kernel": TEXT,
+    "target": "string?",
+    "kernel_time": NUMBER,
+    "total_time": NUMBER,
+    "busy": {"*": NUMBER},
+    "lines": [ANY],
+    "waits": [{"engine": TEXT, "for": TEXT, "time": NUMBER}],
+}
+ROW = {"engine": "string?", "what": TEXT, "old": ANY, "new": ANY}
+FACTS = {"*": {"value": ANY, "grade": TEXT, "source": TEXT}}
+SCORED = {"id": TEXT, "kernel": TEXT, "measured_us": NUMBER, "estimated_us": NUMBER}
+
+SPECIFICATIONS: dict[str, dict[str, Any]] = {
+    document.SCHEMA: {
+        "passed": FLAG,
+        "target": TEXT,
+        "seed": COUNT,
+        "versions": {"neuroncore": TEXT, "*": TEXT},
+        "findings": [FINDING],
+        "launches": [LAUNCH],
+        "error": "failure?",
+    },
+    captures.WHY_SCHEMA: {"launches": [ANY], "error": "failure?"},
+    why.SCHEMA: WHY,
+    measured_why.SCHEMA: MEASURED_WHY,
+    difference.SCHEMA: {
+        "kernels": [TEXT],
+        "targets": [TEXT],
+        "total_time": [NUMBER],
+        "new_is_faster": "number?",
+        "told_apart": FLAG,
+        "work_that_differs": NUMBER,
+        "results": TEXT,
+        "figures": {"*": [ANY]},
+        "lines": [{"text": TEXT, "place": TEXT, "old": "number?", "new": "number?"}],
+        "bound_by?": [TEXT],
+    },
+    measured.SCHEMA: {
+        "kernels": [TEXT],
+        "targets": ["string?"],
+        "how": [TEXT],
+        "kernel_time": [NUMBER],
+        "busy": [{"*": NUMBER}],
+        "transfers": [COUNT],
+        "transfer_bytes": [NUMBER],
+        "opcodes": [ROW],
+        "lines": [ROW],
+    },
+    check.SCHEMA: {
+        "api": "string?",
+        "files": [TEXT],
+        "launches": "integer?",
+        "unfinished": "string?",
+        "orders": [TEXT],
+        "verified": [TEXT],
+        "findings": [FINDING],
+    },
+    captures.SCHEMA: {"kernel": TEXT, "summary": {"*": ANY}, "why": MEASURED_WHY},
+    listing.SCHEMA: {
+        "name": TEXT,
+        "target": TEXT,
+        "compiler": TEXT,
+        "inputs": {"*": [ANY]},
+        "outputs": {"*": [ANY]},
+        "cores": [{"name": TEXT, "engines": {"*": [ANY]}, "queues": [ANY], "memory": [ANY]}],
+        "beside?": [{"place": TEXT, "kind": TEXT, "theirs": ANY, "ours": ANY, "verdict": TEXT}],
+    },
+    executing.SCHEMA: {"name": TEXT, "outputs": {"*": {"format": TEXT, "shape": [COUNT]}}},
+    score.SCORE_SCHEMA: {
+        "rows": [SCORED],
+        "asserted": [SCORED],
+        "errors": {"*": {"count": COUNT, "median": NUMBER}},
+        "chains": [{"name": TEXT, "count": COUNT, "spearman": "number?"}],
+        "order": {"*": ANY},
+        "missing": [{"id": TEXT, "kernel": TEXT, "why": TEXT}],
+    },
+    score.SCHEMA: {
+        "rows": [
+            {
+                "kernel": TEXT,
+                "machine": TEXT,
+                "harness": TEXT,
+                "measured": NUMBER,
+                "estimate": NUMBER,
+            }
+        ],
+        "harnesses": [{"harness": TEXT, "machine": TEXT, "number": COUNT, "error": NUMBER}],
+    },
+    instructions.SCHEMA: {
+        "instructions": [
+            {
+                "name": TEXT,
+                "module": TEXT,
+                "equation": TEXT,
+                "engines": [TEXT],
+                "machines": [TEXT],
+                "opcode": TEXT,
+                "defined": TEXT,
+                "parameters": [
+                    {"name": TEXT, "required": FLAG, "description": TEXT, "shape": [TEXT]}
+                ],
+                "rules": [{"sentence": TEXT, "because": "string?"}],
+                "cost": TEXT,
+                "meaning": TEXT,
+            }
+        ],
+        "operators": [{"name": TEXT, "kind": TEXT, "operands": COUNT, "engines": [TEXT]}],
+        "functions": [{"name": TEXT, "definition": TEXT, "valid": ["number?"]}],
+    },
+    machines.SCHEMA: {
+        "machines": [
+            {"name": TEXT, "generation": TEXT, "description": TEXT, "facts": FACTS, "sources": ANY}
+        ],
+        "instances": [
+            {"name": TEXT, "chips": COUNT, "cores": COUNT, "ranks": {"*": COUNT}, "facts": FACTS}
+        ],
+    },
+    usage.SCHEMA: {"passed": FLAG, "error": FAILURE},
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Print the JSON Schema of an output of --json by the name in its field `schema`, or the "
+        "names of all."
+    )
+    parser.add_argument("name", nargs="?", help="such as neuroncore.run/2")
+    parser.set_defaults(command=command)
+
+
+def command(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    if name is None:
+        terminal.write("\n".join(SPECIFICATIONS))
+        return 0
+    if name not in SPECIFICATIONS:
+        hint = did_you_mean(name, SPECIFICATIONS)
+        raise UsageError(f"there is no schema {name!r}" + (f"; {hint}" if hint else ""))
+    terminal.write_json(schema(name))
+    return 0
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document by its name."""
+    own = {"schema": {"const": name}}
+    made = _compiled(SPECIFICATIONS[name])
+    required = list(dict.fromkeys(["schema", *made.get("required", ())]))
+    return {
+        "$schema": DIALECT,
+        "title": name,
+        **made,
+        "properties": {**made["properties"], **own},
+        "required": required,
+    }
+
+
+def _compiled(told: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a specification."""
+    if isinstance(told, list):
+        return {"type": "array", "items": _compiled(told[0])}
+    if isinstance(told, dict):
+        return _object(told)
+    if told.endswith("?"):
+        return {"anyOf": [_compiled(told[:-1]), {"type": "null"}]}
+    if told == ANY:
+        return {}
+    return _compiled(FAILURE) if told == "failure" else {"type": told}
+
+
+def _object(told: dict[str, Any]) -> dict[str, Any]:
+    named = {key: value for key, value in told.items() if key != "*"}
+    made: dict[str, Any] = {
+        "type": "object",
+        "properties": {key.removesuffix("?"): _compiled(value) for key, value in named.items()},
+        "required": [key for key in named if not key.endswith("?")],
+    }
+    if "*" in told:
+        made["additionalProperties"] = _compiled(told["*"])
+    return made

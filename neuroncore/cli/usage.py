@@ -1,0 +1,72 @@
+"""Wrong usage: the nearest commands and options, also as JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterable
+from typing import NoReturn
+
+from neuroncore.base.errors import did_you_mean
+from neuroncore.cli import terminal
+
+SCHEMA = "neuroncore.error/1"
+CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+CLOSE = 0.7  # similarity of a misspelled option
+
+
+class Misuse(Exception):
+    """Arguments that a parser refuses."""
+
+    def __init__(self, parser: argparse.ArgumentParser, statement: str) -> None:
+        super().__init__(statement)
+        self.parser = parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest choice, and raises Misuse instead of ending Python."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := CHOICE.search(message):
+            hint = did_you_mean(found[1], re.findall(r"[\w.-]+", found[2]))
+            message += f"; {hint}" if hint else ""
+        raise Misuse(self, message)
+
+
+def options(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the long options of a parser."""
+    return re.findall(r"--[\w-]+", parser.format_help())
+
+
+def near(word: str, known: Iterable[str], cutoff: float = CLOSE) -> str | None:
+    """Return the option that a word may mean."""
+    name = word.partition("=")[0]
+    return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff=cutoff)), None)
+
+
+def unknown(parser: argparse.ArgumentParser, words: Iterable[str]) -> Misuse:
+    """Return the error for arguments that no parser knows."""
+    words, known = list(words), options(parser)
+    statement = f"unrecognized arguments: {' '.join(words)}"
+    hints = [hint for word in words if word.startswith("-") and (hint := near(word, known))]
+    if hints:
+        statement += f"; did you mean {' and '.join(dict.fromkeys(hints))}?"
+    return Misuse(parser, statement)
+
+
+def report(error: Misuse, as_json: bool) -> int:
+    """Print the usage and an error, and return the exit code."""
+    error.parser.print_usage(sys.stderr)
+    terminal.complain(f"{error.parser.prog}: error: {error}")
+    if as_json:
+        print_json(str(error))
+    return 2
+
+
+def print_json(statement: str) -> None:
+    """Print an error as a JSON object."""
+    told = {"schema": SCHEMA, "passed": False, "error": {"statement": statement}}
+    print(json.dumps(told, indent=2))
