@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from neuroncore.frontend.arguments import LIBRARIES, as_numpy, is_host_array
+from neuroncore.frontend.arguments import is_host_array
 from neuroncore.hosts.devices import framework
+from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
