@@ -129,11 +129,33 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
             joined = own.at_source(slowest(other)) if hasattr(other, "timelines") else own
             sides.append(joined.side)
     found = differing.compared(*sides)
+    write_sides(arguments, found.to_dict(), old, new)
     if arguments.json:
         terminal.write_json(found.to_dict())
     else:
         terminal.write(str(found))
     return 0
+
+
+def write_sides(arguments: argparse.Namespace, told: dict[str, Any], *runs: Any) -> None:
+    """Write the page of a comparison, if it is asked for."""
+    path = arguments.html
+    if path is None:
+        return
+    sides = [_side(run, arguments.answers) for run in runs]
+    try:
+        pages.of_sides(sides[0], sides[1], told).save(path)
+    except OSError as error:
+        raise UsageError(f"--html {path} can't be written: {error.strerror}") from None
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _side(run: Any, answers: bool) -> pages.PageSide:
+    """Return a side of a comparison: a Run or a Measured."""
+    if hasattr(run, "timelines"):
+        return pages.PageSide(launch=run.shown(None, answers))
+    cores, files = run.shown()
+    return pages.PageSide(cores=cores, files=files)
 
 
 def slowest(run: Run) -> Timeline:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from neuroncore.cli import captures, document, session, terminal
@@ -89,6 +90,12 @@ def add_diff(parser: argparse.ArgumentParser) -> None:
     parser.allow_abbrev = False
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
     parser.add_argument("new", metavar="NEW", help="the same")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="OUT.html",
+        help="write a page with both under each other on one scale of time",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     captures.add_program(parser)
     add_launches(parser, named=False)
@@ -105,6 +112,7 @@ def diff(arguments: argparse.Namespace) -> int:
         return failed
     old, new = (side.runs[0] for side in sides)
     found = old.diff(new, answers=arguments.answers)
+    captures.write_sides(arguments, found.to_dict(), old, new)
     if arguments.json:
         terminal.write_json(found.to_dict())
     else:

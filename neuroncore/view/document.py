@@ -26,6 +26,7 @@ from neuroncore.precision.findings import Precision
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
 from neuroncore.report import precision
+from neuroncore.report.collectives import CollectiveOperation
 from neuroncore.report.compare import Agreement, ErrorMap
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
@@ -124,7 +125,7 @@ class Shown:
     Values come from `steps`, if the record can be executed again; the instructions `wanted` have
     all values. Without `answers` the page has no bottleneck and no advice. The page has the
     instructions of a `window`, by default as many as fit. The `outcome` is at its top; an error
-    before the first instruction leaves no timelines.
+    before the first instruction leaves no timelines. `meetings` are the collectives of its ranks.
     """
 
     kernel: str
@@ -137,6 +138,7 @@ class Shown:
     window: PageWindow | None = None
     world: World = ALONE
     outcome: Outcome | None = None
+    meetings: Sequence[CollectiveOperation] = ()
 
     @property
     def told(self) -> Sequence[Finding]:
@@ -194,8 +196,22 @@ def document(
         "served": served,
         "opens": vars(opening),
         "error": errors[-1] if errors else None,
+        "meetings": [_meeting(one) for one in launches[0].meetings] if len(launches) == 1 else [],
+        "sides": None,
         "cores": cores,
         "files": texts.table(),
+    }
+
+
+def _meeting(one: CollectiveOperation) -> dict[str, Any]:
+    """Return a collective with its times in nanoseconds."""
+    return {
+        "operation": one.name,
+        "ranks": list(one.ranks),
+        "arrived": list(one.arrived_ns),
+        "waited": list(one.waited_ns),
+        "last": one.last,
+        "end": one.end_ns,
     }
 
 

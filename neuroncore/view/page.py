@@ -17,6 +17,7 @@ from typing import Any
 
 from neuroncore.base.lazy import version
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
 from neuroncore.view import columns
 from neuroncore.view.document import SCHEMA, USUAL, Opening, document
 from neuroncore.view.document import Shown as Shown
@@ -64,10 +65,68 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
         "served": False,
         "opens": vars(USUAL),
         "error": None,
+        "meetings": [],
+        "sides": None,
         "cores": packed,
         "files": files,
     }
     return _written(told, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
+
+
+@dataclass(frozen=True)
+class PageSide:
+    """One side of a comparison: a launch, or the cores and files of a device's trace."""
+
+    launch: Shown | None = None
+    cores: Sequence[dict[str, Any]] = ()
+    files: Sequence[dict[str, Any]] = ()
+
+
+def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
+    """Return the page of two runs under each other on one scale. `told` is their difference as
+    JSON; lines that only one side has are marked."""
+    made = document([side.launch for side in (old, new) if side.launch is not None])
+    estimated = list(made["cores"])
+    cores: list[dict[str, Any]] = []
+    for side in (old, new):
+        first, count = len(cores), len(side.cores)
+        if side.launch is None:
+            cores += [_moved(core, len(made["files"])) for core in side.cores]
+            made["files"] = [*made["files"], *side.files]
+        else:
+            count = len(side.launch.timelines)
+            cores += [estimated.pop(0) for _ in range(count)]
+        slowest = max(range(first, first + count), key=lambda n: float(cores[n]["total_ns"]))
+        made["sides"] = {"cores": [*(made["sides"] or {"cores": []})["cores"], slowest]}
+    made["sides"] |= _difference(told)
+    return _written(made | {"cores": cores}, " and ".join(told["kernels"]), False)
+
+
+def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
+    """Return a measured core with the numbers of its files increased."""
+    return core | {
+        "columns": columns.of_measured(core["columns"]),
+        "sites": [[site[0] + by, *site[1:]] for site in core["sites"]],
+        "lines": [line | {"file": line["file"] + by} for line in core["lines"]],
+    }
+
+
+MOVED = 0.005  # of the critical path
+
+
+def _difference(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the sentences of a difference, the lines whose share of the path changed, and the
+    places of those that only one side has."""
+    seconds = told["total_time"] if "total_time" in told else told["kernel_time"]
+    sides = zip(told["kernels"], told["targets"], seconds, strict=True)
+    said = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
+    faster = told.get("new_is_faster")
+    if faster is not None:
+        said += f" The new one is faster with a probability of {faster:.0%}."
+    rows = [line for line in told["lines"] if "place" in line]
+    changed = [line for line in rows if abs((line["old"] or 0) - (line["new"] or 0)) >= MOVED]
+    single = [line["place"] for line in changed if None in (line["old"], line["new"])]
+    return {"text": [said], "moved": changed, "lines": single}
 
 
 def _written(told: dict[str, Any], title: str, served: bool) -> Page:

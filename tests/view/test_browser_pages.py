@@ -18,7 +18,7 @@ from neuroncore.base.options import Options
 from neuroncore.capture.run import load
 from neuroncore.report.perfetto import throughput
 from neuroncore.view.document import Outcome, Shown
-from neuroncore.view.page import of_measured, page
+from neuroncore.view.page import PageSide, of_measured, of_sides, page
 
 
 def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
@@ -170,6 +170,46 @@ def test_what_ranks_do_together_has_a_row(chromium, tmp_path):
         assert [items for name, items in rows.items() if "qSync" in name and 1 in items] == []
         said = opened.text("[data-pane=step].pane")
         assert "replica_group" in said and "View(" not in said
+        assert opened.errors == []
+
+
+def test_ranks_are_under_each_other_and_a_click_opens_one(chromium, tmp_path):
+    run = neuroncore.run(summed, per_rank=[(np.ones((8, 8), np.float32),)] * 2)
+    run.view(values=None).save(tmp_path / "ranks.html")
+    (meeting,) = run.collectives
+    with tabs.tab(chromium) as opened:
+        opened.open(tmp_path / "ranks.html", "pane=together")
+        said = opened.text("[data-pane=together].pane")
+        assert f"{meeting.name}\t2 ranks\trank {meeting.last}\t" in said
+        box = opened.page.locator("[data-pane=together] canvas").bounding_box()
+        opened.page.mouse.click(box["x"] + 300, box["y"] + box["height"] - 12)
+        opened.page.wait_for_function("view.core().rank === 1")
+        assert opened.does("view.state.pane") == "summary"
+        assert opened.errors == []
+
+
+def test_a_comparison_has_both_sides_on_one_scale(chromium, tmp_path, run):
+    other, path = viewed.run(64), tmp_path / "d.html"
+    of_sides(
+        PageSide(launch=run.shown(None)),
+        PageSide(launch=other.shown(None)),
+        run.diff(other).to_dict(),
+    ).save(path)
+    for name, data in zip(("k.ntff", "k.neff"), captures.copied()):
+        (tmp_path / name).write_bytes(data)
+    measured = load(tmp_path / "k.ntff")
+    cores, files = measured.shown()
+    told = {"kernels": ["a", "b"], "targets": ["x", "y"], "kernel_time": [1e-6, 2e-6], "lines": []}
+    of_sides(PageSide(cores=cores, files=files), PageSide(launch=other.shown(None)), told).save(
+        tmp_path / "m.html"
+    )
+    with tabs.tab(chromium) as opened:
+        for name, said in (("d.html", "new: product"), ("m.html", "measured")):
+            opened.open(tmp_path / name)
+            assert opened.does("view.state.pane") == "together"
+            opened.does("view.drawn()")
+            assert said in " ".join(opened.does("view.together.board.labels.map((one) => one[4])"))
+        assert opened.does("view.together.cores.length") == 2
         assert opened.errors == []
 
 

@@ -95,7 +95,7 @@ def test_a_page_takes_little_room_and_less_for_each_instruction(shown):
     many = neuroncore.run(product, *operands(64 * 400))
     assert len(many.instructions) == 2000
     assert len(many.view(values=None).html) - few < 30 * 2000
-    assert few < 130_000
+    assert few < 150_000
 
 
 def test_without_a_record_there_is_no_page():

@@ -37,16 +37,22 @@ export class Board {
     this.drawn = 0;
     this.labels = []; // the boxes of texts: x, y, width, height
     this.left = (this.width < NARROW ? FEW : LABELS) * type();
-    this.perNs = (this.width - this.left) / Math.max(state.to - state.from, 1e-9);
+    [this.from, this.to] = this.span();
+    this.perNs = (this.width - this.left) / Math.max(this.to - this.from, 1e-9);
     return true;
   }
 
+  /** The interval of time that it shows. */
+  span() {
+    return [state.from, state.to];
+  }
+
   x(ns) {
-    return this.left + (ns - state.from) * this.perNs;
+    return this.left + (ns - this.from) * this.perNs;
   }
 
   ns(x) {
-    return state.from + (x - this.left) / this.perNs;
+    return this.from + (x - this.left) / this.perNs;
   }
 
   rect(x, y, width, height, fill) {
@@ -86,10 +92,10 @@ export class Board {
 
   /** Ticks of time along the top. */
   axis() {
-    const span = state.to - state.from, steps = Math.max(2, (this.width - this.left) / (110 * type()));
+    const span = this.to - this.from, steps = Math.max(2, (this.width - this.left) / (110 * type()));
     const unit = 10 ** Math.floor(Math.log10(span / steps));
     const step = [1, 2, 5, 10].map((n) => n * unit).find((n) => span / n <= steps);
-    for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) {
+    for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
       this.rect(this.x(at), 0, 1, this.height, ink("rule"));
       const said = moment(at, step), x = this.x(at) + 3;
       if (x + this.context.measureText(said).width <= this.width) this.text(said, x, 11 * type(), ink("faint"));

@@ -14,6 +14,7 @@ import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
 import { drawSummary } from "./summary.js";
 import { Timeline } from "./timeline.js";
+import { Together } from "./together.js";
 import { $, el, moment, table } from "./text.js";
 import { Tiles } from "./tiles.js";
 import { drawValues } from "./values.js";
@@ -26,10 +27,11 @@ const KEYS = [
 ];
 
 const panes = {};
-let cores = [], opened = [], core = null, timeline = null, source = null, memory = null, drawn = null;
+let cores = [], opened = [], core = null, timeline = null, source = null, memory = null, together = null, drawn = null;
 
 const DRAWN = {
   summary: ["Summary", (pane) => drawSummary(pane, core)],
+  together: ["Side by side", () => drawTogether()],
   step: ["Step", (pane) => drawStep(pane, core)],
   values: ["Values", (pane) => drawValues(pane, core)],
   array: ["Array", (pane) => drawArray(pane, core)],
@@ -44,9 +46,16 @@ const DRAWN = {
 // Panes that exist only if the document has their data.
 const estimated = (each) => !each.measured; // a trace has no values and no findings
 const ASKED_FOR = {
+  together: (each, n, all) => all.length > 1,
   whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision,
   values: estimated, array: estimated, roofline: estimated, findings: estimated,
 };
+
+/** Read all cores at the first look. */
+async function drawTogether() {
+  await (together.ready ??= together.open(cores, made, opened));
+  return together.draw();
+}
 
 async function open(number) {
   const given = cores[number] ?? cores[0];
@@ -57,6 +66,7 @@ async function open(number) {
 }
 
 function draw(changed) {
+  if (changed.has("core") && cores[state.core] && core !== opened[state.core]) return void (drawn = choose(state.core));
   if (changed.has("theme") || changed.has("type")) theme();
   document.body.classList.toggle("looks", state.pane === "summary");
   if (changed.has("pane")) $("card").hidden = true;
@@ -220,17 +230,18 @@ async function start() {
   timeline = new Timeline();
   source = new Source();
   memory = new Memory(panes.memory);
+  if (panes.together) together = new Together(panes.together);
   const wanted = asked(location.hash.slice(1));
   const first = Math.max(0, cores.findIndex((each) => each.outcome?.kind === "failed"));
   await open(wanted.core ?? first);
-  Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line) }, wanted);
+  Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line), ...(made.sides && { pane: "together" }) }, wanted);
   if (!panes[state.pane]) state.pane = "summary";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);
   listenToControls();
   drawHead(core, cores, made);
   draw(new Set(["core", "theme", "type", "query"]));
-  window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
+  window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, together, drawn: () => drawn };
   await drawn;
   return core.count;
 }
