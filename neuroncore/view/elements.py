@@ -156,8 +156,9 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
-    """Return the use of the Tensor engine's array by a call: the stationary operand, the moving one
-    and the cycles; None for calls that do not use it, and for packed formats."""
+    """Return the use of the Tensor engine's array by a call: the stationary operand, the moving
+    one, the number of columns that stream, and the cycles; None for calls that do not use it, and
+    for packed formats."""
     if product(call, machine) is None:
         return None
     said = call.instruction.traits
@@ -165,6 +166,7 @@ def array(call: Call, machine: Machine) -> dict[str, Any] | None:
     if weights.dtype.element is not None:
         return None
     cost = call.instruction.cost(call, machine)
+    streams = None if said.streams is None else call.view(said.streams)
     group = weights.free_size // call.view("dst").shape[0]
     return {
         "stationary": said.weights,
@@ -172,6 +174,8 @@ def array(call: Call, machine: Machine) -> dict[str, Any] | None:
         "rows": weights.partitions,
         "columns": weights.free_size // group,
         "group": group,
+        "count": weights.partitions if streams is None else streams.free_size // group,
+        "float32": streams is not None and "float32" in {weights.dtype, streams.dtype},
         "at": call.arguments.get("tile_position") or [0, 0],
         "cycles": round(cost.busy_ns * machine.engines["tensor"].clock_ghz, 3),
     }

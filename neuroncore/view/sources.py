@@ -53,10 +53,11 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
     rows = {spot: row for row, spot in enumerate(order)}
     line = np.array([rows[spot] for spot in spots], np.int64)[timeline.columns.line]
     figures = {**_times(timeline, line, len(order)), **_work(timeline, line, len(order))}
+    formats = _formats(timeline, line)
     for row, (file, number) in enumerate(order):
         found = {name: column[row].tolist() for name, column in figures.items()}
         if found["count"]:
-            yield {"file": file, "line": number, **found}
+            yield {"file": file, "line": number, "format": formats.get(row), **found}
 
 
 def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
@@ -97,6 +98,23 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
     }
 
 
+def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
+    """Return the format of the weights in most products of each line that has products; -1 is the
+    whole run."""
+    program, machine, call = timeline.program, timeline.machine, timeline.columns.call
+    found: dict[int, str] = {}
+    for of in (line, np.full(len(line), -1)):
+        most: dict[int, int] = {}
+        each, counts = np.unique(np.column_stack((of, call)), axis=0, return_counts=True)
+        for (row, index), count in zip(each.tolist(), counts.tolist(), strict=True):
+            made = product(program.calls[index], machine)
+            if made is not None and made.flops * count > most.get(row, 0) and not made.transposes:
+                most[row] = made.flops * count
+                weights = program.calls[index].instruction.traits.weights
+                found[row] = program.calls[index].view(weights).dtype.name
+    return found
+
+
 def _flying(timeline: Timeline, line: Array, count: int) -> Array:
     """Return the time in which at least one transfer of each line is in flight."""
     own = np.flatnonzero(timeline.moves)
@@ -125,6 +143,7 @@ def roofline(timeline: Timeline) -> dict[str, Any]:
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {
         "peak_tflops": dict(machine.peak_tflops),
+        "format": _formats(timeline, np.zeros(len(timeline.queue), np.int64)).get(-1),
         "hbm_gigabytes_per_s": machine.hbm.stack_gigabytes_per_s,
         "flops": figures["model_flops"],
         "hbm_bytes": moved,

@@ -183,8 +183,8 @@ def test_ranks_are_under_each_other_and_a_click_opens_one(chromium, tmp_path):
         assert f"{meeting.name}\t2 ranks\trank {meeting.last}\t" in said
         box = opened.page.locator("[data-pane=together] canvas").bounding_box()
         opened.page.mouse.click(box["x"] + 300, box["y"] + box["height"] - 12)
-        opened.page.wait_for_function("view.core().rank === 1")
-        assert opened.does("view.state.pane") == "summary"
+        opened.does("view.drawn()")
+        assert opened.does("[view.core().rank, view.state.pane]") == [1, "summary"]
         assert opened.errors == []
 
 

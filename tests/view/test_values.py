@@ -2,6 +2,7 @@
 
 import base64
 import zlib
+from pathlib import Path
 
 import nki
 import nki.isa as nisa
@@ -206,3 +207,22 @@ def test_a_cell_works_on_a_column_a_cycle_after_those_above_and_to_the_left(chro
                 [n if 0 <= (n := since - r - c) < 5 else None for c in range(3)] for r in range(4)
             ]
             assert tab.page.evaluate(at, loading + since) == wanted
+
+
+def test_a_product_without_values_plays_and_is_saved_as_a_picture(chromium, run, tmp_path):
+    run.view(values=None).save(tmp_path / "page.html")
+    with tabs.tab(chromium) as tab:
+        tab.open(tmp_path / "page.html", "pane=array&speed=60")
+        tab.page.wait_for_selector("#array")
+        assert "cycle 128 of" in tab.text("[data-pane=array].pane")  # the weights are loaded
+        tab.page.click("#corner")
+        tab.page.click("#play")
+        tab.page.wait_for_timeout(150)
+        tab.page.click("#play")
+        assert tab.does("view.state.cycle") > 128
+        assert "no values for this step" in tab.text("[data-pane=array].pane")
+        for what, wanted in (("pane", "PSUM"), ("array", "<animate"), ("timeline", "Vector")):
+            with tab.page.expect_download() as download:
+                tab.page.select_option("#save", what)
+            assert wanted in Path(download.value.path()).read_text("utf-8")
+        assert tab.errors == []

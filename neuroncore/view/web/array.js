@@ -3,94 +3,106 @@
 import { ink } from "./canvas.js";
 import { written } from "./number.js";
 import { set, state } from "./state.js";
+import { animated, file, recorded } from "./svg.js";
 import { Systolic } from "./systolic.js";
 import { el, table } from "./text.js";
 import { shade } from "./values.js";
 
 const CELL = 3, EDGE = 26; // pixels of a cell, and around the array
+const SPEEDS = [1, 2, 5, 10, 30, 60]; // cycles per second
+const SIDE = 16, LARGE = 34, LEFT = 56; // cells of the large corner, pixels of each, and to its left
+const FRAMES = 64; // most cycles of streaming in an animated file
 let running = null;
 
-/** The operands of a step's product, or the reason why it cannot be shown. */
+/** A step's product with its values, or without them if the page has none; a reason if the step is
+ * not a product. */
 export async function product(core) {
   const i = state.step, call = i < 0 ? null : core.callOf(i);
   if (!call?.array) return { reason: "This step is not a matrix product on the Tensor engine." };
   await core.tiles.ask(i);
-  if (core.tiles.reason) return { reason: `No values: ${core.tiles.reason}.` };
-  const operands = core.operands(i), { stationary, moving } = call.array;
+  const operands = core.operands(i), { stationary, moving, count } = call.array;
   const named = (name) => core.tiles.of(operands.find((each) => each.name === name)?.operand);
   const tiles = { stationary: named(stationary), moving: moving && named(moving), dst: named("dst") };
-  if (!tiles.stationary?.data || (moving && !tiles.moving?.data)) {
-    return { reason: "Only thumbnails were stored for this step. Run `neuroncore view` with --values A:B to store its values." };
-  }
-  const read = async (tile) => (tile?.data ? (await core.tiles.all(tile)).numbers : null);
+  const known = tiles.stationary?.data && (!moving || tiles.moving?.data);
+  const read = async (tile) => (known && tile?.data ? (await core.tiles.all(tile)).numbers : null);
   const [weights, passing, sums] = [await read(tiles.stationary), await read(tiles.moving), await read(tiles.dst)];
-  const count = moving ? tiles.moving.shape[1] / call.array.group : call.array.rows;
-  const wide = [tiles.stationary, tiles.moving].some((tile) => tile?.format === "float32") && moving;
-  const fourPasses = Boolean(wide && core.tiles.options.four_passes);
-  return { array: call.array, cells: core.cells, tiles, sums, systolic: new Systolic(call.array, weights, passing, count, fourPasses) };
+  const fourPasses = known ? call.array.float32 && Boolean(core.tiles.options.four_passes) : call.array.float32;
+  const systolic = new Systolic(call.array, weights, passing, count, fourPasses);
+  return { array: call.array, cells: core.cells, tiles, sums, systolic };
 }
 
-/** The next step, beginning with this one, whose product the page can show. */
+/** The next step, beginning with this one, that is a product. */
 function nextProduct(core) {
-  const full = (i) => core.tiles.served || core.operands(i).filter((each) => each.role === "reads").every((each) => core.tiles.of(each.operand)?.data);
   for (let n = 1; n <= core.count; n++) {
-    const i = (state.step + n) % core.count;
-    if (core.callOf(i).array && full(i)) return i;
+    const i = (Math.max(state.step, -1) + n) % core.count;
+    if (core.callOf(i).array) return i;
   }
   return -1;
 }
 
+/** The cycle to show: the selected one, or the first in which a column enters. */
+function cycleOf(systolic) {
+  return state.cycle < 0 ? systolic.loading : Math.min(state.cycle, systolic.cycles);
+}
+
 export async function drawArray(pane, core) {
-  if (state.step < 0 && !core.tiles.reason) {
+  if (state.step < 0) {
     const first = nextProduct(core);
-    if (first >= 0) return void set({ step: first, cycle: 0, cell: "0,0" });
+    if (first >= 0) return void set({ step: first, cycle: -1, cell: "0,0" });
   }
   const step = state.step, shown = await product(core);
   if (step !== state.step) return;
   if (shown.reason) {
-    const next = core.tiles.reason ? -1 : nextProduct(core);
+    const next = nextProduct(core);
     pane.replaceChildren(el("p", { class: "faint" }, shown.reason), next < 0 ? ""
-      : el("button", { onclick: () => set({ step: next, cycle: 0, cell: "0,0" }) }, `go to the product of step ${core.number(next)}`));
+      : el("button", { onclick: () => set({ step: next, cycle: -1, cell: "0,0" }) }, `go to the product of step ${core.number(next)}`));
     return;
   }
-  const { systolic } = shown, cycle = Math.min(state.cycle, systolic.cycles);
+  const { systolic } = shown, cycle = cycleOf(systolic);
   if (pane.firstChild?.id !== `controls${step}`) pane.replaceChildren(controls(step, systolic), el("div", { class: "sides" }));
   const [, slider, output, sides] = pane.querySelectorAll("#play, #cycle, output, .sides");
   slider.value = cycle;
   output.textContent = `cycle ${cycle} of ${systolic.cycles}`;
-  sides.replaceChildren(canvas(shown, cycle), el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
-    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave below. "
-    + "Loading weights is this slow only if no other product hides it. The page adds the sums in the order of the array; "
-    + "dst is from the run.")));
+  const picture = state.corner ? corner(shown, cycle) : canvas(shown, cycle);
+  sides.replaceChildren(picture, el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
+    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave below, into a PSUM bank. "
+    + "Loading weights is this slow only if no other product hides it. "
+    + (systolic.weights ? "The page adds the sums in the order of the array; dst is from the run."
+      : "The page has no values for this step: run `neuroncore view` with --values A:B to store them."))));
 }
 
 /** The controls of the cycle; they are kept while they are in use. */
 function controls(step, systolic) {
-  const by = (cycles) => set({ cycle: Math.min(Math.max(state.cycle + cycles, 0), systolic.cycles) });
+  const by = (cycles) => set({ cycle: Math.min(Math.max(cycleOf(systolic) + cycles, 0), systolic.cycles) });
+  const speeds = el("select", { id: "speed", "aria-label": "cycles per second", onchange: (event) => {
+    set({ speed: Number(event.target.value) });
+    if (running) play(systolic), play(systolic);
+  } }, ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === state.speed }, `${speed} a second`)));
   return el("div", { class: "controls", id: `controls${step}` },
-    el("button", { id: "play", onclick: () => play(systolic) }, "play / stop"),
+    el("button", { id: "play", onclick: () => play(systolic) }, "play / stop"), speeds,
     el("button", { onclick: () => by(-1) }, "\u2212 1"),
     el("button", { onclick: () => by(1) }, "+ 1"),
     el("input", { id: "cycle", type: "range", min: 0, max: systolic.cycles, "aria-label": "cycle",
       oninput: (event) => set({ cycle: Number(event.target.value) }) }),
-    el("output"));
+    el("output"),
+    el("button", { id: "corner", onclick: () => set({ corner: state.corner ? "" : "large" }) }, "16 x 16 / whole"));
 }
 
 /** Start or stop the animation. */
 function play(systolic) {
   clearInterval(running);
   running = running ? null : setInterval(() => {
-    if (state.cycle < systolic.cycles && state.pane === "array") set({ cycle: state.cycle + 1 });
+    const cycle = cycleOf(systolic);
+    if (cycle < systolic.cycles && state.pane === "array") set({ cycle: cycle + 1 });
     else play(systolic);
-  }, 60);
+  }, 1000 / state.speed);
 }
 
 function canvas({ systolic, array, cells }, cycle) {
   const width = cells.columns * CELL + 2 * EDGE, height = cells.rows * CELL + 2 * EDGE;
   const made = el("canvas", { id: "array", width, height, role: "img", "aria-label": "the array of the Tensor engine" });
   made.style.width = `${width}px`;
-  const context = made.getContext("2d"), [top, left] = array.at, most = [systolic.weights, systolic.moving ?? [1]]
-    .map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0) || 1);
+  const context = made.getContext("2d"), [top, left] = array.at, most = largest(systolic);
   const box = (row, column, fill) => {
     context.fillStyle = fill;
     context.fillRect(EDGE + (left + column) * CELL, EDGE + (top + row) * CELL, CELL, CELL);
@@ -102,12 +114,16 @@ function canvas({ systolic, array, cells }, cycle) {
     for (let column = 0; column < systolic.columns; column++) {
       if (row >= loaded) continue;
       const now = systolic.at(cycle, row, column);
+      if (!systolic.weights) {
+        box(row, column, ink(now ? "p1" : "rule"));
+        continue;
+      }
       box(row, column, now
         ? shade(systolic.weight(row, column) * systolic.passing(row, now.moving), most[0] * most[1] / 4)
         : faded(shade(systolic.weight(row, column), most[0])));
     }
     const entering = systolic.at(cycle, row, -1);
-    if (entering) box(row, -2, shade(systolic.passing(row, entering.moving), most[1]));
+    if (entering) box(row, -2, !systolic.weights ? ink("p4") : shade(systolic.passing(row, entering.moving), most[1]));
   }
   for (let column = 0; column < systolic.columns; column++) {
     if (systolic.at(cycle, systolic.rows, column)) box(systolic.rows + 1, column, ink("critical"));
@@ -123,6 +139,98 @@ function canvas({ systolic, array, cells }, cycle) {
   return made;
 }
 
+/** The largest weight and input. */
+function largest(systolic) {
+  return [systolic.weights ?? [1], systolic.moving ?? [1]]
+    .map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0) || 1);
+}
+
+const few = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(2))) : String(value));
+
+/** Draw the first 16 rows and columns with their numbers: inputs at the left, and below the sums
+ * that leave the array for the PSUM bank in this cycle. */
+function paintCorner(context, { systolic }, cycle) {
+  const [rows, columns] = [systolic.rows, systolic.columns].map((n) => Math.min(n, SIDE)), most = largest(systolic);
+  const box = (row, column, fill, text) => {
+    const [x, y] = [LEFT + column * LARGE, 20 + row * LARGE];
+    context.fillStyle = fill;
+    context.fillRect(x + 1, y + 1, LARGE - 2, LARGE - 2);
+    if (!text) return;
+    context.fillStyle = "#000";
+    context.textAlign = "center";
+    context.font = "10px system-ui, sans-serif";
+    context.fillText(text, x + LARGE / 2, y + LARGE / 2 + 4);
+  };
+  const label = (text, x, y) => {
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.fillStyle = ink("ink");
+    context.fillText(text, x, y);
+  };
+  label(`cycle ${cycle}: ${phaseOf(systolic, cycle)}`, 4, 14);
+  for (let row = 0; row < rows; row++) {
+    const entering = systolic.at(cycle, row, 0);
+    if (entering) {
+      box(row, -1, ink("p4"), systolic.weights ? few(systolic.passing(row, entering.moving)) : `[${row},${entering.moving}]`);
+      label("\u2192", 6, 20 + row * LARGE + LARGE / 2 + 4);
+    }
+    for (let column = 0; column < columns; column++) {
+      if (row >= cycle && cycle < systolic.loading) continue;
+      const now = systolic.at(cycle, row, column), value = systolic.weights ? few(systolic.weight(row, column)) : "w";
+      box(row, column, now ? ink("p1") : "#e4e7eb", value);
+    }
+  }
+  for (let column = 0; column < columns; column++) {
+    const done = systolic.at(cycle, systolic.rows, column);
+    if (done) label("\u2193", LEFT + column * LARGE + LARGE / 2 - 4, 20 + rows * LARGE + 12);
+    box(rows + 0.5, column, done ? ink("p2") : "#e4e7eb", done
+      ? (systolic.weights ? few(systolic.sum(systolic.rows - 1, column, done.moving, done.pass)) : `[${column},${done.moving}]`) : "");
+  }
+  label("PSUM", 4, 20 + (rows + 1) * LARGE + 4);
+  if (rows < systolic.rows) label(`rows ${rows} to ${systolic.rows - 1} are not drawn`, LEFT, 20 + (rows + 1.5) * LARGE + 14);
+}
+
+function sizeOfCorner({ systolic }) {
+  const [rows, columns] = [systolic.rows, systolic.columns].map((n) => Math.min(n, SIDE));
+  return [LEFT + Math.max(columns, 8) * LARGE + 8, 20 + (rows + 2) * LARGE];
+}
+
+function corner(shown, cycle) {
+  const [width, height] = sizeOfCorner(shown), scale = window.devicePixelRatio || 1;
+  const made = el("canvas", { id: "array", width: width * scale, height: height * scale, role: "img",
+    "aria-label": "the first 16 rows and columns of the array" });
+  Object.assign(made.style, { width: `${width}px`, height: `${height}px` });
+  const context = made.getContext("2d");
+  context.scale(scale, scale);
+  paintCorner(context, shown, cycle);
+  return made;
+}
+
+/** The large corner in this cycle as SVG; nothing if the step is not a product. */
+export async function arrayPicture(core) {
+  const shown = await product(core);
+  if (shown.reason) return "";
+  const context = el("canvas").getContext("2d");
+  return file(...sizeOfCorner(shown), recorded(context, (recorder) => paintCorner(recorder, shown, cycleOf(shown.systolic))));
+}
+
+/** The large corner as an animated SVG: its weights are loaded, then columns stream. */
+export async function arrayFrames(core) {
+  const shown = await product(core);
+  if (shown.reason) return "";
+  const context = el("canvas").getContext("2d"), { loading, streaming } = shown.systolic;
+  const loads = Array.from({ length: Math.min(SIDE, loading) }, (_, cycle) => cycle);
+  const streams = Array.from({ length: Math.min(FRAMES, streaming + 1) }, (_, n) => loading + n);
+  const frames = [...loads, ...streams].map((cycle) => recorded(context, (recorder) => paintCorner(recorder, shown, cycle)));
+  return file(...sizeOfCorner(shown), animated(frames, state.speed));
+}
+
+function phaseOf(systolic, cycle) {
+  if (cycle < systolic.loading) return `loading weights, one row per cycle: ${cycle} of ${systolic.rows}`;
+  const now = systolic.at(cycle, 0, 0), pass = now && systolic.passes[now.pass][0];
+  return pass ? `streaming columns, pass ${now.pass + 1} of ${systolic.passes.length}: ${pass}` : "streaming columns";
+}
+
 function faded(color) {
   return color.replace(")", " / 0.35)");
 }
@@ -134,7 +242,6 @@ function chosen(systolic) {
 
 function said(shown, cycle, core) {
   const { systolic, array, cells, tiles, sums } = shown, [row, column] = chosen(systolic), float32 = { bytes: 4 };
-  const phase = cycle < systolic.loading ? `loading weights, one row per cycle: ${cycle} of ${systolic.rows}` : "streaming columns";
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
     ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
@@ -142,9 +249,10 @@ function said(shown, cycle, core) {
     ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", four times: float32 goes in halves of 12 bits" : ""}`
       + (array.moving ? "" : ", of the identity matrix")],
     ["estimate", `keeps the engine for ${array.cycles} cycles`],
-    ["now", phase],
-    ["cell", `[${row}, ${column}] has the weight ${written(systolic.weight(row, column), float32)}`],
+    ["now", phaseOf(systolic, cycle)],
   ];
+  if (!systolic.weights) return table([], rows);
+  rows.push(["cell", `[${row}, ${column}] has the weight ${written(systolic.weight(row, column), float32)}`]);
   if (now) {
     const pass = systolic.passes[now.pass][0], above = row ? systolic.sum(row - 1, column, now.moving, now.pass) : 0;
     rows.push(["input", `element [${row}, ${now.moving}] = ${written(systolic.passing(row, now.moving), float32)} ${pass}`],

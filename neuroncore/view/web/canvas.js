@@ -1,5 +1,6 @@
 // Drawing over a shared time axis.
 
+import { file, recorded } from "./svg.js";
 import { el, moment } from "./text.js";
 import { set, state } from "./state.js";
 
@@ -40,6 +41,18 @@ export class Board {
     [this.from, this.to] = this.span();
     this.perNs = (this.width - this.left) / Math.max(this.to - this.from, 1e-9);
     return true;
+  }
+
+  /** The picture as the text of an SVG file; `more` is added at its end. */
+  svg(more = "") {
+    const { context } = this;
+    const content = recorded(context, (recorder) => {
+      this.context = recorder;
+      this.draw();
+      this.context = context;
+    });
+    this.draw();
+    return file(this.width, this.height, content + more);
   }
 
   /** The interval of time that it shows. */

@@ -5,10 +5,11 @@ import { Core } from "./model.js";
 import { Memory } from "./memory.js";
 import { decoder } from "./number.js";
 import { drawFigures, drawFindings, drawHead, drawOutcome, drawPrecision, drawWhatIf } from "./report.js";
-import { drawArray, product } from "./array.js";
+import { arrayPicture, arrayFrames, drawArray, product } from "./array.js";
 import { drawRoofline } from "./roofline.js";
 import { matching, WORDS } from "./search.js";
 import { Source } from "./source.js";
+import { file, save } from "./svg.js";
 import { startBorders } from "./splitter.js";
 import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
@@ -109,6 +110,28 @@ function go(step) {
   if (at < state.from || at > state.to) show(core, at - span / 2, at + span / 2);
 }
 
+/** The pictures of the current pane as SVG files, by name. */
+async function paneFiles() {
+  const { pane } = state, drawing = panes[pane].querySelector("svg");
+  if (pane === "memory") return memory.maps.map((map) => [map.memory, map.board.svg()]);
+  if (pane === "together") return [["side_by_side", together.board.svg()]];
+  if (pane === "array") return [["array", await arrayPicture(core)]].filter(([, text]) => text);
+  if (drawing) return [[pane, drawing.outerHTML.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"')]];
+  const own = panes[pane], { width, height } = own.getBoundingClientRect(); // a pane of text
+  const text = new XMLSerializer().serializeToString(own);
+  const style = `font: 13px system-ui, sans-serif; color: ${getComputedStyle(own).color}`;
+  return [[pane, file(Math.ceil(width), Math.ceil(height),
+    `<foreignObject width="100%" height="100%"><div xmlns="http://www.w3.org/1999/xhtml" style="${style}">${text}</div></foreignObject>`)]];
+}
+
+async function saved(what) {
+  const files = {
+    timeline: async () => [["timeline", timeline.board.svg()]], animation: async () => [["timeline_animated", timeline.animation()]],
+    array: async () => [["array_animated", await arrayFrames(core)]].filter(([, text]) => text), pane: paneFiles,
+  };
+  for (const [name, text] of await files[what]()) save(`${core.kernel}_${name}.svg`, text);
+}
+
 function theme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   Object.assign(document.documentElement.dataset, { theme: state.theme || dark, type: state.type });
@@ -166,6 +189,11 @@ function listenToControls() {
   on("color", "change", () => set({ color: $("color").value }));
   on("dma", "change", () => set({ dma: $("dma").value }));
   on("core", "change", () => (drawn = choose(Number($("core").value))));
+  on("save", "change", () => {
+    const what = $("save").value;
+    $("save").value = "";
+    if (what) drawn = saved(what);
+  });
   on("theme", "click", turned);
   on("large", "click", enlarged);
   startBorders();

@@ -2,7 +2,7 @@
 
 const START = {
   core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", color: "critical", dma: "queues", pane: "summary",
-  query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "", type: "",
+  query: "", operand: 0, element: "", cycle: -1, cell: "", theme: "", type: "", corner: "", speed: 5,
 };
 const LINKED = Object.keys(START);
 

@@ -116,6 +116,15 @@ export class Timeline {
     }
   }
 
+  /** The timeline as an animated picture: a cover moves away with the time, in ten seconds. */
+  animation() {
+    const { board } = this, wide = board.width - board.left, move = (name, from, to) =>
+      `<animate attributeName="${name}" dur="10s" repeatCount="indefinite" from="${from}" to="${to}"/>`;
+    return board.svg(`<rect x="${board.left}" y="${this.top}" width="${wide}" height="${board.height}" fill="${ink("paper").trim()}" opacity="0.8">`
+      + `${move("x", board.left, board.width)}${move("width", wide, 0)}</rect>`
+      + `<rect x="${board.left}" y="0" width="1.5" height="${board.height}" fill="${ink("chosen").trim()}">${move("x", board.left, board.width)}</rect>`);
+  }
+
   color(i) {
     const { core } = this;
     if (state.color === "critical") return ink(core.is(i, CRITICAL) ? "critical" : "other");
