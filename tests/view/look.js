@@ -1,0 +1,63 @@
+// The faults of the page on the screen, as sentences.
+() => {
+    const found = [], shown = (one) => one.checkVisibility({ visibilityProperty: true });
+    if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than the window");
+    const luminance = (color) => {
+        const [r, g, b] = color.map((part) => (part / 255 <= 0.03928 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const parsed = (text) => (text.startsWith("color(srgb") ? text.match(/[\d.]+/g).map((n) => 255 * n) : text.match(/[\d.]+/g).map(Number));
+    const ground = (one) => {
+        for (; one; one = one.parentElement) {
+            const parts = parsed(getComputedStyle(one).backgroundColor);
+            if (parts.length < 4 || parts[3] > 0) return parts.slice(0, 3);
+        }
+        return [255, 255, 255];
+    };
+    const inside = (box, one) => { // not scrolled out of a box with its own scroll bar
+        for (; one; one = one.parentElement) {
+            const { overflowY } = getComputedStyle(one), edge = one.getBoundingClientRect();
+            if (overflowY === "auto" && (box.top > edge.bottom - 3 || box.bottom < edge.top + 3)) return false;
+        }
+        return true;
+    };
+    const boxes = [];
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        const one = node.parentElement, text = node.data.trim();
+        if (!text || one.closest("script, style, option, dialog:not([open])") || !shown(one)) continue;
+        const [a, b] = [parsed(getComputedStyle(one).color).slice(0, 3), ground(one)].map(luminance);
+        const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (contrast < 4.5) found.push(`contrast ${contrast.toFixed(2)}: ${text.slice(0, 40)}`);
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        if (one.closest("header, nav, #legend, #walk, #tabs, #facts, .pane")) {
+            for (const box of range.getClientRects()) if (inside(box, one)) boxes.push([box, text, one]);
+        }
+        const holder = one.closest("button, td, th, p, h1, h2, h3, label, li");
+        if (holder && holder.scrollWidth > holder.clientWidth + 1 && holder.clientWidth && getComputedStyle(holder).display !== "inline") {
+            found.push(`cut: ${text.slice(0, 40)}`);
+        }
+    }
+    for (let i = 0; i < boxes.length; i++) {
+        for (let j = 0; j < i; j++) {
+            const [p, q] = [boxes[i][0], boxes[j][0]];
+            const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left), high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+            if (wide > 1 && high > 3) found.push(`over each other: ${boxes[i][1].slice(0, 30)} | ${boxes[j][1].slice(0, 30)}`);
+        }
+    }
+    const boards = [view.timeline?.board, ...(view.memory?.maps ?? []).map((map) => map.board), view.together?.board];
+    for (const board of boards.filter((one) => one?.labels && one.canvas.clientWidth)) {
+        for (const [i, [x, y, wide, high, text]] of board.labels.entries()) {
+            if (x + wide > board.width + 1) found.push(`cut on a canvas: ${text}`);
+            for (const [u, v, w, h, other] of board.labels.slice(0, i)) {
+                const over = Math.min(x + wide, u + w) - Math.max(x, u) > 1 && Math.min(y + high, v + h) - Math.max(y, v) > 3;
+                if (over) found.push(`over each other on a canvas: ${text} | ${other}`);
+            }
+        }
+    }
+    for (const one of document.querySelectorAll("button, select, input, a[href]")) {
+        if (shown(one) && one.tabIndex < 0) found.push(`not by keyboard: ${one.textContent || one.id}`);
+    }
+    return [...new Set(found)].slice(0, 12);
+}
