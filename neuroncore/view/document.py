@@ -26,7 +26,7 @@ from neuroncore.precision.findings import Precision
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
 from neuroncore.report import precision
-from neuroncore.report.collectives import CollectiveOperation
+from neuroncore.report.collectives import CollectiveOperation, slowest
 from neuroncore.report.compare import Agreement, ErrorMap
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
@@ -198,9 +198,20 @@ def document(
         "error": errors[-1] if errors else None,
         "meetings": [_meeting(one) for one in launches[0].meetings] if len(launches) == 1 else [],
         "sides": None,
+        "first": _first(launches),
         "cores": cores,
         "files": texts.table(),
     }
+
+
+def _first(launches: Sequence[Shown]) -> int:
+    """Return the core that the page opens with: of one launch on several ranks the slowest core of
+    the rank that others waited for most, as in `why`."""
+    if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
+        return 0
+    (launch,) = launches
+    rank, _ = slowest(launch.timelines, launch.meetings)
+    return max(launch.world.cores_of(rank), key=lambda core: launch.timelines[core].total_ns)
 
 
 def _meeting(one: CollectiveOperation) -> dict[str, Any]:

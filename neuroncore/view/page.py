@@ -67,6 +67,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
         "error": None,
         "meetings": [],
         "sides": None,
+        "first": 0,
         "cores": packed,
         "files": files,
     }

@@ -46,7 +46,7 @@
             if (wide > 1 && high > 3) found.push(`over each other: ${boxes[i][1].slice(0, 30)} | ${boxes[j][1].slice(0, 30)}`);
         }
     }
-    const boards = [view.timeline?.board, ...(view.memory?.maps ?? []).map((map) => map.board), view.together?.board];
+    const boards = [globalThis.view?.timeline?.board, ...(globalThis.view?.memory?.maps ?? []).map((map) => map.board), globalThis.view?.together?.board];
     for (const board of boards.filter((one) => one?.labels && one.canvas.clientWidth)) {
         for (const [i, [x, y, wide, high, text]] of board.labels.entries()) {
             if (x + wide > board.width + 1) found.push(`cut on a canvas: ${text}`);

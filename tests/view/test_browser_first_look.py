@@ -11,6 +11,7 @@ import tabs
 import viewed
 
 import neuroncore
+from neuroncore.cli import main
 from neuroncore.report.compare import agreement
 from neuroncore.view.document import Outcome, compared
 from neuroncore.view.page import PageSide, of_sides, page
@@ -19,9 +20,34 @@ SIZES = (1400, 900), (1024, 768), (390, 844)
 KERNELS = (
     ("ch01_add", "add"),
     ("ch02_softmax", "softmax"),
+    ("ch03_rmsnorm", "rmsnorm"),
+    ("ch04_layernorm", "layernorm"),
     ("ch05_matmul", "blocked"),
+    ("ch06_transpose", "transpose"),
     ("ch07_attention", "attention"),
+    ("ch08_mlp", "swiglu"),
+    ("ch09_digits", "classify"),
+    ("ch10_rounding", "running_sums"),
 )
+FAILING = """
+import nki, nki.isa as nisa, nki.language as nl
+
+@nki.jit
+def shapes(x):
+    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.tensor_scalar(dst=t[:, 0:4], data=t, op0=nl.add, operand0=1.0)  # shapes
+
+@nki.jit
+def partitions(x):
+    return nl.ndarray((256, 8), x.dtype, buffer=nl.sbuf)  # partitions
+
+@nki.jit
+def python(x):
+    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    return [][3]  # python
+"""
 LOOK = Path(__file__).with_name("look.js").read_text("utf-8").partition("\n")[2]
 
 
@@ -80,6 +106,20 @@ def test_a_failed_run(chromium, folder, run):
     looked_at(
         chromium, folder / "failed.html", ["failed: ", "error[X] it fails", "up to the error"]
     )
+
+
+@pytest.mark.parametrize("kernel", ["shapes", "partitions", "python"])
+def test_kernels_that_fail(chromium, folder, monkeypatch, kernel):
+    monkeypatch.chdir(folder)
+    (folder / "failing.py").write_text(FAILING)
+    command = ["view", f"failing.py::{kernel}", "--args", "float32[128,8]", "-o", "page.html"]
+    assert main(command) == 1
+    looked_at(chromium, folder / "page.html", ["failed: "])
+    with tabs.tab(chromium) as opened:
+        opened.open(folder / "page.html")
+        assert opened.text("#text .row.wrong").endswith(f"# {kernel}")
+        marked = opened.page.locator("#text .row.wrong").bounding_box()
+        assert marked["y"] + marked["height"] < 900
 
 
 def test_ranks_and_a_comparison(chromium, folder, run):

@@ -260,7 +260,7 @@ async function start() {
   memory = new Memory(panes.memory);
   if (panes.together) together = new Together(panes.together);
   const wanted = asked(location.hash.slice(1));
-  const first = Math.max(0, cores.findIndex((each) => each.outcome?.kind === "failed"));
+  const failed = cores.findIndex((each) => each.outcome?.kind === "failed"), first = failed < 0 ? made.first : failed;
   await open(wanted.core ?? first);
   Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line), ...(made.sides && { pane: "together" }) }, wanted);
   if (!panes[state.pane]) state.pane = "summary";
