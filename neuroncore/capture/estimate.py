@@ -143,10 +143,10 @@ class _Replay:
                 if wait.kind.startswith("S")
             ]
             if None not in times:
-                earliest = self.free[engine]
+                ready = max([0.0, *(ns for ns in times if ns is not None)])
                 if engine == GPSIMD and stream[self.at[engine]].blocks:
-                    earliest = max(earliest, self.machine.dma.gpsimd_start_ns)
-                yield engine, max([earliest, *(ns for ns in times if ns is not None)])
+                    ready += self.times.gpsimd_start_ns
+                yield engine, max(self.free[engine], ready)
 
     def _take(self, engine: int, begin: float) -> None:
         number = self.at[engine]

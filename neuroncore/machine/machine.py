@@ -114,9 +114,8 @@ class Dma:
 
     A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
     descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
-    engines. For the software of the older API's compiler the `gpsimd` times take their place, and
-    GpSimd is ready for its first transfer after `gpsimd_start_ns`. `software_start_ns` is only
-    what bench/instructions.py predicts for single DMAs.
+    engines. For the software of the older API's compiler the `gpsimd` times take their place.
+    `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
     """
 
     engines: int
@@ -134,7 +133,6 @@ class Dma:
     software_start_ns: float  # what GpSimd takes to begin writing descriptors
     hardware_issue_ns: float
     hardware_generators: int
-    gpsimd_start_ns: float
     gpsimd_issue_ns: float
     gpsimd_descriptor_ns: float
     gpsimd_load_latency_ns: float
@@ -187,7 +185,8 @@ class Replay:
 
     Descriptors of a static transfer are in memory before the program runs, those of a direct one
     are made on the device. A trigger keeps its engine for `trigger_ns`; the first byte moves
-    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. An element
+    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd makes
+    the descriptors in `gpsimd_start_ns` before its trigger, while it does so for others. An element
     takes `element_ns` of its DMA engine, and its bytes take their time at the engine's rate. An
     engine that waits for a transfer begins `done_ns` after the last byte.
 
@@ -201,6 +200,7 @@ class Replay:
     direct_trigger_ns: float
     direct_start_ns: float
     direct_load_ns: float
+    gpsimd_start_ns: float
     done_ns: float
     element_ns: float
     gigabytes_per_s_per_engine: float

@@ -61,13 +61,15 @@ def _work(form: Compiled, machine: Machine) -> Work:
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
+    early = _table_loads_ns(form, machine)
     return Work(
         queue=form.queue,
         first=first,
         needs=needs,
         previous=previous,
         partner=np.full(len(row), -1, np.int32),
-        busy=_busy(form, machine),
+        busy=_busy(form, machine) + early,
+        early=early,
         latency=table.latency.take(row),
         lane=table.lane.take(row, axis=0),
         lane_ns=table.lane_ns.take(row),
@@ -79,9 +81,9 @@ def _work(form: Compiled, machine: Machine) -> Work:
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:
-    """How long each instruction keeps its queue, with what depends on the one before it: the
-    weights that are in the array already, the activation table that is loaded. Merged
-    instructions are set up only once."""
+    """How long each instruction keeps its queue, with what depends on the one before it, but for
+    activation tables: the weights that are in the array already. Merged instructions are set up
+    only once."""
     table, row, joined = form.table, form.row, form.heads >= 0
     taken: Array = table.busy.take(row)
     taken[joined] -= table.set_up_ns[row[joined]]
@@ -89,13 +91,15 @@ def _busy(form: Compiled, machine: Machine) -> Array:
         loaded = form.flow.reload | table.picks_weights.take(row)
         weights = np.where(loaded, table.weights_ns[row], 0.0)
         taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
-    if (table.table >= 0).any():
-        loads = np.flatnonzero((form.queue == SCALAR) & (table.table[row] >= 0))
-        changed = np.diff(table.table[row[loads]], prepend=-1) != 0
-        taken[loads[changed]] += machine.fixed.activation_table_ns
-    if form.policy.generates(machine):
-        issued = np.flatnonzero((form.queue == GPSIMD) & (table.lane[row, 0] >= 0))
-        taken[issued[:1]] += machine.dma.gpsimd_start_ns
+    return taken
+
+
+def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
+    """How long each instruction loads the table of its function, if another one is loaded."""
+    table, taken = form.table.table.take(form.row), np.zeros(len(form.row))
+    using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
+    changed = np.diff(table[using], prepend=-1) != 0
+    taken[using[changed]] = machine.fixed.activation_table_ns
     return taken
 
 
@@ -181,7 +185,7 @@ def _leave_out(work: Work, form: Compiled) -> None:
     gone = np.flatnonzero(form.fate != ISSUED)
     if not len(gone):
         return
-    work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
+    work.busy[gone] = work.early[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
     work.lane[gone] = -1
     work.shares[gone] = False
     again = np.flatnonzero(form.fate == REPEATED)

@@ -20,6 +20,7 @@ class Work(NamedTuple):
     previous: Array
     partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
     busy: Array  # how long it keeps its queue; longer while the PE is slow or a way is shared
+    early: Array  # the part of that for which it needs no data
     latency: Array  # after which its result is there
     lane: Array  # the first and last DMA engine of a transfer, or -1
     lane_ns: Array  # what it takes of each
