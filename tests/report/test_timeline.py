@@ -41,7 +41,7 @@ def test_a_chain_takes_the_sum_of_its_parts(target):
     bandwidth = min(dma.gigabytes_per_s_per_engine, it.hbm.stack_gigabytes_per_s / dma.engines)
     transfer = issue_ns(it) + dma.transfer_ns + 8 * (2048 / bandwidth + dma.packet_ns)
     set_up = scalar.overhead_cycles + scalar.sbuf_access_cycles + scalar.column_cycles
-    compute = (set_up + 512) / scalar.clock_ghz + it.fixed.activation_table_ns
+    compute = (set_up + 512) / scalar.clock_ghz  # the table is loaded before the data are there
     parts = (
         *(transfer, dma.load_latency_ns, it.fixed.semaphore_ns),
         *(compute, scalar.latency_ns, it.fixed.semaphore_ns),
@@ -63,7 +63,8 @@ def test_a_short_chain_is_bound_by_the_latency_of_its_transfers():
     found, dma = bound(timeline), timeline.machine.dma
     assert found.what == "DMA latency"
     waiting = dma.load_latency_ns + dma.store_latency_ns
-    assert found.gain == pytest.approx(waiting / timeline.total_ns)
+    table = timeline.machine.fixed.activation_table_ns  # would be waited for
+    assert waiting - table < found.gain * timeline.total_ns < waiting
 
 
 def test_what_works_all_the_time_is_the_bound():

@@ -245,7 +245,7 @@ def line_up(steps, queue, policy):
 
 def occupancy(steps, it):
     """How long each keeps its queue, given what the array and the tables hold at that point of the
-    program."""
+    program, and how much of that is for a table, which needs no data."""
     weights, table = None, None
     for i, step in enumerate(steps):
         busy = step.cost.busy_ns
@@ -254,10 +254,9 @@ def occupancy(steps, it):
             load = 0 if weights == held else step.cost.weights_ns
             busy = max(busy, load) if it.fixed.weights_hidden else busy + load
             weights = held
-        if step.cost.table not in (None, table):
-            table = step.cost.table
-            busy += it.fixed.activation_table_ns
-        yield busy
+        early = it.fixed.activation_table_ns if step.cost.table not in (None, table) else 0.0
+        table = step.cost.table or table
+        yield busy + early, early
 
 
 class Array:
@@ -320,19 +319,21 @@ def slow_schedule(steps, it, order, again):
     steps, in_psum = dealt(steps, policy), [False] * len(steps)
     if policy.horizon_ns:
         steps, in_psum = read_in_psum(steps)
-    busy, array = list(occupancy(steps, it)), Array(it.fixed)
+    busy, early = np.array([*occupancy(steps, it)]).reshape(-1, 2).T.tolist()
+    array = Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
     left_out = [a >= 0 or b for a, b in zip(again, in_psum, strict=True)]
     for i in np.flatnonzero(left_out):
-        busy[i] = 0.0
+        busy[i] = early[i] = 0.0
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}
     while any(waiting.values()):
         time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)
         step = steps[i]
         waiting[step.queue].remove(i)
         begin[i] = time
+        busy[i] -= min(early[i], time - free[step.queue])
         if step.queue == "tensor" and it.fixed.clock_window_ns and busy[i]:
             busy[i] = array.takes(time, busy[i], step.cost)
         if step.cost.shares_sbuf and not left_out[i]:

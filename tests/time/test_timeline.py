@@ -20,6 +20,7 @@ def begun(queue, needs, busy, fresh, limits):
         previous=np.full((count, QUEUES), -1, np.int32),
         partner=np.full(count, -1, np.int32),
         busy=np.array(busy, float),
+        early=np.zeros(count),
         latency=np.zeros(count),
         lane=np.full((count, 2), -1, np.int32),
         lane_ns=np.zeros(count),
