@@ -118,7 +118,10 @@ def moved_few(core: Core, dst: Tile, src: Tile) -> None:
 
 
 def converted(core: Core, dst: Tile, src: Tile) -> None:
-    put(dst, dst.encoded(src, src.codes()))
+    if not numeric.decoded(dst, src):
+        put(dst, dst.encoded(src, src.codes()))
+    elif dst.storage.gaps is not None:
+        dst.mark_written()
 
 
 def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:

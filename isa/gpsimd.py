@@ -17,6 +17,7 @@ from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
+from neuroncore.numerics.copies import WORDS
 from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL
@@ -33,11 +34,14 @@ def iota(
     dst: SbufOut, pattern: Pattern, offset: words.Offset = 0, channel_multiplier: words.Offset = 0
 ) -> None:
     """dst[p, w, z, y, x] = offset + p * channel_multiplier + w * step_w + ... + x * step_x"""
-    values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
-    if dst.dtype in (int32, uint32):
-        dst.codes()[...] = values.view(dst.dtype.storage).reshape(dst.shape)
-    else:
+    codes, exact = dst.codes(), dst.dtype in (int32, uint32)
+    there = exact and codes.flags.c_contiguous
+    out = codes.view(np.int32).reshape(len(codes), -1) if there else None
+    values = numeric.affine(len(codes), pattern, offset, channel_multiplier, out)
+    if not exact:
         dst.store(codec.decode(int32, values))
+    elif not there:
+        codes[...] = values.view(codes.dtype).reshape(dst.shape)
 
 
 @instruction(
@@ -173,10 +177,10 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
         expected="0 to 1",
         got=str(prob),
     )
-    codes = numeric.shaped(data.codes(), dst.shape)
+    bits = data.codes().view(WORDS[data.held.itemsize])
     u = engines.uniform(core, vector, dst)
-    dropped = u < numeric.scalar(prob, u)
-    dst.codes()[...] = np.where(dropped, codes.dtype.type(0), codes)
+    kept = ~(u < numeric.scalar(prob, u))  # a product with it takes no branch for each element
+    np.multiply(numeric.shaped(bits, dst.shape), kept, out=dst.codes().view(bits.dtype))
 
 
 @instruction(vector, shapes="src_seeds: 1 1", cost=cost.streaming())

@@ -71,7 +71,7 @@ def tensor_copy_predicated(
     """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
     chosen = numeric.mask(predicate, dst, reverse_pred)
     if isinstance(src, Tile):
-        numeric.put(dst, chosen, numeric.shaped(src.codes(), dst.shape)[chosen])
+        numeric.put(dst, chosen, numeric.shaped(src.codes(), dst.shape))
     else:
         numeric.put(dst, chosen, constant_of(dst, src, "tensor_copy_predicated", "src"))
 

@@ -104,7 +104,7 @@ def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
 def move(dst: Tile, src: Tile) -> Run:
     """dst = src: bits between equal formats, else through float32."""
     if dst.dtype is not src.dtype:
-        return lambda dst, src: dst.store(src.values())
+        return convert
     shape = dst.shape
 
     def run(dst: Tile, src: Tile) -> None:
@@ -113,9 +113,31 @@ def move(dst: Tile, src: Tile) -> Run:
     return run
 
 
+def convert(dst: Tile, src: Tile) -> None:
+    """dst = src, through float32"""
+    if not decoded(dst, src):
+        dst.store(src.values())
+
+
+def decoded(dst: Tile, src: Tile) -> bool:
+    """Write numbers of another format to a float32 tile directly, and return True, if it is dense
+    and somewhere else."""
+    into, codes = dst.codes(), src.codes()
+    if dst.held is not float32 or src.held is float32 or not into.flags.c_contiguous:
+        return False
+    if np.may_share_memory(into, codes):
+        return False
+    codec.decode(src.held, codes, into.reshape(codes.shape))
+    return True
+
+
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
-    """Write codes to the chosen elements only: `chosen` is of dst's shape, or names partitions."""
-    dst.codes()[chosen] = codes
+    """Write codes to the chosen elements only: `chosen` is of dst's shape, or names partitions. The
+    codes are one, those of the chosen elements, or those of all of dst."""
+    if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
+        np.copyto(dst.codes(), codes, where=chosen)
+    else:
+        dst.codes()[chosen] = codes
     if dst.storage.gaps is not None:
         shape = *chosen.shape, *[1] * (len(dst.shape) - chosen.ndim)
         dst.mark_written(np.broadcast_to(chosen.reshape(shape), dst.shape))
@@ -265,15 +287,23 @@ def constant(form: Format, value: float) -> Any:
 def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     """dst = data1 <op> data2 on the integers themselves; arithmetic wraps around."""
     a, b = shaped(data1.codes(), dst.shape), shaped(data2.codes(), dst.shape)
-    out = np.empty(dst.shape, dst.dtype.storage)
     integers: Callable[..., Any] | None = op.integer if op.kind == "arithmetic" else op.apply
     assert integers is not None
     mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
     kind = np.dtype(np.int64) if mixed else a.dtype
-    result = np.empty(dst.shape, kind)
+    result = _bits_of(dst, kind)
     integers(a.astype(kind, copy=False), b.astype(kind, copy=False), out=result)
-    np.copyto(out, result, casting="unsafe")
-    dst.codes()[...] = out
+    if result.base is None:
+        np.copyto(dst.codes(), result, casting="unsafe")
+
+
+def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
+    """The memory of a tile as integers of another kind, or a new array if their widths differ. The
+    functions that write there read all elements first, or behave so, as numpy's do."""
+    codes = dst.codes()
+    if codes.dtype.kind in "iu" and codes.itemsize == kind.itemsize:
+        return codes.view(kind)
+    return np.empty(dst.shape, kind)
 
 
 def integer_chain(
@@ -374,14 +404,20 @@ def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
 
 
 def affine(
-    rows: int, pattern: tuple[tuple[int, int], ...], offset: int, per_row: int
+    rows: int,
+    pattern: tuple[tuple[int, int], ...],
+    offset: int,
+    per_row: int,
+    out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
     """offset + p * per_row + the sum of index * step over the axes of a pattern, [P, F], in 32-bit
-    integers that wrap around. The pattern lists [step, count], outermost first."""
+    integers that wrap around, in `out` if given. The pattern lists [step, count], outermost
+    first."""
     along = np.zeros(1, np.int64)
     for step, count in pattern:
         along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
     column = offset + np.arange(rows, dtype=np.int64) * per_row
     terms = column.astype(np.int32)[:, np.newaxis], along.astype(np.int32)
-    out = buffers.array((rows, len(along)), np.dtype(np.int32))
+    if out is None:
+        out = buffers.array((rows, len(along)), np.dtype(np.int32))
     return np.add(*terms, out=out)

@@ -211,6 +211,12 @@ class Core:
         0 that are read, and `chosen` flags the elements; None for all. The finding may be deferred
         if the elements are `followed` through the instruction; its line is that of a `site`, or the
         current one."""
+        deferred, whole = followed and self.keeps_back, rows is None and chosen is None
+        if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
+            site = site or self.birthplace()
+            if (known := self.leftovers.known(tile, site, deferred)) is not None:
+                self._tell_unless(deferred, known)
+                return
         missing = tile.missing()
         if missing is None:
             return
@@ -220,15 +226,17 @@ class Core:
             missing = missing & chosen
         if not missing.any():
             return
+        site = site or self.birthplace()
         message = self._never_written(name, tile, missing)
         if self.leftovers is None:
             self.leftovers = Leftovers(self._tell)
         self.leftovers.lay(tile, missing, self.options.zeros_as_leftovers, self.findings)
         finding = self._found("UNINIT_READ", message, tile.storage.id, site=site)
-        if followed and self.keeps_back:
+        if deferred:
             self.leftovers.found(tile, missing, finding)
-        else:
-            self._tell(finding)
+        self._tell_unless(deferred, finding)
+        if whole:
+            self.leftovers.remember(tile, site, deferred, finding)
 
     @property
     def has_leftovers(self) -> bool:
@@ -294,6 +302,10 @@ class Core:
         place = source.place(*site) if site else None
         made = Finding(code, message, place, severity)
         return self._reported.setdefault((code, place, *subject), made)
+
+    def _tell_unless(self, deferred: bool, finding: Finding) -> None:
+        if not deferred:
+            self._tell(finding)
 
     def _tell(self, finding: Finding) -> None:
         if not any(told is finding for told in self.findings):

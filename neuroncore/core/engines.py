@@ -15,12 +15,13 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.clause.alu import Function
-from neuroncore.clause.arithmetic import activate, put
+from neuroncore.clause.arithmetic import activate, flat, put
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import generator
 from neuroncore.numerics.generator import Generator
+from neuroncore.numerics.loops import elementary
 
 
 def streams(unit: engine, machine: Machine) -> int:
@@ -70,6 +71,7 @@ def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
         return lambda core, x, out: activate(function, x, out)
 
     def look_up(core: Core, x: Array, out: Array) -> None:
+        x = flat(x)
         _report_outside(core, op, x)
         activate(function, x, out)
 
@@ -82,12 +84,15 @@ def _report_outside(core: Core, op: Function, x: Array) -> None:
     size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
         return
-    outside = ((size < low) | (size > high)) & (x != 0) & np.isfinite(x)
-    if outside.any():
+    bounds = map(x.dtype.type, (low, high, np.finfo(x.dtype).max))
+    place = elementary.first_outside.over(x.size)(size, x, *bounds)
+    if place >= 0:
         core.report(
             "OUT_OF_RANGE",
-            f"{op} of {x[outside].flat[0]:g}: the engine's tables are valid from {low:g} to "
-            f"{high:g}, and the device's results differ beyond",
+            lambda: (
+                f"{op} of {x[place]:g}: the engine's tables are valid from {low:g} to "
+                f"{high:g}, and the device's results differ beyond"
+            ),
         )
 
 

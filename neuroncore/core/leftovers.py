@@ -21,12 +21,25 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection
-from neuroncore.memory.access import Flags
-from neuroncore.memory.storage import Storage
+from neuroncore.memory.access import Flags, Gaps
+from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format
 
 T = TypeVar("T", bound=Hashable)
+READS = 256  # that are known of a storage; more come of a loop that also writes there
 AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
+
+
+@dataclass
+class _Laid(Generic[T]):
+    """Reads of a storage, which left there leftovers of one format: the finding of each and the
+    site, whose code is kept, by site, window and how much had been written. Every write that fills
+    a gap is counted."""
+
+    gaps: Gaps
+    held: Format
+    findings: dict[tuple[Any, ...], tuple[T, Born]] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,6 +59,7 @@ class Leftovers(Generic[T]):
     def __init__(self, tell: Callable[[T], None]) -> None:
         self.tell = tell
         self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
+        self._laid: WeakKeyDictionary[Storage, _Laid[T]] = WeakKeyDictionary()
         self._reads: list[Callable[[], None]] = []  # how to undo those of an instruction under way
         self._registers: dict[T, None] = {}  # what the accumulator registers depend on
 
@@ -62,6 +76,29 @@ class Leftovers(Generic[T]):
         pairs = zip(storages, copies, strict=True)
         self._spots = WeakKeyDictionary({one: spot for one, spot in pairs if spot})
         self._registers = dict(registers)
+        self._laid.clear()
+
+    def knows_reads_of(self, tile: Tile) -> bool:
+        """Return whether reads of the tile's storage, as it is, may be `known`."""
+        laid = self._laid.get(tile.storage)
+        return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
+
+    def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
+        """The finding of a read at a site that was just the same, after `knows_reads_of` the tile:
+        there is nothing left to do."""
+        found = self._laid[tile.storage].findings.get(_window(tile, site, deferred))
+        return found and found[0]
+
+    def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
+        """Let `known` know a read. Others may write to a tensor at an address that the kernel
+        chose, which is left out."""
+        storage = tile.storage
+        if storage.image is not None or storage.gaps is None:
+            return
+        laid = self._laid.get(storage)
+        if laid is None or not self.knows_reads_of(tile) or len(laid.findings) >= READS:
+            laid = self._laid[storage] = _Laid(storage.gaps, tile.held)
+        laid.findings[_window(tile, site, deferred)] = finding, site
 
     def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
         """Put poison or 0 where elements are `missing` that are about to be read, and whose finding
@@ -99,6 +136,7 @@ class Leftovers(Generic[T]):
         """The instruction under way is refused, and has read nothing."""
         while self._reads:
             self._reads.pop()()
+            self._laid.clear()
 
     def skipped(self) -> None:
         """The instruction under way has read, and does nothing."""
@@ -188,6 +226,12 @@ class Leftovers(Generic[T]):
             self._registers.pop(finding, None)
             for spot in self._spots.values():
                 spot.why.pop(finding, None)
+
+
+def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
+    assert tile.storage.gaps is not None
+    place = site and (id(site[0]), site[1])
+    return place, deferred, tile.geometry, tile.offset, tile.storage.gaps.written
 
 
 def _results(

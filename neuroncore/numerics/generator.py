@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native import buffers
 from neuroncore.numerics.loops import philox
 from neuroncore.numerics.loops import shift_registers as registers
 
@@ -25,6 +26,7 @@ Array = npt.NDArray[Any]
 
 
 WORDS = 6  # of one state (ISA)
+WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
@@ -40,7 +42,11 @@ class Generator(NamedTuple):
     def uniform(self, states: Array, count: int) -> Array:
         """The random numbers as float32 in [0, 1): the upper 24 bits of each number, in steps of
         2^-24."""
-        return (self.draw(states, count) >> 8).astype(np.float32) * np.float32(2.0**-24)
+        drawn = self.draw(states, count)
+        np.right_shift(drawn, 8, out=drawn)
+        numbers = buffers.floats(drawn.shape)
+        np.copyto(numbers, drawn.view(np.int32), casting="same_kind")  # of 24 bits: exact
+        return np.multiply(numbers, np.float32(2.0**-24), out=numbers)
 
 
 def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
@@ -53,8 +59,11 @@ def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Arra
 
 
 def _philox(states: Array, count: int) -> Array:
-    numbers = np.empty((len(states), count), np.uint32)
-    philox.draw(states, numbers)
+    numbers = buffers.array((len(states), count), WORD)
+    if states.shape[1] > 1 or count < philox.BLOCK_WORDS or (states[:, 0, 1] == ALL_SET).any():
+        philox.draw(states, numbers)
+    else:
+        philox.draw_blocks(states, numbers, np.empty(count + 2 * philox.BLOCK_WORDS, WORD))
     return numbers
 
 

@@ -13,6 +13,7 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
+import neuroncore
 from neuroncore.base.errors import ShapeError, UninitializedError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -323,3 +324,29 @@ def test_arguments_count_as_written():
 def test_findings_that_nobody_observes_are_warnings():
     with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN"):
         nki.jit(kernel_that_writes(2))(np.ones((4, 6), np.float32))
+
+
+def test_a_read_that_is_remembered_reports_each_line_and_leaves_poison_of_the_format_read():
+    def kernel(x):
+        a, u = nl.load(x), nl.ndarray((4, 8), nl.float32, buffer=nl.sbuf)
+        out, halves = nl.ndarray((4, 8), nl.float32), nl.ndarray((4, 16), nl.bfloat16)
+        results = []
+        for _ in range(2):
+            nisa.tensor_tensor(out, a, u, nl.add)
+            nisa.tensor_copy(halves, u.view(nl.bfloat16))
+            stored = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
+            nisa.dma_copy(stored, out)
+            results.append(stored)
+        nisa.memset(u[:, 0:4], 1.0)
+        for _ in range(2):
+            nisa.tensor_tensor(out, a, u, nl.add)
+        stored = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(stored, out)
+        return *results, stored
+
+    run = neuroncore.run(nki.jit(kernel), np.ones((4, 8), np.float32), target="trn2")
+    first, second, third = run.results
+    assert np.isnan(first).all() and np.isnan(second).all()
+    assert (third[:, :4] == 2).all() and np.isnan(third[:, 4:]).all()
+    found = [finding for finding in run.findings if finding.code == "UNINIT_READ"]
+    assert len({finding.place for finding in found}) == len(found) == 3

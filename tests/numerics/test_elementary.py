@@ -10,7 +10,8 @@ from neuroncore.isa.operators import OPERATORS
 
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.native.jit import compiled
-from neuroncore.numerics.loops import fold, intrinsics
+from neuroncore.numerics import generator
+from neuroncore.numerics.loops import elementary, fold, intrinsics, philox
 
 ROWS = (1, 7, 8, 9, 33)  # loops take eight at a time
 EDGES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan]
@@ -145,3 +146,45 @@ def check_scan(names, swap0, swap1):
         numeric.scan(op0, op1, first, second, state, out, swap0, swap1)
     assert np.array_equal(bits(out), bits(np.array(expected, np.float32).T))
     assert np.array_equal(bits(state), bits(out[:, -1]))
+
+
+# --- powers, numbers outside of a range, draws ----------------------------------------------------
+
+
+@pytest.mark.parametrize("exponents", ["each", "lanes", 0.5, 2.0, -3.0, np.inf, np.nan])
+def test_a_power_of_a_negative_number_is_as_numpy_has_it(exponents):
+    numbers = np.array([*EDGES, -np.nan, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1e20, -1e20], np.float32)
+    a, b = map(np.ascontiguousarray, np.meshgrid(numbers, numbers))
+    b = b if exponents == "each" else b[:, :1] if exponents == "lanes" else np.float32(exponents)
+    out = np.empty_like(a)
+    with np.errstate(all="ignore"):
+        OPERATORS["power"].apply(a, b, out)
+        expected = np.power(a, b, dtype=np.float64).astype(np.float32)
+    # the signs of NaN are those that a processor gives to invalid operations, which differ
+    assert (bits(np.abs(out)) == bits(np.abs(expected))).all()
+    assert (np.signbit(out) == np.signbit(expected))[~np.isnan(out)].all()
+
+
+@pytest.mark.parametrize("place", [0, 1023, 1024, 2999, None])
+def test_the_first_number_outside_of_a_range(place):
+    x = np.ones(3000, np.float32)
+    x[[3, 1500, 2000]] = 0, np.inf, np.nan
+    if place is not None:
+        x[place:] = -7
+    bounds = np.float32([0.5, 2.0, np.finfo(np.float32).max])
+    found = [
+        loop(x, x, *bounds) for loop in (elementary.first_outside, elementary.first_outside.plain)
+    ]
+    assert found == [-1 if place is None else place] * 2
+
+
+@pytest.mark.parametrize("drawn", [0, 3, 61, (1 << 32) - 70, (1 << 34) - 100])
+@pytest.mark.parametrize("above", [0, 3, (1 << 33) + 1])
+def test_blocks_of_random_numbers_are_those_that_are_drawn_one_by_one(drawn, above):
+    states = generator.PHILOX.seeded(3, 1, 2, 5, 1)
+    counters = drawn & 0xFFFFFFFF, drawn >> 32, above & 0xFFFFFFFF, above >> 32
+    states[..., :4] = np.array(counters, np.uint32) + states[..., :4] * [0, 0, 1, 1]
+    one_by_one, numbers = states.copy(), np.empty((5, 300), np.uint32)
+    philox.draw(one_by_one, numbers)
+    assert (generator.PHILOX.draw(states, 300) == numbers).all()
+    assert (states == one_by_one).all()

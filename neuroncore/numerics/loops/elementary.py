@@ -26,6 +26,7 @@ SQRT2, SQRT_HALF = 1.4142135623730951, 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 PI_LOW = 1.2246467991473532e-16  # pi less the float64 nearest to it
 TWO_OVER_SQRT_PI, ONE_OVER_SQRT_2PI = 1.1283791670955126, 0.3989422804014327
+NEGATIVE_NAN = np.copysign(np.nan, -1.0)  # that processors make of invalid operands
 TAN_PI_8, TAN_3PI_8 = 0.4142135623730951, 2.414213562373095
 
 # Coefficients from the highest power down.
@@ -315,3 +316,54 @@ def arctan(x: Array, out: Array) -> None:
 def rsqrt(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         out[i] = 1.0 / np.sqrt(np.float64(x[i]))
+
+
+@inlined
+def _signed_power(a: Any, b: Any, power: Any) -> Any:
+    """a to the b from the power of |a| (C99, F.10.4.4): negative for an odd exponent, and NaN for
+    one that is not whole unless a number is infinite."""
+    whole = np.rint(b) == b
+    odd = whole & (np.rint(0.5 * b) != 0.5 * b)
+    lost = (not whole) & (a > -np.inf) & (a < 0.0)
+    value = -power if odd else (NEGATIVE_NAN if lost else power)
+    value = value if b == b else (b if a == -1.0 else power)
+    value = np.copysign(power, a) if (power != power) & (a != a) else value
+    return value if np.copysign(1.0, a) < 0.0 else power
+
+
+@compiled
+def sign_powers(a: Array, b: Array, powers: Array) -> None:
+    """Powers of matrices from those of their magnitudes, in place; `b` may have a single column."""
+    step = np.int64(b.shape[1] > 1)
+    for p in range(a.shape[0]):
+        x, y, z = a[p], b[p], powers[p]
+        for j in range(z.shape[0]):
+            z[j] = _signed_power(np.float64(x[j]), np.float64(y[j * step]), z[j])
+
+
+# --- the range of the engine's tables -------------------------------------------------------------
+
+BLOCK = 1024  # elements that are looked at together
+
+
+@inlined
+def _is_outside(size: Any, x: Any, low: Any, high: Any, most: Any) -> Any:
+    return ((size < low) | (size > high)) & (abs(x) <= most) & (abs(x) > low - low)
+
+
+@compiled
+def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
+    """The place of the first `size` that is not in a range and whose `x` is not 0, infinite or NaN;
+    -1 for none. `most` is the largest finite number. All are of one type, which lets the first loop
+    vectorize."""
+    for start in range(0, x.shape[0], BLOCK):
+        sizes, numbers = size[start : start + BLOCK], x[start : start + BLOCK]
+        found = np.int32(0)
+        for i in range(sizes.shape[0]):
+            outside = _is_outside(sizes[i], numbers[i], low, high, most)
+            found |= np.int32(1) if outside else np.int32(0)
+        if found:
+            for i in range(sizes.shape[0]):
+                if _is_outside(sizes[i], numbers[i], low, high, most):
+                    return start + i
+    return -1
