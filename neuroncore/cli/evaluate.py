@@ -52,6 +52,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="OUT", help="also write traces as flashinfer-bench has them"
     )
     parser.add_argument(
+        "--trace-hacks",
+        action="store_true",
+        help="traces have SOL-ExecBench's status REWARD_HACK, which flashinfer-bench has not",
+    )
+    parser.add_argument(
         "--examine",
         action="store_true",
         help="report instructions of the first candidate whose results the specification can't see",
@@ -161,8 +166,8 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
             kept.append(verdict)
     verdicts = [*known, *kept]
     if arguments.trace is not None:
-        lines = (json.dumps(trace.trace(one, wanted)) + "\n" for one in verdicts)
-        arguments.trace.write_text("".join(lines), "utf-8")
+        traces = (trace.trace(one, wanted, hacks=arguments.trace_hacks) for one in verdicts)
+        arguments.trace.write_text("".join(json.dumps(one) + "\n" for one in traces), "utf-8")
     passed = sum(one["passed"] for one in verdicts)
     took = duration((time.perf_counter() - begun) * 1e9)
     counted = plural(len(verdicts), "candidate")

@@ -66,8 +66,15 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
     where = f"element {list(found.worst)} is {found.got:g}, the reference {found.want:g}"
     if not made.relative_l2 <= spec.tol:
         limit = f"relative L2 error {made.relative_l2:.3g}, allowed {spec.tol:g}"
-        raise Refused("WRONG_RESULT", f"{limit}; {where}")
+        raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(made))
     if not relative <= spec.largest_error:
         limit = f"an error of {relative:.3g} of the largest element"
-        raise Refused("WRONG_RESULT", f"{limit}, allowed {spec.largest_error:g}; {where}")
+        message = f"{limit}, allowed {spec.largest_error:g}; {where}"
+        raise Refused("WRONG_RESULT", message, errors=_plain(made))
     return made
+
+
+def _plain(made: ResultError) -> dict[str, Any]:
+    """Return the errors for JSON, which has no infinite numbers."""
+    fields = made._asdict().items()
+    return {name: None if value == math.inf else value for name, value in fields}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 TEXT = 400  # characters of a message that are kept: a record may have names of any length
 
 
 class Refused(Exception):
     """A candidate that is refused: a code, a sentence, and the line of the candidate if there is
-    one. With `by_candidate`, the candidate's own process says so: the kernel raised it."""
+    one. With `by_candidate`, the candidate's own process says so: the kernel raised it. `errors`
+    has the figures of a wrong result."""
 
     def __init__(
         self,
@@ -17,11 +20,13 @@ class Refused(Exception):
         hint: str = "",
         *,
         by_candidate: bool = False,
+        errors: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message[:TEXT])
         self.code, self.message, self.line, self.hint = code, message[:TEXT], line, hint[:TEXT]
-        self.by_candidate = by_candidate
+        self.by_candidate, self.errors = by_candidate, errors
 
-    def to_dict(self) -> dict[str, str | int | None]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the entry `error` of a verdict."""
-        return {"code": self.code, "message": self.message, "line": self.line, "hint": self.hint}
+        found = {"code": self.code, "message": self.message, "line": self.line, "hint": self.hint}
+        return found if self.errors is None else {**found, "errors": self.errors}

@@ -7,7 +7,7 @@ performance are present only for the statuses that define them.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from neuroncore.eval.spec import Spec
 
 PASSED, NUMERICAL, SHAPE = "PASSED", "INCORRECT_NUMERICAL", "INCORRECT_SHAPE"
 DTYPE, COMPILE, RUNTIME, TIMEOUT = "INCORRECT_DTYPE", "COMPILE_ERROR", "RUNTIME_ERROR", "TIMEOUT"
-CHEATED = "REWARD_HACK"  # of SOL-ExecBench
+CHEATED = "REWARD_HACK"  # of SOL-ExecBench alone
 STATUS = {
     "WRONG_DTYPE": DTYPE,
     "SyntaxError": COMPILE,
@@ -33,42 +33,66 @@ STATUS = {
 }
 
 
-def status(verdict: Mapping[str, Any]) -> str:
-    """Return the status of a verdict."""
+def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
+    """Return the status of a verdict. flashinfer-bench's model has no status for a candidate that
+    cheats, which is an error at run time there; with `hacks` it is SOL-ExecBench's."""
     if verdict["passed"]:
         return PASSED
     error = verdict["error"]
     if error["code"] == "WRONG_RESULT":
-        return SHAPE if "shape" in error["message"] else NUMERICAL
-    return STATUS.get(error["code"], RUNTIME)
+        return NUMERICAL if "errors" in error else SHAPE
+    found = STATUS.get(error["code"], RUNTIME)
+    return RUNTIME if found == CHEATED and not hacks else found
 
 
-def trace(verdict: Mapping[str, Any], spec: Spec) -> dict[str, Any]:
+def trace(verdict: Mapping[str, Any], spec: Spec, *, hacks: bool = False) -> dict[str, Any]:
     """Return the trace of a verdict."""
-    found = status(verdict)
+    found = status(verdict, hacks=hacks)
     shapes = verdict["shapes"]
-    seeds = [seed for shape in shapes for seed in shape["seeds"]]
-    correctness = {
-        "max_relative_error": max((seed["largest_error"] for seed in seeds), default=0.0),
-        "max_absolute_error": max((seed["largest_absolute"] for seed in seeds), default=0.0),
-    }
     error = verdict["error"]
     return {
         "definition": spec.name,
         "solution": verdict["candidate"],
-        "workload": {"uuid": verdict["key"], "axes": {}, "inputs": {}},
+        "workload": {"uuid": verdict["key"], "axes": _axes(spec), "inputs": {}},
         "evaluation": {
             "status": found,
-            "log": "" if error is None else f"{error['code']}: {error['message']}",
+            "log": "" if error is None else _log(error),
             "environment": {
                 "hardware": f"{spec.target} (estimated by neuroncore {version('neuroncore')})",
                 "libs": {"neuroncore": version("neuroncore"), "python": platform.python_version()},
             },
             "timestamp": datetime.now(UTC).isoformat(),
-            "correctness": correctness if found in (PASSED, NUMERICAL) and seeds else None,
+            "correctness": _correctness(verdict) if found in (PASSED, NUMERICAL) else None,
             "performance": _performance(shapes) if found == PASSED else None,
         },
     }
+
+
+def _log(error: Mapping[str, Any]) -> str:
+    cheated = "REWARD_HACK: " if STATUS.get(error["code"]) == CHEATED else ""
+    return f"{cheated}{error['code']}: {error['message']}"
+
+
+def _axes(spec: Spec) -> dict[str, int]:
+    """The axes of the first shape, if the specification is of a definition."""
+    shape = spec.shapes[0]
+    named = shape if isinstance(shape, Mapping) else {}
+    return {name: value for name, value in named.items() if type(value) is int}
+
+
+def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
+    """The largest errors of all seeds; JSON has no NaN, which the models read as a string."""
+    wrong = (verdict["error"] or {}).get("errors")
+    seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
+    found = [*seeds, wrong] if wrong else seeds
+    return {
+        "max_relative_error": _largest([one["largest_error"] for one in found]),
+        "max_absolute_error": _largest([one["largest_absolute"] for one in found]),
+    }
+
+
+def _largest(errors: Sequence[float | None]) -> float | str:
+    return "NaN" if None in errors else max((one for one in errors if one is not None), default=0.0)
 
 
 def _performance(shapes: list[dict[str, Any]]) -> dict[str, float]:

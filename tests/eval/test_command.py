@@ -3,12 +3,17 @@
 import csv
 import json
 import sys
+from pathlib import Path
 
+import jsonschema
 import pytest
 from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
 
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "docs/eval.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
 SPEC = """
 import numpy as np
@@ -37,6 +42,15 @@ def verdicts(path):
     return {one["candidate"]: one for one in map(json.loads, path.read_text().splitlines())}
 
 
+def valid(verdict):
+    """Hold a verdict to the published schema, which describes all of its fields."""
+    VALIDATOR.validate(verdict)
+    known = SCHEMA["properties"], SCHEMA["$defs"]["shape"]["properties"]
+    assert verdict.keys() <= known[0].keys()
+    for one in verdict["shapes"]:
+        assert one.keys() <= known[1].keys()
+
+
 def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]
@@ -45,6 +59,8 @@ def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     assert "3 candidates, 1 passed" in capsys.readouterr().err
     first = verdicts(out)
     assert [one["status"] for _, one in sorted(first.items())] == ["passed", "wrong", "refused"]
+    for one in first.values():
+        valid(one)
     kept = [line for line in out.read_text().splitlines() if "b.py" not in line]
     out.write_text("\n".join(kept) + "\n")
     assert main([*words, "--resume", "--trace", "traces.jsonl"]) == 1
@@ -75,6 +91,7 @@ def test_why_names_the_best_changes(batch, capsys):
     words = ["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--isolation", "process"]
     assert main([*words, "--why", "--secret", "7"]) == 0
     verdict = json.loads(capsys.readouterr().out)
+    valid(verdict)
     first, other = verdict["shapes"]
     assert verdict["repeat"]["secret"] == 7
     assert first["bound_by"] == "DMA latency" and "bound_by" not in other
