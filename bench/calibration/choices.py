@@ -43,6 +43,10 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         "neuroncore.time.compiled.bypassed",
         lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
+    "copies within SBUF are omitted if their readers can read the source": (
+        "neuroncore.time.compiled.forwarded",
+        lambda program, accesses, _: (_nobody(program), accesses.operands),
+    ),
     "small instructions of all iterations of a parallel loop are merged": (
         "neuroncore.time.compiled.vectorized",
         lambda program, *_: (program, np.full(len(program), -1, np.int32)),

@@ -157,7 +157,12 @@ RULES = (
      "program); not with "
      "`skip_middle_end_transformations`"),
     ("products that are added to a tile in PSUM, and that nothing else reads, accumulate there",
-     "compiled", "sahiljain01/asst4-trainium (compiled program, one source)"),
+     "compiled", "sahiljain01/asst4-trainium (compiled program, by name), Ericcsr/asst4-trainium, "
+     "waahm7/asst4-trainium (compiled programs: results of nl.matmul)"),
+    ("a copy within SBUF, between equal formats and of bytes that are next to each other, is "
+     "omitted if its readers can read the source",
+     "compiled", "cs149stanfordasst4 (traces), Ericcsr/asst4-trainium, sahiljain01/asst4-trainium "
+     "(compiled programs)"),
     ("copies of transposes in the same bank are merged", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),

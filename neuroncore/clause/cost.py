@@ -83,7 +83,10 @@ def stream(
     is more; plus the fixed cost of an instruction, and `extra` cycles. `column` is true if scalars
     are fetched though no operand shows it."""
     unit = machine.engines[call.engine.name]
-    work = max(cycles, *(strided_cycles(v, machine) for v in call.views()), 0)
+    sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
+    if "strided" in unit.rate:
+        sectors /= machine.fixed.sector_cycles * unit.rate["strided"]
+    work = max(cycles, sectors)
     set_up = unit.overhead_cycles
     set_up += unit.sbuf_access_cycles * any(v.region is SBUF for v in _streams(call, *call.reads))
     set_up += unit.column_cycles * (column or _takes_columns(call))

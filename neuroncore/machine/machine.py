@@ -89,7 +89,8 @@ class Hbm:
 
 @dataclass(frozen=True)
 class Engine:
-    """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work.
+    """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work; with
+    `strided`, for elements that are each in another sector (otherwise `Fixed.sector_cycles`).
 
     An instruction keeps its engine for max(min_interval, overhead + work / rate) cycles; its
     result is there `latency_ns` after that. Its overhead is that of setting up an access to PSUM;

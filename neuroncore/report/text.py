@@ -11,7 +11,7 @@ import numpy.typing as npt
 from neuroncore.base.units import plural, size
 from neuroncore.report.estimate import estimate
 from neuroncore.report.summary import Counters, counted, share_of_peak, utilization
-from neuroncore.time.compiled import ACCUMULATED, BYPASSED, ISSUED, REPEATED, Compiled
+from neuroncore.time.compiled import ACCUMULATED, BYPASSED, FORWARDED, ISSUED, REPEATED, Compiled
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
@@ -68,7 +68,12 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
 
 
 ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.time.loops.spills`)
-LEFT_OUT = {REPEATED: "already available", BYPASSED: "read from PSUM", ACCUMULATED: "accumulated"}
+LEFT_OUT = {
+    REPEATED: "already available",
+    BYPASSED: "read from PSUM",
+    ACCUMULATED: "accumulated",
+    FORWARDED: "source read instead",
+}
 
 
 def listing(form: Compiled) -> Iterator[str]:

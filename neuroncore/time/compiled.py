@@ -14,10 +14,12 @@ import numpy.typing as npt
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
-from neuroncore.time.copies import accumulated, bypassed, merged
+from neuroncore.time.copies import accumulated, adds_in_psum, bypassed, is_open, merged
 from neuroncore.time.costs import CallTable
+from neuroncore.time.forwarding import forwarded
 from neuroncore.time.loops import dependencies
 from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
@@ -25,7 +27,7 @@ from neuroncore.time.residency import NO_MOVES, Moves, loads_and_spills
 from neuroncore.time.vectorized import vectorized
 
 Array = npt.NDArray[Any]
-ISSUED, REPEATED, BYPASSED, ACCUMULATED = range(4)  # what becomes of an instruction
+ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # what becomes of an instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +36,9 @@ class Compiled:
     has `written`. Instruction i is row[i] of the table of calls.
 
     fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
-    again (REPEATED), a product that is read in PSUM (BYPASSED), or one that accumulates
-    (ACCUMULATED). heads[i] is the instruction that
-    i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
+    again (REPEATED), a product that is read in PSUM (BYPASSED), one that accumulates (ACCUMULATED),
+    or one whose result is read instead of a copy in SBUF (FORWARDED). heads[i] is the instruction
+    that i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
     are left.
     """
 
@@ -56,8 +58,10 @@ class Compiled:
     @property
     def read_in_psum(self) -> Array:
         """True for each operand that is read in PSUM though the program has it in SBUF."""
-        moved: Array = self.accesses.operands != self.program.columns().operands
-        return moved
+        taken, boxes = self.accesses.operands, self.program.boxes()
+        moved: Array = taken != self.program.columns().operands
+        in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
+        return moved & in_psum[taken]
 
     @cached_property
     def queue(self) -> Array:
@@ -75,9 +79,15 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         copies = merged(program, machine.psum.bank_bytes)
         heads = np.where(copies < 0, made, copies)
     columns, table = program.columns(), CallTable(program.calls, machine, policy)
-    row = table.rows_for(columns.call, policy, heads)
-    weights, reads = table.weights.take(row), table.reads.take(row)
+    reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+    copied, sums = nobody, nobody
+    if policy.rewrites and any(is_open(call) or adds_in_psum(call) for call in program.calls):
+        flow = dependencies.dependencies(np.zeros_like(nobody), 1, accesses, weights, True)
+        sums = accumulated(program, accesses, flow)
+        copied, operands = forwarded(program, accesses, flow)
+        accesses = accesses._replace(operands=operands)
+    row = table.rows_for(columns.call, policy, heads, copied < 0)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)
@@ -85,8 +95,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-        sums = accumulated(program, accesses, flow)
-        products, operands = nobody, accesses.operands
+        products = nobody
         if machine.has("psum_read_in_place"):
             products, operands = bypassed(program, accesses, flow)
         if (products >= 0).any():  # found by definitions, and changes who waits for whom
@@ -95,7 +104,8 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
         repeated = np.where(loaded < 0, made, loaded)
         instead = nobody.copy()
-        for rule, found in ((BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)):
+        rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)
+        for rule, found in rules:
             fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
     return Compiled(
         written=written,

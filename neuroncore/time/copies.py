@@ -88,11 +88,12 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
 
     So does a product whose result only an addition to a tile in PSUM reads, if that tile was
     cleared before the first addition. Copies that the addition reads, as it cannot read PSUM twice,
-    and the clearing are left out with it. The compiled program of a published convolution that adds
-    named products has no additions (sahiljain01/asst4-trainium).
+    and the clearing are left out with it. Compiled programs of published convolutions have no
+    additions: one adds products by name (sahiljain01/asst4-trainium), others add results of
+    nl.matmul, which returns a tile like any function (Ericcsr/asst4-trainium, waahm7's).
     """
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
-    adds = np.flatnonzero(_flags(_adds_in_psum, program.calls)[call])
+    adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])
     if not len(adds):
         return source
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
@@ -125,7 +126,7 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     return source
 
 
-def _adds_in_psum(call: Call) -> bool:
+def adds_in_psum(call: Call) -> bool:
     """Return whether it adds two tiles into one in PSUM."""
     sums = call.instruction.older_compiler.sums
     if sums is None or call.dynamic or len(call.reads) != 2 or not sums(call):
@@ -146,11 +147,16 @@ def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
     return np.array([rule(call) for call in calls], np.bool_)
 
 
-def _empties_psum(call: Call) -> bool:
-    """Return whether it copies from PSUM, and the kernel names no engine for that."""
+def is_open(call: Call) -> bool:
+    """Return whether it copies a tile, and the kernel names no engine for that."""
     if not call.instruction.traits.copies_out or call.dynamic or len(call.reads) != 1:
         return False
-    return call["engine"] is engine.unknown and call.view(call.reads[0]).region is PSUM
+    return call["engine"] is engine.unknown
+
+
+def _empties_psum(call: Call) -> bool:
+    """Return whether it copies from PSUM, and the kernel names no engine for that."""
+    return is_open(call) and call.view(call.reads[0]).region is PSUM
 
 
 def _is_plain(call: Call) -> bool:

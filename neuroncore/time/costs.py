@@ -69,11 +69,13 @@ class CallTable:
                 self.weights[i] = call.reads.index(weights)
                 self.picks_weights[i] = call.view(weights).picked_by is not None
 
-    def rows_for(self, call: Array, policy: Policy, heads: Array) -> Array:
-        """The row of each instruction; that of heads[i] for what is one with it."""
+    def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
+        """The row of each instruction; that of heads[i] for what is one with it. What is not `made`
+        is no work for its engine."""
         row, given = np.zeros(len(call), np.intp), np.zeros(len(QUEUES))
         choices = native.Choices(self.first, self.last, self.queue, self.busy)
-        native.balanced.over(len(call))(call, heads, choices, policy.horizon_ns, given, row)
+        work = native.Instructions(call, heads, made)
+        native.balanced.over(len(call))(work, choices, policy.horizon_ns, given, row)
         return row
 
 

@@ -104,6 +104,14 @@ def _in_order(last: Array, count: int) -> Array:
     return found
 
 
+class Instructions(NamedTuple):
+    """The call of each, the one that it is made with or -1, and whether it is made at all."""
+
+    call: Array
+    heads: Array
+    made: Array
+
+
 class Choices(NamedTuple):
     """Call c may be any of the rows first[c] to last[c] of a table, which keep their queues busy
     for so long."""
@@ -116,12 +124,12 @@ class Choices(NamedTuple):
 
 @compiled
 def balanced(
-    call: Array, heads: Array, choices: Choices, horizon: float, given: Array, row: Array
+    work: Instructions, choices: Choices, horizon: float, given: Array, row: Array
 ) -> None:
     """row[i] = which row serves instruction i: that of heads[i], unless it is -1, or the one whose
     queue q has the least work given[q] to it so far. A queue that is behind the others of a choice
     by more than `horizon` counts as being that much behind: work can't be moved further."""
-    queue, busy = choices.queue, choices.busy
+    queue, busy, call, heads = choices.queue, choices.busy, work.call, work.heads
     for i in range(call.shape[0]):
         begin, end = choices.first[call[i]], choices.last[call[i]]
         best = begin if heads[i] < 0 else row[heads[i]]
@@ -135,4 +143,5 @@ def balanced(
                 if given[q] + busy[r] < given[queue[best]] + busy[best]:
                     best = r
         row[i] = best
-        given[queue[best]] += busy[best]
+        if work.made[i]:
+            given[queue[best]] += busy[best]

@@ -1,0 +1,76 @@
+"""Copies within SBUF that the older API's compiler leaves out: their readers take the source.
+
+Such copies are between equal formats and partitions, of bytes that are next to each other; copies
+that gather bytes stay. Compiled programs of published convolutions have it so
+(deepashreeKedia/cs149stanfordasst4 on trn2, Ericcsr/asst4-trainium and sahiljain01/asst4-trainium
+on trn1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import SBUF
+from neuroncore.record.boxes import Box
+from neuroncore.record.program import Program
+from neuroncore.time.copies import is_open
+from neuroncore.time.loops.dependencies import Accesses, Flow
+
+Array = npt.NDArray[Any]
+DENSE = Box._fields.index("dense")
+BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # of a box
+
+
+def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
+    """The instruction that made what the readers of each copy read instead, -1 for copies that are
+    made and all else, and the operands of all with that.
+
+    All readers of such a copy read exactly what was copied. One instruction made the source, which
+    stays until the last of them has read it.
+    """
+    call, start, operands = program.columns().call, accesses.start, accesses.operands
+    makers = np.full(len(call), -1, np.int32)
+    copies = np.flatnonzero(np.array([_is_plain(c) for c in program.calls], np.bool_)[call])
+    if not len(copies):
+        return makers, operands
+    makers[copies] = flow.reaching[start[copies]]
+    copies = copies[makers[copies] >= 0]
+    src, dst, made = start[copies], start[copies] + 1, start[makers[copies] + 1] - 1
+    left_out = np.zeros(len(call), np.bool_)
+    left_out[copies] = _alike(*(program.box_table()[operands[of]] for of in (src, dst, made)))
+    uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & left_out[flow.reaching])
+    copy, reader = flow.reaching[uses], accesses.user[uses]
+    left_out[copy[operands[uses] != operands[start[copy] + 1]]] = False
+    last = np.full(len(call), -1)
+    np.maximum.at(last, copy, reader)
+    inner = left_out[reader]  # a copy of a copy
+    while (last[copy[inner]] < last[reader[inner]]).any():
+        np.maximum.at(last, copy[inner], last[reader[inner]])
+    left_out &= (last >= 0) & (flow.killer[makers] > last)
+    uses, copy, operands = uses[left_out[copy]], copy[left_out[copy]], operands.copy()
+    while (operands[uses] != operands[start[copy]]).any():
+        operands[uses] = operands[start[copy]]
+    return np.where(left_out, makers, np.int32(-1)), operands
+
+
+def _alike(src: Array, dst: Array, made: Array) -> Array:
+    """Return whether source and destination of each copy are the same partitions with bytes next to
+    each other, and the maker wrote all of the source. All are rows of a table of boxes."""
+    dense: Array = (src[:, DENSE] & dst[:, DENSE] & made[:, DENSE]) > 0
+    same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == made[:, 0])
+    within = (made[:, BEGINS] <= src[:, BEGINS]) & (made[:, ENDS] >= src[:, ENDS])
+    found: Array = dense & same & within.all(axis=1)
+    return found
+
+
+def _is_plain(call: Call) -> bool:
+    """Return whether it copies within SBUF without a change of format, and the kernel names no
+    engine."""
+    if not is_open(call):
+        return False
+    src, dst = call.view(call.reads[0]), call.view(call.writes[0])
+    return src.region is dst.region is SBUF and src.dtype is dst.dtype

@@ -1,0 +1,131 @@
+"""Copies within SBUF that the older API's compiler leaves out, because their readers may read the
+source."""
+
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from device import Device
+
+from neuroncore.time.compiled import FORWARDED, ISSUED, compiled
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import schedule
+
+SHAPE = (128, 256)
+
+
+def loaded(device, shape=SHAPE, dtype="float32"):
+    tile = device.empty(shape, dtype)
+    device.issue("dma_copy", tile, device.empty(shape, dtype, buffer="hbm"))
+    return tile
+
+
+def read(device, tile):
+    device.issue("tensor_reduce", device.empty((128, 1)), nl.maximum, tile, 1)
+
+
+def copied(device, source, dst=None, **named):
+    dst = device.empty(source.shape) if dst is None else dst
+    device.issue("tensor_copy", dst, source, **named)
+    return dst
+
+
+def omitted(device, order="compiled"):
+    """The places of omitted copies."""
+    form = compiled(device.core.program, device.core.machine, order)
+    assert set(form.fate.tolist()) <= {ISSUED, FORWARDED}
+    return [i for i, fate in enumerate(form.fate.tolist()) if fate == FORWARDED]
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_readers_of_a_copy_read_its_source(target):
+    device = Device(target)
+    read(device, copied(device, loaded(device)))
+    assert omitted(device) == [1] and omitted(device, "scheduled") == []
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    assert timeline.busy[1] == 0
+    assert timeline.begin[2] >= timeline.end[0]
+
+
+def test_a_copy_of_a_copy_and_a_part_of_a_tile_are_omitted_too():
+    device = Device()
+    tile, kept = loaded(device), device.empty(SHAPE)
+    copied(device, tile[:, :128], kept[:, 128:])
+    read(device, copied(device, kept[:, 128:]))
+    assert omitted(device) == [1, 2]
+
+
+def gathered(device):
+    """Every second element of a row."""
+    read(device, copied(device, loaded(device)[:, ::2]))
+
+
+def converted(device):
+    read(device, copied(device, loaded(device), device.empty(SHAPE, "bfloat16")))
+
+
+def named(device):
+    read(device, copied(device, loaded(device), engine=nisa.engine.vector))
+
+
+def unread(device):
+    copied(device, loaded(device))
+
+
+def read_in_part(device):
+    read(device, copied(device, loaded(device))[:, :128])
+
+
+def joined(device):
+    """The copy is a part of what its reader reads."""
+    whole = device.empty(SHAPE)
+    copied(device, loaded(device, (128, 128)), whole[:, :128])
+    copied(device, loaded(device, (128, 128)), whole[:, 128:])
+    read(device, whole)
+
+
+def made_by_two(device):
+    tile = loaded(device)
+    device.issue("dma_copy", tile[:, :1], device.empty((128, 1), buffer="hbm"))
+    read(device, copied(device, tile))
+
+
+def overwritten(device):
+    tile = loaded(device)
+    copy = copied(device, tile)
+    device.issue("memset", tile, 0.0)
+    read(device, copy)
+
+
+def moved(device):
+    tile = loaded(device, (64, 256))
+    copied(device, tile, device.empty(SHAPE)[64:])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [gathered, converted, named, unread, read_in_part, joined, made_by_two, overwritten, moved],
+)
+def test_other_copies_are_made(kernel):
+    device = Device()
+    kernel(device)
+    assert omitted(device) == []
+
+
+def engines(copies):
+    """The engines of copies that are made, with others or without."""
+    device = Device()
+    for _ in range(4):
+        tile = loaded(device)
+        read(device, copied(device, tile) if copies else tile)
+        gathered(device)
+    form = compiled(device.core.program, device.core.machine, "compiled")
+    names = [form.program.calls[c].name for c in form.program.columns().call]
+    return [
+        QUEUES[q]
+        for name, q, fate in zip(names, form.queue, form.fate, strict=True)
+        if name == "tensor_copy" and fate == ISSUED
+    ]
+
+
+def test_an_omitted_copy_is_no_work_for_an_engine():
+    assert engines(copies=True) == engines(copies=False)
