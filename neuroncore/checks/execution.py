@@ -7,6 +7,7 @@ that limit of address space.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import runpy
 import subprocess
@@ -30,10 +31,12 @@ WRONG_USAGE, OURS = (
 
 @dataclass(frozen=True)
 class ExecutionLimits:
-    """The limits of a process: seconds on the clock, and bytes of address space."""
+    """The limits of a process: seconds on the clock, and bytes of address space. With `here`, the
+    file runs in this process, which has limits already and starts no other."""
 
     seconds: float = 300.0
     memory: int = 16 << 30
+    here: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,30 @@ def run(
     finding, but a reason in `Ran`. Raises UsageError if the command line reports wrong usage.
     """
     what = f"{file}::{kernel}" if kernel else str(file)
-    command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
-    command += [*(["--target", target] if target else []), *words]
+    told = ["run", "--json", what, *(["--target", target] if target else []), *words]
+    if limits.here:
+        return _here(told)
     try:
-        done = processes.run(command, limits.seconds)
+        done = processes.run(
+            [sys.executable, "-m", PROGRAM, str(limits.memory), *told], limits.seconds
+        )
     except subprocess.TimeoutExpired:
         return Ran([], 0, f"stopped after {limits.seconds:g} s")
     return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)
+
+
+def _here(words: Sequence[str]) -> Ran:
+    """Run the command line in this process."""
+    output, errors, code = io.StringIO(), io.StringIO(), 0
+    before, sys.argv = sys.argv, ["neuroncore", *words]
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            runpy.run_module("neuroncore", run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.argv = before
+    return _told(output.getvalue(), code, errors.getvalue().encode())
 
 
 def _told(output: str, code: int, errors: bytes) -> Ran:

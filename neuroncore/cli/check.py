@@ -81,6 +81,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         metavar="GIB",
         help="limit on the address space of a run (default: %(default)g)",
     )
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # for `mcp`
     parser.set_defaults(command=command)
 
 
@@ -113,7 +114,7 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
         words=_words(arguments, kernel),
         orders=arguments.orders,
         verify=arguments.verify,
-        limits=ExecutionLimits(arguments.seconds, int(arguments.memory * 2**30)),
+        limits=ExecutionLimits(arguments.seconds, int(arguments.memory * 2**30), arguments.here),
     )
 
 

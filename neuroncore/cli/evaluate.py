@@ -87,16 +87,21 @@ def spec(arguments: argparse.Namespace) -> Spec:
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
     """Add the options of a Pool."""
-    usual = Limits()
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     parser.add_argument("--dask", metavar="ADDRESS", help="judge on the workers of this scheduler")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep verdicts in this folder")
+    add_isolation(parser)
+
+
+def add_isolation(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the process of a candidate."""
+    usual = Limits()
     parser.add_argument(
         "--isolation",
         choices=LEVELS,
         default=isolation.supported(),
         help="of candidates (default here: %(default)s)",
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep verdicts in this folder")
     parser.add_argument(
         "--seconds",
         type=int,
@@ -114,21 +119,27 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
 
 def pool(arguments: argparse.Namespace) -> Pool:
     """Return the Pool that options ask for. Raises UsageError for values that are not possible."""
-    if arguments.jobs < 1 or arguments.seconds < 1 or not arguments.memory > 0:
-        raise UsageError("--jobs, --seconds and --memory must be positive")
-    limits = Limits(
-        cpu_seconds=arguments.seconds,
-        seconds=3.0 * arguments.seconds,
-        memory=int(arguments.memory * 2**30),
-    )
+    if arguments.jobs < 1:
+        raise UsageError("--jobs must be positive")
     executor = Dask(arguments.dask) if arguments.dask else None
     return Pool(
         jobs=arguments.jobs,
         level=arguments.isolation,
-        limits=limits,
+        limits=limits(arguments),
         cache=arguments.cache,
         executor=executor,
         why=getattr(arguments, "why", False),
+    )
+
+
+def limits(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of a process. Raises UsageError for values that are not possible."""
+    if arguments.seconds < 1 or not arguments.memory > 0:
+        raise UsageError("--seconds and --memory must be positive")
+    return Limits(
+        cpu_seconds=arguments.seconds,
+        seconds=3.0 * arguments.seconds,
+        memory=int(arguments.memory * 2**30),
     )
 
 

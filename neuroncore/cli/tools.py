@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,15 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """Provide neuron-profile and `import nki` to programs that are started inside."""
+    """Provide neuron-profile and `import nki` to programs that are started inside. Where no file
+    can be written, as in an isolated process, neuron-profile is missing."""
     alias = str(PATH)
-    with (
-        tempfile.TemporaryDirectory(prefix="neuroncore-") as folder,
-        _first("PATH", folder, os.defpath),
-        _first("PYTHONPATH", alias, ""),
-    ):
-        write(Path(folder))
+    with ExitStack() as stack:
+        stack.enter_context(_first("PYTHONPATH", alias, ""))
+        with suppress(OSError):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="neuroncore-"))
+            write(Path(folder))
+            stack.enter_context(_first("PATH", folder, os.defpath))
         sys.path.append(alias)  # workers of multiprocessing get this path
         try:
             yield

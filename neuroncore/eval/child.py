@@ -19,6 +19,15 @@ from neuroncore.record import saved
 FILE = "candidate.py"
 
 
+class Request(NamedTuple):
+    """The source of a candidate; the case that it runs on, None for all; and the values by which
+    its loops and conditions go on."""
+
+    source: str
+    case: int | None = None
+    decisions: tuple[int, ...] = ()
+
+
 class Task(NamedTuple):
     """What is asked of every candidate of a specification: names of the kernel, the machine, the
     options of the run, the public arguments for each shape, and source that is executed first."""
@@ -28,6 +37,11 @@ class Task(NamedTuple):
     options: Options
     cases: Sequence[tuple[Any, ...]]
     prelude: str = ""
+
+    def answer(self, request: Request) -> bytes:
+        """Return the answer for a request."""
+        cases = self.cases if request.case is None else [self.cases[request.case]]
+        return answer(request.source, self._replace(cases=cases), request.decisions)
 
 
 def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:

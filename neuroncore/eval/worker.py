@@ -6,32 +6,25 @@ import gc
 import hashlib
 import json
 import os
-import pickle
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from neuroncore.base.lazy import version
-from neuroncore.eval import answers, frames
+from neuroncore.eval import answers
 from neuroncore.eval.answers import Held
-from neuroncore.eval.child import Task
+from neuroncore.eval.child import Request, Task
+from neuroncore.eval.forking import Zygote, meaning
 from neuroncore.eval.isolation import Level, Limits, dies_with_parent
 from neuroncore.eval.judge import Case, cases, judged, one_seed
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
-from neuroncore.eval.zygote import READY, Assignment, End, Request, readable
 from neuroncore.hosts.warm import warm
 
-PROGRAM = "from neuroncore.eval.zygote import main; main()"
 SCHEMA = "neuroncore.eval/1"
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 JUDGE_SECONDS, JUDGE_MEMORY = 120, 8 << 30
 MOST_DECISIONS = 64
-TRIES = 2  # how often a candidate is given to a new process if the one that forks ends
 
 
 @dataclass(frozen=True)
@@ -97,35 +90,15 @@ class Worker:
         self.cases: list[Case] = cases(self.spec)
         public = [case.public for case in self.cases]
         task = Task(tuple(spec.entry), spec.target, spec.options, public, spec.prelude)
-        self._assignment = Assignment(task, limits, level, readable(), _environment())
+        self._limits = limits
         warm(spec.target)
         gc.collect()
         gc.freeze()
-        self._zygote = self._started()
+        self._zygote = Zygote(task, limits, level)
 
     def close(self) -> None:
         """End the process that forks candidates."""
-        for pipe in (self._zygote.stdin, self._zygote.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._zygote.wait()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        root = str(Path(__file__).parents[2])
-        environment = {**_environment(), "PYTHONPATH": root}
-        zygote = subprocess.Popen(
-            [sys.executable, "-P", "-c", PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert zygote.stdin is not None and zygote.stdout is not None
-        frames.send(zygote.stdin.fileno(), pickle.dumps(self._assignment))
-        if frames.receive(zygote.stdout.fileno()) != READY:
-            raise RuntimeError("the process that forks candidates did not start")
-        return zygote
+        self._zygote.close()
 
     def verdict(self, candidate: Candidate) -> dict[str, Any]:
         """Return the verdict on a candidate, which can be written as JSON."""
@@ -192,35 +165,17 @@ class Worker:
 
     def records(self, candidate: Candidate) -> list[bytes]:
         """Return the packed records of a candidate. Raises Refused if it has none."""
-        content, _ = self._played(Request(candidate.source))
+        content, _ = self._zygote.played(Request(candidate.source))
         return answers.records(content)
-
-    def _played(self, request: Request) -> tuple[bytes, End]:
-        """Give a candidate to the process that forks, which is started again if it has ended."""
-        for _ in range(TRIES):
-            try:
-                return self._asked(request)
-            except (EOFError, OSError, ValueError):
-                self._zygote.kill()
-                self.close()
-                self._zygote = self._started()
-        return b"", End("KILLED", 0, 0, 0.0, 0.0, 0)
-
-    def _asked(self, request: Request) -> tuple[bytes, End]:
-        stdin, stdout = self._zygote.stdin, self._zygote.stdout
-        assert stdin is not None and stdout is not None
-        frames.send(stdin.fileno(), pickle.dumps(request))
-        end = End(**json.loads(frames.receive(stdout.fileno())))
-        return frames.receive(stdout.fileno()), end
 
     def _ran(self, request: Request, judge: Judge) -> Ran:
         """Run a candidate, and judge its records."""
-        content, end = self._played(request)
+        content, end = self._zygote.played(request)
         cost = Cost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
         held = answers.held(content)
         try:
             if end.refusal:
-                raise Refused(end.refusal, _meaning(end, self._assignment.limits))
+                raise Refused(end.refusal, meaning(end, self._limits))
             parts = answers.records(content)
         except Refused as refusal:
             return Ran(_failed(refusal), held, cost)
@@ -277,26 +232,3 @@ def status(found: dict[str, Any]) -> str:
         return "passed"
     wrong = found["error"]["code"] in ("WRONG_RESULT", "WRONG_DTYPE")
     return "wrong" if wrong else "refused"
-
-
-def _meaning(end: End, limits: Limits) -> str:
-    if end.refusal == "TIME":
-        return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"
-    if end.refusal == "LINGERS":
-        return "the candidate's process went on after its answer, and was ended"
-    if end.refusal == "BAD_ANSWER":
-        return f"an answer of more than {limits.answer >> 20} MiB"
-    if end.signal:
-        return f"the candidate's process ended by signal {end.signal}"
-    return "the candidate's process ended"
-
-
-def _environment() -> dict[str, str]:
-    """The environment of candidates: nothing of the user's but the folder of compiled loops."""
-    kept = {
-        name: os.environ[name]
-        for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")
-        if name in os.environ
-    }
-    fixed = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NEURONCORE_PROGRESS": "0"}
-    return {**fixed, **dict.fromkeys(ONE_THREAD, "1"), **kept}

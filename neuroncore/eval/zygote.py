@@ -1,7 +1,7 @@
 """A warm process that forks one process for each candidate. It holds only what candidates may see:
 this package and public inputs.
 
-It reads frames from its standard input: first a pickle of an Assignment, then one of a Request for
+It reads frames from its standard input: first a pickle of an Assignment, then one of a request for
 each candidate. For each it writes a frame of JSON, how the candidate's process ended, and a frame
 with its answer, which is never unpickled.
 """
@@ -17,12 +17,11 @@ import select
 import signal
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import neuroncore
 from neuroncore.eval import answers, frames, isolation
 from neuroncore.eval.answers import Held
-from neuroncore.eval.child import Task, answer
 from neuroncore.eval.isolation import Level, Limits
 from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
@@ -34,24 +33,24 @@ BY_SIGNAL = 128  # exit codes above it are signals
 PIPE = 3  # the file to which a candidate's process writes its answer
 
 
+class Work(Protocol):
+    """What the process of a candidate does with a request: it returns the bytes of its answer. The
+    process that forks loads what kernels of the target need."""
+
+    @property
+    def target(self) -> str: ...
+    def answer(self, request: Any, /) -> bytes: ...
+
+
 class Assignment(NamedTuple):
-    """What holds for all candidates: the task, the limits, the level of isolation, the folders
+    """What holds for all candidates: the work, the limits, the level of isolation, the folders
     that may be read, and the environment."""
 
-    task: Task
+    work: Work
     limits: Limits
     level: Level
     readable: tuple[str, ...]
     environment: dict[str, str]
-
-
-class Request(NamedTuple):
-    """The source of a candidate; the case that it runs on, None for all; and the values by which
-    its loops and conditions go on."""
-
-    source: str
-    case: int | None = None
-    decisions: tuple[int, ...] = ()
 
 
 class End(NamedTuple):
@@ -75,14 +74,14 @@ def main() -> None:
     os.dup2(nothing, 1)
     assigned: Assignment = pickle.loads(frames.receive(requests))
     alias.activate()
-    warm(assigned.task.target)
+    warm(assigned.work.target)
     gc.collect()
     gc.freeze()
     isolation.hidden_from_others()
     frames.send(replies, READY)
     while True:
         try:
-            request: Request = pickle.loads(frames.receive(requests))
+            request = pickle.loads(frames.receive(requests))
         except EOFError:
             return
         content, end = played(request, assigned)
@@ -90,7 +89,7 @@ def main() -> None:
         frames.send(replies, content)
 
 
-def played(request: Request, assigned: Assignment) -> tuple[bytes, End]:
+def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
     """Fork a process for a candidate; return its answer and how it ended."""
     begun = time.perf_counter()
     reads, writes = os.pipe()
@@ -156,7 +155,7 @@ def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
     return status, used, seconds > 0
 
 
-def _child(reads: int, writes: int, request: Request, assigned: Assignment) -> None:
+def _child(reads: int, writes: int, request: Any, assigned: Assignment) -> None:
     """The process of one candidate; it does not return."""
     try:
         os.close(reads)
@@ -169,10 +168,7 @@ def _child(reads: int, writes: int, request: Request, assigned: Assignment) -> N
         isolation.hidden_from_others()
         isolation.limit(assigned.limits)
         answers.write(PIPE, answers.HELD.pack(*held))
-        task = assigned.task
-        if request.case is not None:
-            task = task._replace(cases=[task.cases[request.case]])
-        answers.write(PIPE, answer(request.source, task, request.decisions))
+        answers.write(PIPE, assigned.work.answer(request))
         os._exit(0)
     except BaseException:
         os._exit(FAULT)

@@ -1,0 +1,75 @@
+"""Commands that run in isolated processes, as candidates of `neuroncore eval` do."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import traceback
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from neuroncore.cli import check as check
+from neuroncore.cli import main
+from neuroncore.cli import run as run
+from neuroncore.cli import why as why
+from neuroncore.eval import answers
+from neuroncore.eval.answers import Held
+from neuroncore.eval.forking import Zygote, meaning
+from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.refusals import Refused
+
+
+class Commands(NamedTuple):
+    """The work of the isolated process: it executes words of the command line in a folder."""
+
+    folder: str
+    target: str = "trn2"
+
+    def answer(self, words: Sequence[str]) -> bytes:
+        """Return the exit code, and what was printed."""
+        os.chdir(self.folder)
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            code = _code(words)
+        printed = text.getvalue().encode("utf-8", "replace")
+        return answers.encoded(answers.RECORDS, [str(code).encode(), printed])
+
+
+def _code(words: Sequence[str]) -> int:
+    try:
+        return int(main(words))
+    except SystemExit as end:  # of argparse
+        return end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+class Printed(NamedTuple):
+    """The output of a command, its exit code, and the isolation that held."""
+
+    text: str
+    code: int
+    held: Held
+
+
+class IsolatedCommands:
+    """Executes commands, each in an isolated process that may read a folder. It must be closed."""
+
+    def __init__(self, folder: str, level: Level, limits: Limits, readable: Sequence[str]) -> None:
+        self._limits = limits
+        self._zygote = Zygote(Commands(folder), limits, level, (folder, *readable))
+
+    def close(self) -> None:
+        self._zygote.close()
+
+    def printed(self, words: Sequence[str]) -> Printed:
+        """Execute a command. Raises Refused if its process was ended, or gave no answer."""
+        content, end = self._zygote.played(tuple(words))
+        if end.refusal:
+            raise Refused(end.refusal, meaning(end, self._limits))
+        parts = answers.records(content)
+        if len(parts) != 2 or not parts[0].isdigit():
+            raise Refused("BAD_ANSWER", "the process wrote something else than its output")
+        return Printed(parts[1].decode("utf-8", "replace"), int(parts[0]), answers.held(content))

@@ -1,0 +1,101 @@
+"""The process that forks candidates, as its parent sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from neuroncore.eval import frames
+from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.zygote import READY, Assignment, End, Work, readable
+
+PROGRAM = "from neuroncore.eval.zygote import main; main()"
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+TRIES = 2  # how often a request is given to a new process if the one that forks ends
+
+
+class Zygote:
+    """A warm process that forks a process for each request. It must be closed."""
+
+    def __init__(
+        self, work: Work, limits: Limits, level: Level, folders: tuple[str, ...] = ()
+    ) -> None:
+        """`folders` may be read, in addition to those of Python and this package."""
+        places = (*readable(), *folders)
+        self._assignment = Assignment(work, limits, level, places, _environment())
+        self._process = self._started()
+
+    def kill(self) -> None:
+        """End the process at once. The next request starts another one."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process, which has no request."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        root = str(Path(__file__).parents[2])
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**_environment(), "PYTHONPATH": root},
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        frames.send(process.stdin.fileno(), pickle.dumps(self._assignment))
+        if frames.receive(process.stdout.fileno()) != READY:
+            raise RuntimeError("the process that forks candidates did not start")
+        return process
+
+    def played(self, request: Any) -> tuple[bytes, End]:
+        """Return the answer for a request and how its process ended. The process that forks is
+        started again if it has ended."""
+        for _ in range(TRIES):
+            try:
+                return self._asked(request)
+            except (EOFError, OSError, ValueError):
+                self.kill()
+                self.close()
+                self._process = self._started()
+        return b"", End("KILLED", 0, 0, 0.0, 0.0, 0)
+
+    def _asked(self, request: Any) -> tuple[bytes, End]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        frames.send(stdin.fileno(), pickle.dumps(request))
+        end = End(**json.loads(frames.receive(stdout.fileno())))
+        return frames.receive(stdout.fileno()), end
+
+
+def meaning(end: End, limits: Limits) -> str:
+    """Return a sentence that says why a process was refused or ended."""
+    if end.refusal == "TIME":
+        return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"
+    if end.refusal == "LINGERS":
+        return "the process went on after its answer, and was ended"
+    if end.refusal == "BAD_ANSWER":
+        return f"an answer of more than {limits.answer >> 20} MiB"
+    if end.signal:
+        return f"the process ended by signal {end.signal}"
+    return "the process ended"
+
+
+def _environment() -> dict[str, str]:
+    """The environment of candidates: nothing of the user's but the folder of compiled loops."""
+    kept = {
+        name: os.environ[name]
+        for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")
+        if name in os.environ
+    }
+    fixed = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NEURONCORE_PROGRESS": "0"}
+    return {**fixed, **dict.fromkeys(ONE_THREAD, "1"), **kept}
