@@ -35,14 +35,13 @@ def _plain(value: Any) -> Any:
 
 
 def why(timeline: Timeline) -> dict[str, Any]:
-    """Return the bottleneck, and the changes that would save most. They are scheduled one by one,
-    which takes longer than all the rest of a verdict."""
+    """Return the bottleneck, and what would save most: edits of the kernel, and then limits. They
+    are scheduled one by one, which takes longer than all the rest of a verdict."""
     answers = reasons("", timeline, BEST).answers
     if answers is None:
         return {"bound_by": "nothing", "what_ifs": []}
-    ranked = sorted((*answers.resources, *answers.changes), key=lambda one: -one.gain)
+    ranked = [one for one in (*answers.edits, *answers.limits) if one.matters]
     best = [
-        {"what": str(one), "latency_us": one.ns / 1e3, "saves": one.gain}
-        for one in ranked[:BEST] if one.matters
-    ]  # fmt: skip
+        {"what": str(one), "latency_us": one.ns / 1e3, "saves": one.gain} for one in ranked[:BEST]
+    ]
     return {"bound_by": answers.bound.what, "what_ifs": best}

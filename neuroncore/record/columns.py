@@ -214,6 +214,34 @@ def storages(
     return Storages(number, np.array(which, np.int64)[alike], of_window, list(kinds))
 
 
+def copied(
+    found: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
+) -> tuple[Windows, Storages]:
+    """The windows, with copies of those that are `moved` at their end, and the storages with those
+    that the copies are on, which have no address. Storages at one address have one copy."""
+    copies: dict[tuple[Any, ...], int] = {}
+    on, kinds = np.empty(len(moved), np.int64), []
+    for n, window in enumerate(moved.tolist()):
+        lies = geometries[windows.geometry[window]].layout
+        own = found.of_window[window]
+        key = lies.given if lies.placed else (found.number[own],)
+        on[n] = copies.setdefault(key, len(copies))
+        if on[n] == len(kinds):
+            kind = found.kinds[found.kind[own]]
+            kinds.append(kind._replace(placed=False, row_bytes=lies.row_bytes))
+    first = int(found.number.max()) + 1
+    more = Windows(
+        np.concatenate((windows.storage, first + on)),
+        *(np.concatenate((column, column[moved])) for column in windows[1:]),
+    )
+    return more, Storages(
+        number=np.concatenate((found.number, first + np.arange(len(copies)))),
+        kind=np.concatenate((found.kind, len(found.kinds) + np.arange(len(copies)))),
+        of_window=np.concatenate((found.of_window, len(found.number) + on)),
+        kinds=[*found.kinds, *kinds],
+    )
+
+
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
     """The storages of a file. Raises ValueError if a window has none."""
     order = np.argsort(number, kind="stable")

@@ -8,6 +8,7 @@ with every instruction leaves about 80 bytes for each, others 60.
 from __future__ import annotations
 
 import copy
+import re
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from neuroncore.record.columns import (
     Storages,
     Windows,
     apart,
+    copied,
     inside,
     joined,
     parted,
@@ -47,6 +49,7 @@ from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapped
 
 Array = npt.NDArray[Any]
+ASSIGNED = re.compile(r"\s*(\w+) = ")
 
 
 class _Numbers(dict[Geometry, int]):
@@ -80,6 +83,16 @@ class _Read:
         """The columns, with the box of each window in its place."""
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
+    def copied(self, chosen: Array) -> _Read:
+        """The tables where the operands that `chosen` flags are on copies of their storages."""
+        columns, windows = self.columns, self.windows
+        moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
+        operands = columns.operands.copy()
+        operands[chosen] = len(windows.storage) + of_operand
+        more, found = copied(self.storages, windows, self.geometries, moved)
+        columns = replace(columns, operands=operands)
+        return replace(self, columns=columns, windows=more, storages=found)
+
     @cached_property
     def areas(self) -> dict[int, Area]:
         """The names of storages, by number."""
@@ -102,6 +115,7 @@ class Program:
         self.data = Data()
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
+        self.origin: Array | None = None  # where each row was before they were permuted
         self.count = 0  # of rows
         self.rows = bytearray()  # as `record.columns` says, as many as `count`
         self.births = bytearray()  # of storages that the kernel allocates
@@ -292,17 +306,43 @@ class Program:
         varied._read = replace(read, columns=replace(columns, call=call))
         return varied
 
+    def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
+        """The same instructions, to be scheduled, of which instruction i makes the Call
+        instead[rows[i]], on the same bytes as before, unless rows[i] is -1."""
+        read = self._reading()
+        call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
+        varied = copy.copy(self)
+        varied.calls = [*self.calls, *instead]
+        varied._read = replace(read, columns=replace(read.columns, call=call))
+        return varied
+
+    def with_copies(self, chosen: Array) -> Program:
+        """The same instructions, to be scheduled, whose operands that `chosen` flags are on a copy
+        of their tensor, which the compiler places."""
+        read = self._reading()
+        found = read.copied(chosen)
+        varied = copy.copy(self)
+        varied._read = found
+        return varied
+
     def permuted(self, rows: Array) -> Program:
         """The same instructions, to be executed, in another order of their rows. It is for programs
         without registers, whose rows stay within their program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
+        varied.origin = rows if self.origin is None else self.origin[rows]
         varied._read = replace(read, columns=read.columns.permuted(rows))
         return varied
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
         return site if isinstance(site, source.Place) else source.place(*site)
+
+    def name_of(self, kind: Area) -> str:
+        """The name of a tensor, or else that of the variable that it is assigned to, or ""."""
+        born = self.place(kind.line).text if kind.line >= 0 else ""
+        variable = ASSIGNED.match(born)
+        return kind.name or (variable[1] if variable else "")
 
     # --- saving --------------------------------------------------------------------------------
 

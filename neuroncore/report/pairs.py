@@ -98,6 +98,14 @@ def faster(old: PairWork, new: PairWork) -> float:
     return right if new.ns <= old.ns else 1 - right
 
 
+def margin(old: PairWork, new: PairWork) -> float:
+    """Return how far, as a difference of logarithms, the ratio of two estimates may be off: that at
+    which their order is just certain enough to be reported."""
+    known = stated()
+    times = (log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope) ** 0.5
+    return times * (known.noise + known.unlike * unlike(old, new))
+
+
 def in_order(one: Variant, other: Variant) -> float:
     """Return 1 if estimates are in the order of measurements, 0 if not, 0.5 if either are equal."""
     both = (one.estimated.ns - other.estimated.ns) * (one.measured - other.measured)

@@ -2,179 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
+from math import exp
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.base.units import duration, plural, size
+from neuroncore.base.units import duration, size
 from neuroncore.machine.world import World
+from neuroncore.report import pairs
 from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.verdicts import (
+    chain_of,
+    sentence,
+    waiting_for_space,
+    world_sentence,
+)
 from neuroncore.time import lines
-from neuroncore.time.changes import RESOURCES, Change, as_it_is
+from neuroncore.time.changes import RESOURCES, Change
+from neuroncore.time.edits.buffers import SpaceWait, space_waits
+from neuroncore.time.edits.candidates import candidates
+from neuroncore.time.edits.edit import Edit
 from neuroncore.time.lines import Line
-from neuroncore.time.path import Parts
-from neuroncore.time.promise import promising
-from neuroncore.time.queues import QUEUES
+from neuroncore.time.path import SPACE, ON_PATH, Parts, parts, steps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
-    ALONE,
+    CHAIN,
     Bound,
-    ChangeOutcome,
     Effect,
-    bound_of,
-    outcome,
-    pair,
+    Tried,
+    matters,
+    then_bound_by,
     tried,
 )
+from neuroncore.time.worlds import changes_of_worlds, world_bound
 
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class BoundText:
-    """How to report a resource: the part of a line that belongs to it, and the sentence."""
-
-    share: Callable[[Parts], float]
-    sentence: Callable[[Timeline, str], str]
-
-
-def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line]) -> str:
-    """Return the sentence, without a period. `lines` are the lines on the critical path."""
-    if limit.what == "nothing":
-        return f"bound by {limit}"
-    told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
-    where = max(lines, key=lambda line: told.share(line.parts), default=None)
-    said = told.sentence(timeline, where.name if where is not None else "")
-    if limit.gain < ALONE:
-        return f"bound by no single resource; first by {said}"
-    return f"bound by {said}"
-
-
-def _of_engine(name: str) -> BoundText:
-    queue = QUEUES.index(name)
-
-    def said(timeline: Timeline, where: str) -> str:
-        count = int((timeline.queue == queue).sum())
-        busy = timeline.busy_share[name]
-        return (
-            f"the {name} engine: busy {busy:.0%} of the time with {plural(count, 'instruction')}, "
-            f"most on the critical path at {where}; give it less work, or move some to another "
-            "engine"
-        )
-
-    return BoundText(lambda parts: parts.work.get(name, 0.0), said)
-
-
-def _bandwidth(timeline: Timeline, where: str) -> str:
-    moved, spent = _moved(timeline), timeline.total_ns
-    return (
-        f"DMA bandwidth: {size(moved)} at {moved / spent:.0f} GB/s, mostly at {where}; move fewer "
-        "bytes: use narrower types, load reused data once"
-    )
-
-
-def _rows(timeline: Timeline, where: str) -> str:
-    count = int(timeline.moves.sum())
-    return (
-        f"DMA rows: {plural(count, 'transfer')} of {size(_moved(timeline) / count)} on average, "
-        f"mostly at {where}; move longer contiguous rows of HBM"
-    )
-
-
-def _issue(timeline: Timeline, where: str) -> str:
-    own = timeline.moves
-    each = duration(float(timeline.busy[own].mean()))
-    return (
-        f"DMA issue: {plural(int(own.sum()), 'transfer')}, one per {each}, mostly at {where}; "
-        "use fewer, larger transfers"
-    )
-
-
-def _transfer_latency(timeline: Timeline, where: str) -> str:
-    dma = timeline.machine.dma
-    each = duration(dma.issue_ns + dma.load_latency_ns)
-    return (
-        f"DMA latency (about {each} per transfer, whatever its size), mostly at {where}; start "
-        "loads earlier, or overlap them with compute"
-    )
-
-
-def _latency(_: Timeline, where: str) -> str:
-    return (
-        f"latency: instructions wait for the previous result, mostly at {where}; put independent "
-        "work between them"
-    )
-
-
-def _overhead(timeline: Timeline, where: str) -> str:
-    count = plural(int((~timeline.moves).sum()), "instruction")
-    return f"the fixed cost of {count}, mostly at {where}; use fewer, larger ones"
-
-
-def _warm_up(_: Timeline, where: str) -> str:
-    return f"the warm-up of the Tensor engine, mostly at {where}; issue products without gaps"
-
-
-def _tables(_: Timeline, where: str) -> str:
-    return (
-        f"loads of activation tables, one per change of function, mostly at {where}; group calls "
-        "of the same function"
-    )
-
-
-def _space(_: Timeline, where: str) -> str:
-    return (
-        f"buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at "
-        f"{where}; double-buffer them"
-    )
-
-
-def _moved(timeline: Timeline) -> int:
-    calls, times = np.unique(timeline.columns.call[timeline.moves], return_counts=True)
-    each = (timeline.program.calls[call].written_bytes for call in calls.tolist())
-    return sum(one * many for one, many in zip(each, times.tolist(), strict=True))
-
-
-def _work(parts: Parts) -> float:
-    return sum(parts.work.values())
-
-
-TOLD = {
-    "DMA bandwidth": BoundText(lambda parts: parts.moves, _bandwidth),
-    "DMA rows": BoundText(lambda parts: parts.moves, _rows),
-    "DMA issue": BoundText(lambda parts: parts.issue, _issue),
-    "DMA latency": BoundText(lambda parts: parts.transfer_latency, _transfer_latency),
-    "latency": BoundText(lambda parts: parts.latency, _latency),
-    "overhead": BoundText(_work, _overhead),
-    "warm-up": BoundText(lambda parts: parts.work.get("Tensor", 0.0), _warm_up),
-    "activation tables": BoundText(lambda parts: parts.work.get("Scalar", 0.0), _tables),
-    "space": BoundText(lambda parts: parts.latency + parts.transfer_latency, _space),
-}
-
-
-SCHEMA = "neuroncore.why/1"
+SCHEMA = "neuroncore.why/2"
 NOTHING = 0.01  # relative changes of the time below this count as none
-ROOM = 24_000_000  # instructions to schedule again in total: about 15 s
+ROOM = 400_000  # instructions to schedule again, in total: about 0.3 s
+ROUNDS = 8  # schedules, however long the run is
+MOST = 48  # schedules of edits
+PART = 0.6  # of all schedules that are for edits
 SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
-ALL = 120  # maximum number of schedules for all what-ifs
 
 
 @dataclass(frozen=True)
 class WhatIf:
     """A change, the time with it in nanoseconds, the fraction of the time that it saves
-    (negative if it takes longer), and the new bottleneck, or None if that was not computed."""
+    (negative if it takes longer), and the new bottleneck."""
 
     what: str
     how: str
     ns: float
     gain: float
-    bound: str | None
+    bound: str
 
     @property
     def matters(self) -> bool:
@@ -194,36 +79,55 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The bottleneck of a core, also as a sentence, and what-ifs: more of each resource, perfect
-    overlap, and changes of the most expensive lines. Each list begins with the change that saves
-    most. If no single resource saves enough, `pair` has the two that save most together.
+class Advice(WhatIf):
+    """An edit of the kernel: `what` is the line and `how` what to do there. The gain is expected
+    between `low` and `high`; `sbuf` and `psum` are bytes per partition that it takes."""
 
-    If a run is too long for `all` changes, the lists have those for the largest parts of the
-    critical path, `overlap` may be None, and the new bottlenecks are not computed.
-    """
+    low: float
+    high: float
+    sbuf: int
+    psum: int
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.how}"
+
+    @property
+    def space(self) -> str:
+        """Return what it takes, in words."""
+        both = (self.sbuf, "SBUF"), (self.psum, "PSUM")
+        return ", ".join(f"+{size(taken)} {name}" for taken, name in both if taken)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {
+            "gain_range": [self.low, self.high],
+            "sbuf_bytes_per_partition": self.sbuf,
+            "psum_bytes_per_partition": self.psum,
+        }
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The bottleneck, also as a sentence; the lines of the chain that is the critical path, in
+    order; edits of the kernel that save time, the best first; what would be with other collectives
+    or ranks; and limits: more of each resource, and perfect overlap, which no edit reaches. Without
+    `all`, the run was too long to schedule all changes."""
 
     bound: Bound
     sentence: str
-    resources: Sequence[WhatIf]
-    pair: WhatIf | None
-    overlap: WhatIf | None
-    changes: Sequence[WhatIf]
+    chain: Sequence[str]
+    edits: Sequence[Advice]
+    world: Sequence[WhatIf]
+    limits: Sequence[WhatIf]
     all: bool
-
-    @property
-    def together(self) -> list[WhatIf]:
-        """Return the pair and the overlap, if they exist."""
-        return [one for one in (self.pair, self.overlap) if one is not None]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "bound_by": self.bound.what,
             "sentence": self.sentence,
-            "resources": [one.to_dict() for one in self.resources],
-            "pair": self.pair.to_dict() if self.pair is not None else None,
-            "perfect_overlap": self.overlap.to_dict() if self.overlap is not None else None,
-            "changes": [one.to_dict() for one in self.changes],
+            "chain": list(self.chain),
+            "edits": [one.to_dict() for one in self.edits],
+            "ranks": [one.to_dict() for one in self.world],
+            "limits": [one.to_dict() for one in self.limits],
             "all": self.all,
         }
 
@@ -231,8 +135,8 @@ class Answers:
 @dataclass(frozen=True, repr=False)
 class Why:
     """The time of the slowest core of a launch, the source lines on its critical path (the longest
-    first), and the answers. `number` is the number of the core in its world. `top` is the number of
-    lines that are changed, and of rows of each kind that are printed."""
+    first), and the answers; of several ranks, the path through all of them. `number` is the number
+    of the core in its world. `top` is the number of rows of each kind that are printed."""
 
     kernel: str
     target: str
@@ -270,6 +174,7 @@ class Why:
         }
         if self.answers is not None:
             found["parts"] = {name: ns / total for name, ns in line.parts.named.items()}
+            found["waited_for"] = {name: ns / total for name, ns in line.held.items() if ns > 0}
         return found
 
     def without_answers(self) -> Why:
@@ -281,15 +186,20 @@ class Why:
         return "\n".join(_text(self))
 
 
-def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
-    """Return the answers for a core, normally the slowest of a launch. `budget` limits the
-    number of instructions that are scheduled again for what-ifs."""
-    said, found = estimate(timeline), lines.on_the_path(timeline)
-    answers, times = None, room // (sum(map(len, timeline.launch)) or 1)
-    if found and times >= ALL:
-        answers = _answers(timeline, said.bound, found, top)
-    elif found:
-        answers = _some_answers(timeline, said.bound, found, top, times)
+def why(
+    kernel: str,
+    timeline: Timeline,
+    top: int = 5,
+    room: int = ROOM,
+    world: Sequence[Timeline] = (),
+) -> Why:
+    """Return the answers for a core, normally the slowest of a launch, or for all cores of a
+    `world`, of which it is one. `room` limits the number of instructions that are scheduled
+    again."""
+    every = world or (timeline,)
+    said = estimate(max(every, key=lambda one: one.total_ns))
+    found = lines.on_the_path(timeline, world)
+    rounds = max(ROUNDS, room // (sum(map(len, timeline.launch)) or 1))
     return Why(
         kernel=kernel,
         target=timeline.machine.name,
@@ -297,69 +207,112 @@ def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
         number=timeline.core,
         estimate=said,
         lines=found,
-        answers=answers,
+        answers=_Asking(timeline, world, found, rounds).answers() if found else None,
         top=top,
     )
 
 
-def _some_answers(
-    timeline: Timeline, limit: Bound, found: Sequence[Line], top: int, times: int
-) -> Answers:
-    """Return the answers of a limited number of schedules, beyond those for the bottleneck."""
-    overlap = _overlap(as_it_is(timeline))
-    each = chain([overlap], promising(timeline, found[:top]))
-    made = [outcome(change, timeline).effect for change in islice(each, times)]
-    names = {resource.name for resource in RESOURCES}
-    ranked = sorted([*tried(timeline), *made], key=lambda one: -one.gain)
-    resources = [_effect(one) for one in ranked if one.change.what in names]
-    return Answers(
-        bound=limit,
-        sentence=sentence(timeline, limit, found) + _contrast(limit, resources),
-        resources=resources,
-        pair=None,
-        overlap=next((_effect(one) for one in made if one.change is overlap), None),
-        changes=[
-            _effect(one) for one in ranked
-            if one.change is not overlap and one.change.what not in names
-        ],
-        all=False,
-    )  # fmt: skip
+class _Asking:
+    """The schedules of one launch with changes, of which there are at most `rounds`."""
 
+    def __init__(
+        self, timeline: Timeline, world: Sequence[Timeline], found: Sequence[Line], rounds: int
+    ) -> None:
+        self.timeline, self.world, self.lines, self.rounds = timeline, world, found, rounds
+        self.total = max(one.total_ns for one in world or (timeline,))
+        self.work = pairs.work(timeline)
+        self.tried: Tried = tried(timeline)
+        self.all = True
 
-def _answers(timeline: Timeline, limit: Bound, found: Sequence[Line], top: int) -> Answers:
-    base = as_it_is(timeline)
-    each = [outcome(resource.change(base), timeline) for resource in RESOURCES]
-    resources = _first(each, top)
-    of_lines = (change for line in found[:top] for change in lines.changes(base, line))
-    both = None
-    if limit.gain < ALONE:
-        both = _what_if(pair(timeline, each), asked=True)
-    return Answers(
-        bound=limit,
-        sentence=_sentence(timeline, limit, found, both) + _contrast(limit, resources),
-        resources=resources,
-        pair=both,
-        overlap=_what_if(outcome(_overlap(base), timeline), asked=True),
-        changes=_first([outcome(change, timeline) for change in of_lines], top),
-        all=True,
-    )
+    def answers(self) -> Answers:
+        limit = world_bound(self.world) if self.timeline.world.ranks > 1 and self.world else None
+        waits = space_waits(self.timeline, steps(self.timeline))
+        edits = self._edits(waits)
+        said = (
+            sentence(self.timeline, self.tried.bound, self.lines)
+            if limit is None
+            else world_sentence(self.world, limit)
+        )
+        limits = self._limits()
+        notes = (self._space(waits), _contrast(self.tried.bound, limits), _first(edits))
+        return Answers(
+            bound=limit or self.tried.bound,
+            sentence="; ".join((said, *filter(None, notes))),
+            chain=[line.name for line in chain_of(self.timeline, self.lines)],
+            edits=edits,
+            world=self._ranks(),
+            limits=limits,
+            all=self.all,
+        )
 
+    def _space(self, waits: Sequence[SpaceWait]) -> str:
+        """Return who waits for space, if that is much of the path."""
+        held = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
+        return waiting_for_space(waits) if held >= 0.1 * self.total else ""
 
-def _sentence(timeline: Timeline, limit: Bound, found: Sequence[Line], both: WhatIf | None) -> str:
-    if both is None or both.gain < ALONE:
-        return sentence(timeline, limit, found)
-    return (
-        f"bound by {both.what} together: more of both saves {both.gain:.0%}, more of one at most "
-        f"{limit.gain:.0%}"
-    )
+    def _edits(self, waits: Sequence[SpaceWait]) -> list[Advice]:
+        """Return the edits that save time, the best first; of edits of one line that save as much,
+        the one that takes less space."""
+        found = candidates(self.tried.base, self.timeline, self.lines, waits)
+        rounds = min(MOST, int(PART * self.rounds))
+        made = [self._advice(one) for one in islice(found, rounds)]
+        self.all &= next(found, None) is None
+        ranked = sorted(made, key=lambda one: (-round(one.gain, 3), one.sbuf + one.psum))
+        return [one for one in ranked if one.gain >= NOTHING]
 
+    def _advice(self, one: Edit) -> Advice:
+        timelines = one.change.timelines()
+        made = timelines[self.timeline.core]
+        ns = self._ns(timelines)
+        ratio, margin = ns / self.total, exp(pairs.margin(self.work, pairs.work(made)))
+        return Advice(
+            what=one.place.short,
+            how=one.action,
+            ns=ns,
+            gain=1 - ratio,
+            bound=then_bound_by(made),
+            low=1 - ratio * margin,
+            high=1 - ratio / margin,
+            sbuf=one.sbuf,
+            psum=one.psum,
+        )
 
-def _contrast(limit: Bound, resources: Sequence[WhatIf]) -> str:
-    """Return a remark if transfers are the bottleneck but more bandwidth would not help."""
-    bandwidth = (one for one in resources if one.what == "DMA bandwidth")
-    in_vain = limit.what.startswith("DMA") and limit.gain >= ALONE
-    in_vain &= any(not one.matters for one in bandwidth)
-    return "; more bandwidth would not help" if in_vain else ""
+    def _ns(self, timelines: Sequence[Timeline]) -> float:
+        """Return the time of the core, or of the world."""
+        if self.world:
+            return max(one.total_ns for one in timelines)
+        return timelines[self.timeline.core].total_ns
+
+    def _ranks(self) -> list[WhatIf]:
+        if self.timeline.world.ranks == 1 or not self.world:
+            return []
+        changes = changes_of_worlds(self.tried.base, self.world)
+        return sorted(map(self._what_if, changes), key=lambda one: -one.gain)
+
+    def _what_if(self, change: Change) -> WhatIf:
+        timelines = change.timelines()
+        ns, made = self._ns(timelines), timelines[self.timeline.core]
+        return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(made))
+
+    def _limits(self) -> list[WhatIf]:
+        """Return more of each resource that may save time, and perfect overlap."""
+        found, base = parts(self.timeline, steps(self.timeline)), self.tried.base
+        known = {one.change.what for one in self.tried.effects}
+        made = [self._effect(one) for one in self.tried.effects]
+        likely = [r for r in RESOURCES if r.name not in known and self._may_save(r, found)]
+        likely.sort(key=lambda resource: -resource.saves(found))
+        rounds = max(0, self.rounds - int(PART * self.rounds) - 1)
+        self.all &= len(likely) <= rounds
+        changes = [resource.change(base) for resource in likely[:rounds]]
+        made += map(self._what_if, [*changes, _overlap(base)])
+        return sorted(made, key=lambda one: -one.gain)
+
+    def _may_save(self, resource: Any, found: Parts) -> bool:
+        return matters(resource, found, self.timeline.total_ns, NOTHING)
+
+    def _effect(self, one: Effect) -> WhatIf:
+        change = one.change
+        return WhatIf(change.what, change.how, one.ns, one.gain, one.then)
 
 
 def _overlap(base: Change) -> Change:
@@ -367,19 +320,21 @@ def _overlap(base: Change) -> Change:
     return replace(base, what="perfect overlap", how="without waits", variations=free)
 
 
-def _first(outcomes: Iterable[ChangeOutcome], top: int) -> list[WhatIf]:
-    """Return outcomes sorted by savings, the first `top` with their new bottlenecks."""
-    made = sorted(outcomes, key=lambda one: -one.gain)
-    return [_what_if(one, number < top) for number, one in enumerate(made)]
+def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
+    """Return a remark if transfers are the bottleneck but more bandwidth would not help."""
+    helps = any(one.what == "DMA bandwidth" and one.matters for one in limits)
+    in_vain = limit.what in ("DMA issue", "DMA latency", "DMA rows") and not helps
+    return "more bandwidth would not help" if in_vain else ""
 
 
-def _what_if(one: ChangeOutcome, asked: bool) -> WhatIf:
-    then = bound_of(one.change, one.timeline).what if asked else None
-    return _effect(one.effect, then)
+def _first(edits: Sequence[Advice]) -> str:
+    """Return the first edit as part of a sentence."""
+    if not edits:
+        return "no edit that was tried saves 1%"
+    return f"first edit: {edits[0].how} at {edits[0].what} ({-edits[0].gain:+.0%})"
 
 
-def _effect(one: Effect, bound: str | None = None) -> WhatIf:
-    return WhatIf(one.change.what, one.change.how, one.ns, one.gain, bound)
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _text(told: Why) -> Iterator[str]:
@@ -391,7 +346,8 @@ def _text(told: Why) -> Iterator[str]:
         yield told.answers.sentence
     yield from ("", *_path(told))
     if told.answers is not None:
-        yield from ("", *_what_ifs(told.answers, told.top))
+        yield from ("", *_edits(told.answers, told.top))
+        yield from ("", *_limits(told.answers, told.top))
 
 
 def _whose(told: Why) -> str:
@@ -401,18 +357,39 @@ def _whose(told: Why) -> str:
     return f", {told.world.named(told.number)}, the slowest of {told.world.ranks} ranks"
 
 
-def _what_ifs(told: Answers, top: int) -> Iterator[str]:
-    yield f"{'what if':<52}{'estimate':>10}{'change':>9}   {'then bound by' * told.all}".rstrip()
-    shown = *told.resources[:top], *told.together, *told.changes[:top]
-    for one in (one for one in shown if one.matters):
-        row = f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound or ''}"
-        yield row.rstrip()
-    if also := [f"{one} {-one.gain:+.0%}" for one in told.resources[top:] if one.matters]:
+def _edits(told: Answers, top: int) -> Iterator[str]:
+    if not told.edits:
+        yield "edits: none that was tried saves 1%"
+    else:
+        yield f"{'edit':<62}{'estimate':>10}{'change':>8}  {'range':<16}{'takes':<16}then bound by"
+    for one in told.edits[:top]:
+        yield f"  {one!s:<60}{_change(one)}  {_range(one):<16}{one.space:<16}{one.bound}"
+    if left := len(told.edits) - top:
+        yield from [f"and {left} more"] * (left > 0)
+    if told.world:
+        yield ""
+        yield "with other ranks or collectives"
+    for row in told.world:
+        yield f"  {row!s:<60}{_change(row)}  then {row.bound}"
+
+
+def _limits(told: Answers, top: int) -> Iterator[str]:
+    yield "limits, which no edit reaches"
+    shown = [one for one in told.limits if one.matters]
+    for one in shown[:top]:
+        yield f"  {one!s:<60}{_change(one)}"
+    if also := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
         yield f"also: {', '.join(also)}"
-    if idle := [str(one) for one in told.resources if not one.matters]:
-        yield f"no difference: {', '.join(idle)}"
     if not told.all:
         yield f"({SOME})"
+
+
+def _change(one: WhatIf) -> str:
+    return f"{duration(one.ns):>10}{-one.gain:>+8.0%}"
+
+
+def _range(one: Advice) -> str:
+    return f"{-one.high:+.0%} to {-one.low:+.0%}"
 
 
 def _path(told: Why) -> Iterator[str]:
@@ -423,6 +400,9 @@ def _path(told: Why) -> Iterator[str]:
         parts = line.parts.named if told.answers is not None else {}
         seen = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
         said = ", ".join(f"{name} {share:.0%}" for name, share in seen)
+        held = line.held[ON_PATH[SPACE]] / total
+        if told.answers is not None and held >= 0.01:
+            said += f"; begins when space is free {held:.0%}"
         yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {said}".rstrip()
     if (rest := len(told.lines) - told.top) > 0:
         part = sum(line.ns for line in told.lines[told.top :]) / total

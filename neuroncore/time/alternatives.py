@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, out_of_reach
 from neuroncore.clause.legality import stays_legal
 from neuroncore.clause.operand import PSUM
 from neuroncore.memory.geometry import View
-from neuroncore.numerics.formats import Format, bfloat16, float8_e4m3, float16, float32
-from neuroncore.record.program import Program
+from neuroncore.numerics.formats import bfloat16, float32
 
-NARROWER: dict[Format, Format] = {
-    float32: bfloat16, bfloat16: float8_e4m3, float16: float8_e4m3
-}  # fmt: skip
-Other = Callable[[Call], Call | None]
-
-
-def instead(program: Program, line: int, other: Other) -> dict[tuple[int, int], Call]:
-    """The results of `other` for the calls of a line, without those for which it has none."""
-    columns = program.columns()
-    calls = np.unique(columns.call[columns.line == line]).tolist()
-    made = ((call, other(program.calls[call])) for call in calls)
-    return {(line, call): found for call, found in made if found is not None}
-
-
-def narrower(call: Call) -> Call | None:
-    """The call with all its widest floats, but those in PSUM, of the next narrower format: None if
-    there is none, the machine would refuse that, or an operand is a list."""
+def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
+    """The call where the operands of its rows that are marked have 16 bits instead of 32: the call
+    itself if none of them is a float of 32 bits, None if the machine would refuse it. Sums in PSUM
+    keep theirs, but not what is only moved there."""
     if call.instruction.lists:
         return None
-    tiles = {n: v for n, v in call.arguments.items() if _may_be_narrower(v)}
-    widest = max((v.dtype.itemsize for v in tiles.values()), default=0)
-    made = {
-        name: replace(view, dtype=NARROWER[view.dtype])
-        for name, view in tiles.items()
-        if view.dtype.itemsize == widest
-    }
-    return _legal(replace(call, arguments={**call.arguments, **made})) if made else None
+    names = (*call.reads, *call.indices, *call.writes)
+    marked = [name for name, mark in zip(names, marks, strict=False) if mark]
+    made = {name: replace(call.view(name), dtype=bfloat16) for name in marked if _is_wide(call, name)}
+    if not made:
+        return call
+    return _legal(replace(call, arguments={**call.arguments, **made}))
 
 
-def _may_be_narrower(given: object) -> bool:
-    return isinstance(given, View) and given.region is not PSUM and given.dtype in NARROWER
+def _is_wide(call: Call, name: str) -> bool:
+    view = call.arguments.get(name)
+    if not isinstance(view, View) or view.dtype is not float32:
+        return False
+    return view.region is not PSUM or not call.instruction.traits.multiplies or call.transposes
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:

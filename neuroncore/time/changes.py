@@ -9,32 +9,32 @@ from typing import Any
 
 from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
-from neuroncore.machine.world import World
-from neuroncore.record.program import Order, Program
+from neuroncore.record.program import Program
 from neuroncore.time.path import Parts
 from neuroncore.time.queues import QUEUES, SYNC
 from neuroncore.time.schedule import Timeline
-from neuroncore.time.variation import AS_IT_IS, Variation, schedule_varied
+from neuroncore.time.variation import AS_IT_IS, Bench, Variation
 
 ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change in words, and the changed launch."""
+    """A change in words, and the changed launch, which is scheduled on a bench."""
 
     what: str
     how: str
+    bench: Bench
     programs: Sequence[Program]
     machine: Machine
-    order: Order
     variations: Sequence[Variation]
-    world: World
 
     def scheduled(self, core: int) -> Timeline:
-        return schedule_varied(
-            self.programs, self.machine, self.order, self.variations, self.world
-        )[core]
+        return self.timelines()[core]
+
+    def timelines(self) -> list[Timeline]:
+        """Those of all cores."""
+        return self.bench.timelines(self.programs, self.machine, self.variations)
 
     def __str__(self) -> str:
         return f"{self.what} {self.how}"
@@ -63,11 +63,10 @@ def as_it_is(timeline: Timeline) -> Change:
     return Change(
         what="nothing",
         how="",
+        bench=Bench(timeline.launch, timeline.machine, timeline.order, timeline.world),
         programs=timeline.launch,
         machine=timeline.machine,
-        order=timeline.order,
         variations=[AS_IT_IS] * len(timeline.launch),
-        world=timeline.world,
     )
 
 

@@ -1,10 +1,8 @@
-"""The critical path by source line, and what might be different about a line."""
+"""The critical path by source line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,15 @@ import numpy.typing as npt
 from neuroncore.base.source import Place
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
-from neuroncore.record.program import Program
-from neuroncore.time import alternatives
-from neuroncore.time.changes import Change
-from neuroncore.time.path import CriticalSteps, Parts, parts, steps
+from neuroncore.time.path import (
+    ON_PATH,
+    CriticalSteps,
+    Parts,
+    across,
+    parts_of_groups,
+    steps,
+)
 from neuroncore.time.schedule import Timeline
-from neuroncore.time.variation import Variation
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +27,8 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Line:
     """A source line on the critical path: how often it is there and how often it was issued, how
-    long it keeps the path, in nanoseconds, and with what."""
+    long it keeps the path, in nanoseconds, with what, and what it has waited for (`held`, by the
+    words of `path.ON_PATH`). `first` is the time of its first instruction on the path."""
 
     place: Place
     calls: tuple[Call, ...]
@@ -34,6 +36,8 @@ class Line:
     count: int
     ns: float
     parts: Parts
+    held: dict[str, float]
+    first: float
 
     @property
     def name(self) -> str:
@@ -41,67 +45,68 @@ class Line:
         return self.place.short
 
 
-def on_the_path(timeline: Timeline) -> list[Line]:
-    """Those that keep it longest first."""
-    found, program = steps(timeline), timeline.program
-    line = timeline.columns.line
+def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
+    """Those that keep it longest first; of the path through all cores of a world, if they are
+    given."""
+    found = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
+    made: dict[str, Line] = {}
+    for own, each in found:
+        for line in _lines(own, each):
+            known = made.get(str(line.place))
+            made[str(line.place)] = line if known is None else _sum(known, line)
+    return sorted(made.values(), key=lambda one: -one.ns)
+
+
+def _lines(timeline: Timeline, found: CriticalSteps) -> list[Line]:
+    program, line = timeline.program, timeline.columns.line
     on_path, counts = line[found.instruction], np.bincount(line, minlength=len(program.lines))
     numbers: dict[str, list[int]] = {}
     for number in np.unique(on_path).tolist():
         numbers.setdefault(str(program.place(number)), []).append(number)
-    made = [_line(timeline, found, own, np.isin(on_path, own), counts) for own in numbers.values()]
-    return sorted(made, key=lambda one: -one.ns)
+    group_of = np.full(len(program.lines), -1)
+    for group, own in enumerate(numbers.values()):
+        group_of[own] = group
+    group, count = group_of[on_path], len(numbers)
+    kinds = len(ON_PATH)
+    held = np.bincount(group * kinds + found.held, found.ns, count * kinds).reshape(count, kinds)
+    ns, times = np.bincount(group, found.ns, count), np.bincount(group, minlength=count)
+    sums = parts_of_groups(timeline, found, group, count)
+    calls = _calls(timeline, found.instruction, group, count)
+    _, first = np.unique(group, return_index=True)
+    return [
+        Line(
+            place=program.place(own[0]),
+            calls=calls[k],
+            steps=int(times[k]),
+            count=int(counts[own].sum()),
+            ns=float(ns[k]),
+            parts=sums[k],
+            held=dict(zip(ON_PATH, held[k].tolist(), strict=True)),
+            first=float(timeline.begin[found.instruction[first[k]]]),
+        )
+        for k, own in enumerate(numbers.values())
+    ]
 
 
-def _line(
-    timeline: Timeline, found: CriticalSteps, own: list[int], here: Array, counts: Array
-) -> Line:
-    program = timeline.program
-    calls = np.unique(timeline.columns.call[found.instruction[here]]).tolist()
+def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
+    """The calls of each group of instructions."""
+    calls = timeline.program.calls
+    found = np.unique(group * len(calls) + timeline.columns.call[at])
+    return [
+        tuple(calls[n % len(calls)] for n in found[found // len(calls) == k].tolist())
+        for k in range(count)
+    ]
+
+
+def _sum(one: Line, other: Line) -> Line:
+    """A line on the path of several cores."""
     return Line(
-        place=program.place(own[0]),
-        calls=tuple(program.calls[call] for call in calls),
-        steps=int(here.sum()),
-        count=int(counts[own].sum()),
-        ns=float(found.ns[here].sum()),
-        parts=parts(timeline, found, here),
+        place=one.place,
+        calls=tuple(dict.fromkeys((*one.calls, *other.calls))),
+        steps=one.steps + other.steps,
+        count=one.count + other.count,
+        ns=one.ns + other.ns,
+        parts=one.parts + other.parts,
+        held={name: ns + other.held[name] for name, ns in one.held.items()},
+        first=min(one.first, other.first),
     )
-
-
-def changes(base: Change, line: Line) -> Iterator[Change]:
-    """A line that takes no time; whose data nobody waits for; in a narrower format, and on other
-    engines, where its instructions may be."""
-    own = [_rows(program, line.place) for program in base.programs]
-    free = [Variation(times=np.where(rows, 0.0, 1.0)) for rows in own]
-    loose = [Variation(loose=rows) for rows in own]
-    yield replace(base, what=line.name, how="at no cost", variations=free)
-    yield replace(base, what=line.name, how="without dependencies", variations=loose)
-    for how, other in (("in a narrower format", alternatives.narrower), *_elsewhere(line)):
-        made = [_instead(program, line.place, other) for program in base.programs]
-        if any(made):
-            programs = [p.with_calls(m) for p, m in zip(base.programs, made, strict=True)]
-            yield replace(base, what=line.name, how=how, programs=programs)
-
-
-def _elsewhere(line: Line) -> Iterator[tuple[str, alternatives.Other]]:
-    for unit in alternatives.engines(line.calls):
-        yield f"on {unit.name.capitalize()}", partial(alternatives.on, unit)
-
-
-def _numbers(program: Program, place: Place) -> list[int]:
-    """A source line may have several places in the record."""
-    return [n for n in range(len(program.lines)) if str(program.place(n)) == str(place)]
-
-
-def _rows(program: Program, place: Place) -> Array:
-    rows: Array = np.isin(program.columns().line, _numbers(program, place))
-    return rows
-
-
-def _instead(
-    program: Program, place: Place, other: alternatives.Other
-) -> dict[tuple[int, int], Call]:
-    made: dict[tuple[int, int], Call] = {}
-    for number in _numbers(program, place):
-        made |= alternatives.instead(program, number, other)
-    return made

@@ -1,29 +1,40 @@
-"""The critical path: its lines, and whether they work, issue, move or wait."""
+"""The critical path: its lines, and whether they work, issue, move or wait, and for what."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.time.flow import read_of
+from neuroncore.time.meetings import together
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.timeline import before_in_queue
 
 Array = npt.NDArray[Any]
+# What an instruction on the path has waited for: nothing, its turn in its queue, data, space that
+# others use, an order that the kernel asks for, or another core.
+START, TURN, DATA, SPACE, ORDER, MEETING = range(6)
+ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class CriticalSteps(NamedTuple):
     """The critical path of a timeline, instruction by instruction, in order: each as an index, and
     in nanoseconds until the next one begins what passes while it keeps its engine (`working`), or
     for a transfer its queue (`issuing`); while DMA engines move its bytes or others' before it;
-    and while its result is on its way."""
+    and while its result is on its way. `held` is what it has waited for, and `holds` what the next
+    one has."""
 
     instruction: Array
     working: Array
     issuing: Array
     moving: Array
     waiting: Array
+    held: Array
+    holds: Array
 
     @property
     def ns(self) -> Array:
@@ -33,9 +44,72 @@ class CriticalSteps(NamedTuple):
 
 
 def steps(timeline: Timeline) -> CriticalSteps:
-    path = np.array(timeline.critical_path, np.int64)
+    """The critical path of one core, which begins or waits at its meetings."""
+    ((_, found),) = _steps([timeline], [(0, i) for i in timeline.critical_path]) or [
+        (timeline, _none())
+    ]
+    return found
+
+
+def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
+    """The critical path through all cores of a world: at a meeting it goes on with the core that
+    came last. The steps of each core that is on it."""
+    place = {
+        (number, i): meeting
+        for meeting in together([one.program for one in timelines], timelines[0].world)
+        for number, i in meeting.items()
+    }
+    last = max(range(len(timelines)), key=lambda n: timelines[n].end.max(initial=0.0))
+    if not len(timelines[last].end):
+        return []
+    number, i, path = last, int(np.argmax(timelines[last].end)), []
+    turn: dict[int, Array] = {}
+    while i >= 0:
+        meeting = place.get((number, i), {number: i})
+        number = max(meeting, key=lambda n: float(timelines[n].done[meeting[n]]))
+        i, own = meeting[number], timelines[number]
+        path.append((number, i))
+        cause = int(own.cause[i])
+        if cause == -2:
+            if number not in turn:
+                turn[number] = before_in_queue(own.queue, own.begin)
+            cause = int(turn[number][i])
+        i = cause
+    return _steps(timelines, path[::-1])
+
+
+def _none() -> CriticalSteps:
+    return CriticalSteps(*(np.zeros(0, kind) for kind in (np.int64, *[np.float64] * 4, int, int)))
+
+
+def _steps(
+    timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
+) -> list[tuple[Timeline, CriticalSteps]]:
+    """The steps of each core of a path."""
+    if not path:
+        return []
+    core, at = np.array(path, np.int64).T
+    begin = np.array([timelines[c].begin[i] for c, i in path])
+    until = np.append(begin[1:], timelines[core[-1]].end[at[-1]])
+    held = np.full(len(at), MEETING)
+    found = []
+    for number in np.unique(core).tolist():
+        own = core == number
+        together = own & np.append(False, own[:-1])
+        held[own] = _held(timelines[number], at[own], together[own])
+    held[0] = START
+    holds = np.append(held[1:], START)
+    for number in np.unique(core).tolist():
+        own = core == number
+        one = _timed(timelines[number], at[own], until[own], held[own], holds[own])
+        found.append((timelines[number], one))
+    return found
+
+
+def _timed(
+    timeline: Timeline, path: Array, until: Array, held: Array, holds: Array
+) -> CriticalSteps:
     begin, moves = timeline.begin[path], timeline.moves[path]
-    until = np.append(begin[1:], timeline.end[path[-1:]])
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
     return CriticalSteps(
@@ -44,19 +118,52 @@ def steps(timeline: Timeline) -> CriticalSteps:
         issuing=np.where(moves, busy, 0.0),
         moving=np.where(moves, np.maximum(done - busy, 0.0), 0.0),
         waiting=until - begin - np.where(moves, np.maximum(done, busy), done),
+        held=held,
+        holds=holds,
     )
+
+
+def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
+    """What each instruction of a core's path has waited for, of those that follow another one of
+    the same core there; MEETING for others."""
+    found = np.full(len(path), MEETING)
+    before = np.append(-1, path[:-1])
+    turn = timeline.cause[path] == -2
+    waits = np.flatnonzero(follows & ~turn)
+    reader, writer = path[waits], before[waits]
+    ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))
+    data = read_of(timeline.compiled.accesses, reader, writer)
+    found[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
+    found[follows & turn] = TURN
+    return found
+
+
+def _asked(timeline: Timeline) -> Array:
+    """Pairs of which the kernel asks that one waits for the other."""
+    program, count = timeline.program, len(timeline.queue)
+    edges, decided = program.edges(), program.decided()
+    later = np.flatnonzero(decided >= 0)
+    return np.concatenate(
+        (_pairs(*edges.T, count), _pairs(later, decided[later].astype(np.int64), count))
+    )
+
+
+def _pairs(one: Array, other: Array, count: int) -> Array:
+    found: Array = one.astype(np.int64) * count + other
+    return found
 
 
 class Parts(NamedTuple):
     """How much of a critical path is what, in nanoseconds: work by queue; issue, moves and latency
-    of transfers; latency of everything else; meetings with the other core of a launch, and with
-    other ranks."""
+    of transfers; latency of everything else; waits for space; meetings with the other core of a
+    launch, and with other ranks."""
 
     work: dict[str, float]
     issue: float
     moves: float
     transfer_latency: float
     latency: float
+    space: float
     other_core: float
     collectives: float
 
@@ -67,26 +174,46 @@ class Parts(NamedTuple):
         found = self.work | {name: ns for name, ns in rest if ns > 0}
         return dict(sorted(found.items(), key=lambda part: -part[1]))
 
+    def __add__(self, other: object) -> Parts:
+        """The sum of both."""
+        assert isinstance(other, Parts)
+        names = {*self.work, *other.work}
+        work = {name: self.work.get(name, 0.0) + other.work.get(name, 0.0) for name in names}
+        return Parts(work, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
 
-NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core", "collectives"
+
+NAMES = (
+    *("DMA issue", "DMA moving", "DMA latency", "latency", "space"),
+    *("other core", "collectives"),
+)
 
 
-def parts(timeline: Timeline, found: CriticalSteps, chosen: Array | None = None) -> Parts:
-    """The sums over all steps, or over those that `chosen` flags."""
-    kept = np.ones(len(found.instruction), np.bool_) if chosen is None else chosen
-    own = found.instruction[kept]
-    work = np.bincount(timeline.queue[own], found.working[kept], len(QUEUES))
-    moves, waiting = timeline.moves[own], found.waiting[kept]
+def parts(timeline: Timeline, found: CriticalSteps) -> Parts:
+    """The sums over all steps."""
+    (made,) = parts_of_groups(timeline, found, np.zeros(len(found.instruction), np.int64), 1)
+    return made
+
+
+def parts_of_groups(
+    timeline: Timeline, found: CriticalSteps, group: Array, count: int
+) -> list[Parts]:
+    """The sums over the steps of each of so many groups."""
+    own, waiting = found.instruction, found.waiting
+    moves, space = timeline.moves[own], found.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]
-    return Parts(
-        work={name: float(ns) for name, ns in zip(QUEUES, work, strict=True) if ns > 0},
-        issue=float(found.issuing[kept].sum()),
-        moves=float(found.moving[kept].sum()),
-        transfer_latency=float(waiting[moves & ~met].sum()),
-        latency=float(waiting[~moves & ~met].sum()),
-        other_core=float(waiting[met & ~ranks].sum()),
-        collectives=float(waiting[ranks].sum()),
-    )
+    alone = ~met & ~space
+    kinds = (moves & alone, ~moves & alone, ~met & space, met & ~ranks, ranks)
+    waits = [np.where(kind, waiting, 0.0) for kind in kinds]
+    sums = [np.bincount(group, of, count) for of in (found.issuing, found.moving, *waits)]
+    key = group * len(QUEUES) + timeline.queue[own]
+    work = np.bincount(key, found.working, count * len(QUEUES)).reshape(count, -1)
+    return [
+        Parts(
+            {name: ns for name, ns in zip(QUEUES, each, strict=True) if ns > 0},
+            *(float(of[k]) for of in sums),
+        )
+        for k, each in enumerate(work.tolist())
+    ]
 
 
 def _meetings(timeline: Timeline) -> Array:

@@ -7,6 +7,7 @@ published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in betw
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ BYTE_END = Box._fields.index("byte_end")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed. Peaks are bytes per partition."""
+    """A program on a machine, ready to be timed. Peaks are bytes per partition. `laid_out` says that
+    its collectives have their times and their order (`meetings.lay_out`)."""
 
     compiled: Compiled
     work: Work
@@ -38,6 +40,7 @@ class Prepared:
     peak_sbuf: int
     peak_psum: int
     spill_ns: float
+    laid_out: bool = False
 
 
 def prepared(form: Compiled, machine: Machine) -> Prepared:
@@ -52,6 +55,13 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     return Prepared(form, work, queues, sbuf, psum, spill_ns(form.moves, machine))
 
 
+def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
+    """A prepared program in a form that differs only in its costs, on a machine of as much
+    memory. Nothing of it may be left out by its compiler."""
+    work = known.work._replace(**_costs(form, machine))
+    return replace(known, compiled=form, work=work)
+
+
 def _work(form: Compiled, machine: Machine) -> Work:
     """The time of each instruction, and its dependencies by the flow of data and by the kernel's
     order."""
@@ -61,23 +71,30 @@ def _work(form: Compiled, machine: Machine) -> Work:
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
-    early = _table_loads_ns(form, machine)
     return Work(
         queue=form.queue,
         first=first,
         needs=needs,
         previous=previous,
         partner=np.full(len(row), -1, np.int32),
-        busy=_busy(form, machine) + early,
-        early=early,
-        latency=table.latency.take(row),
-        lane=table.lane.take(row, axis=0),
-        lane_ns=table.lane_ns.take(row),
-        rows=table.rows.take(row),
-        fills_half=table.fills_half.take(row),
         fresh=(table.reads == 0).take(row),
-        shares=table.shares.take(row),
+        **_costs(form, machine),
     )
+
+
+def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
+    """The columns of work that depend on costs."""
+    table, row, early = form.table, form.row, _table_loads_ns(form, machine)
+    return {
+        "busy": _busy(form, machine) + early,
+        "early": early,
+        "latency": table.latency.take(row),
+        "lane": table.lane.take(row, axis=0),
+        "lane_ns": table.lane_ns.take(row),
+        "rows": table.rows.take(row),
+        "fills_half": table.fills_half.take(row),
+        "shares": table.shares.take(row),
+    }
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:

@@ -52,7 +52,8 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     if not works:
         return []
     for number, each in enumerate(works):
-        lay_out(each.compiled, each.work, world, number, machine.name)
+        if not each.laid_out:
+            lay_out(each.compiled, each.work, world, number, machine.name)
     at = np.cumsum([0, *(len(each.work.queue) for each in works)])
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))

@@ -1,4 +1,5 @@
-"""What if: how a schedule differs from what its program says."""
+"""What if: how a schedule differs from what its program says, and schedules of many variations that
+share their preparation."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled
-from neuroncore.time.loops.dependencies import Accesses
+from neuroncore.time.costs import CallTable
+from neuroncore.time.flow import flow_of_data, kept_waits
 from neuroncore.time.loops.work import Work
-from neuroncore.time.prepare import Prepared, prepared
+from neuroncore.time.meetings import lay_out
+from neuroncore.time.prepare import Prepared, costed, prepared
 from neuroncore.time.schedule import Timeline, timed
 
 Array = npt.NDArray[Any]
@@ -26,36 +29,87 @@ Array = npt.NDArray[Any]
 class Variation:
     """`times[i]` multiplies all times of instruction i: in its queue, on DMA engines, and until its
     result is there. A `loose` instruction waits for no data, and none waits for its data. With
-    `renamed` every result has separate space: only its readers wait."""
+    `renamed` every result has separate space: only its readers wait. Instruction joined[i] does
+    what i does, unless it is -1: it also waits for what i waits for, and others wait for it."""
 
     times: Array | None = None
     loose: Array | None = None
     renamed: bool = False
+    joined: Array | None = None
+
+    def ordered(self, origin: Array | None) -> Variation:
+        """The variation of a program whose rows were permuted: row i was origin[i]."""
+        if origin is None:
+            return self
+        times, loose, joined = (
+            each if each is None else each[origin] for each in (self.times, self.loose, self.joined)
+        )
+        if joined is not None:
+            joined = np.where(joined >= 0, np.argsort(origin)[joined], -1)
+        return replace(self, times=times, loose=loose, joined=joined)
 
 
 AS_IT_IS = Variation()
 
 
-def schedule_varied(
-    programs: Sequence[Program],
-    machine: Machine,
-    order: Order,
-    variations: Sequence[Variation],
-    world: World,
-) -> list[Timeline]:
-    """Time the programs of the cores of a world, each with its variation."""
-    shared, both = machine.beside(world.cores), zip(programs, variations, strict=True)
-    works = [_prepared(compiled(own, shared, order), shared, each) for own, each in both]
-    return timed(works, machine, world)
+class Bench:
+    """The programs of one launch, prepared once for all variations of it.
+
+    It keeps what `prepared` makes of each program on its machine. Another machine of the same
+    memories differs only in costs, unless the compiler rewrites programs by costs."""
+
+    def __init__(
+        self, programs: Sequence[Program], machine: Machine, order: Order, world: World
+    ) -> None:
+        self.programs, self.machine, self.order, self.world = programs, machine, order, world
+        self._shared = machine.beside(world.cores)
+        self._known: dict[int, Prepared] = {}
+
+    def timelines(
+        self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
+    ) -> list[Timeline]:
+        """Time programs, each with its variation: those of the launch or others in their place."""
+        same = machine is self.machine
+        shared = self._shared if same else machine.beside(self.world.cores)
+        both = zip(programs, variations, strict=True)
+        works = [self._varied(n, *each, shared) for n, each in enumerate(both)]
+        return timed(works, machine, self.world)
+
+    def _varied(
+        self, number: int, program: Program, variation: Variation, machine: Machine
+    ) -> Prepared:
+        if variation.renamed:
+            made = prepared(_renamed(compiled(program, machine, self.order)), machine)
+        elif program is self.programs[number]:
+            made = self._on(number, machine)
+        else:
+            made = prepared(compiled(program, machine, self.order), machine)
+        if variation is AS_IT_IS:
+            return made
+        lay_out(made.compiled, made.work, self.world, number, machine.name)
+        variation = variation.ordered(made.compiled.program.origin)
+        return replace(made, work=_varied(made.work, variation), laid_out=True)
+
+    def _on(self, number: int, machine: Machine) -> Prepared:
+        """A program of the launch on a machine."""
+        if number not in self._known:
+            form = compiled(self.programs[number], self._shared, self.order)
+            self._known[number] = prepared(form, self._shared)
+        known = self._known[number]
+        if machine is self._shared:
+            return known
+        form, memories = known.compiled, (machine.sbuf, machine.psum)
+        if form.policy.rewrites or memories != (self._shared.sbuf, self._shared.psum):
+            form = compiled(self.programs[number], machine, self.order)
+            return prepared(form, machine)
+        table = CallTable(form.program.calls, machine, form.policy)
+        return costed(known, replace(form, table=table), machine)
 
 
-def _prepared(form: Compiled, machine: Machine, variation: Variation) -> Prepared:
-    if variation.renamed:
-        first, needs = _flow_of_data(form.flow.first, form.flow.needs, form.accesses)
-        nobody = np.full_like(form.flow.previous, -1)
-        form = replace(form, flow=form.flow._replace(first=first, needs=needs, previous=nobody))
-    made = prepared(form, machine)
-    return replace(made, work=_varied(made.work, variation))
+def _renamed(form: Compiled) -> Compiled:
+    first, needs = flow_of_data(form.flow.first, form.flow.needs, form.accesses)
+    nobody = np.full_like(form.flow.previous, -1)
+    return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=nobody))
 
 
 def _varied(work: Work, variation: Variation) -> Work:
@@ -65,43 +119,41 @@ def _varied(work: Work, variation: Variation) -> Work:
         work = work._replace(
             busy=work.busy * times, latency=work.latency * times, lane_ns=work.lane_ns * times
         )
+    if variation.joined is not None:
+        work = _joined(work, variation.joined)
     if loose is not None:
         bound = ~np.append(loose, False)  # the last one for -1, nothing
         kept = bound[work.needs] & np.repeat(bound[:-1], np.diff(work.first))
-        first, needs = _kept(work.first, work.needs, kept)
+        first, needs = kept_waits(work.first, work.needs, kept)
         previous = np.where(bound[work.previous] & bound[:-1, None], work.previous, np.int32(-1))
         work = work._replace(first=first, needs=needs, previous=previous)
     return work
 
 
-def _flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
-    """The dependencies of each instruction on writers of its inputs, and on earlier writers of the
-    same bytes that were not read since: it adds to their result."""
-    waiting = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    reads = _read_of(accesses, waiting, needs)
-    overwrites = _read_of(accesses, needs, waiting) & ~reads
-    latest = np.full(len(first) - 1, -1, needs.dtype)
-    np.maximum.at(latest, waiting[overwrites], needs[overwrites])
-    return _kept(first, needs, reads | (~overwrites & (needs > latest[waiting])))
-
-
-def _read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
-    """True for each `reader` that reads bytes of the `writer` at the same index."""
-    start, operands, reads, near, near_start = accesses
-    inputs, outputs = reads[reader], (np.diff(start) - reads)[writer]
-    count = inputs * outputs
-    pair = np.repeat(np.arange(len(reader)), count)
-    k = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-    read = operands[start[reader[pair]] + k // outputs[pair]]
-    written = operands[(start[:-1] + reads)[writer[pair]] + k % outputs[pair]]
-    boxes = len(near_start) - 1
-    both = np.repeat(np.arange(boxes), np.diff(near_start)) * boxes + near
-    touches = np.isin(read * boxes + written, both)
-    found: Array = np.bincount(pair[touches], minlength=len(reader)) > 0
-    return found
-
-
-def _kept(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """`first` and `needs` of what is still waited for."""
-    count = np.concatenate([[0], np.cumsum(kept)])
-    return count[first], needs[kept]
+def _joined(work: Work, joined: Array) -> Work:
+    """The work where some instructions do that of others, which take no time then."""
+    count, gone = len(joined), np.flatnonzero(joined >= 0)
+    head = np.where(joined >= 0, joined, np.arange(count))
+    waiting = np.repeat(np.arange(count), np.diff(work.first))
+    mapped = np.append(head, -1).astype(np.int32)  # the last one for -1, nothing
+    needs, own = mapped[work.needs], head[waiting]
+    kept = needs < own  # what comes later would wait for it in turn
+    order = np.argsort(own[kept], kind="stable")
+    first = np.zeros(count + 1, work.first.dtype)
+    np.cumsum(np.bincount(own[kept], minlength=count), out=first[1:])
+    previous = mapped[work.previous]
+    for i in gone.tolist():
+        earlier = np.where(previous[i] < head[i], previous[i], -1)
+        previous[head[i]] = np.maximum(previous[head[i]], earlier)
+    previous[gone] = -1
+    previous[previous >= np.arange(count)[:, None]] = -1
+    times = np.where(joined >= 0, 0.0, 1.0)
+    return work._replace(
+        first=first,
+        needs=needs[kept][order],
+        previous=previous,
+        busy=work.busy * times,
+        latency=work.latency * times,
+        lane_ns=work.lane_ns * times,
+        lane=np.where(joined[:, None] >= 0, np.int32(-1), work.lane),
+    )

@@ -1,21 +1,26 @@
-"""The bound of a run: the resource of which more would save the most time."""
+"""The bound of a run: the resource of which more would save the most time where one works nearly all
+of the time; else the chain of instructions that each wait for the one before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from neuroncore.base.structs import dataclass
 from neuroncore.time.changes import RESOURCES, Change, Resource, as_it_is
-from neuroncore.time.path import parts, steps
+from neuroncore.time.path import Parts, parts, steps
+from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 
 # How much more a change may save than its part of the critical path, for engines take instructions
 # in another order then: this many times as much, and this part of the whole beside.
 MORE, BESIDE = 1.25, 0.25
-ALONE = 0.1  # what more of one resource has to save for it to bound a run by itself
+SATURATED = 0.75  # of the time, that a resource works which bounds a run
+CHAIN, COLLECTIVES = "serial chain", "collectives"
+TOGETHER = 0.4  # of the critical path, that collectives take which bound a run
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,14 @@ class ChangeOutcome:
 
     @property
     def effect(self) -> Effect:
-        return Effect(self.change, self.timeline.total_ns, self.gain)
+        then = then_bound_by(self.timeline)
+        return Effect(self.change, self.timeline.total_ns, self.gain, then)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a kernel: a resource, the change that was tried, and the share of the time that it
-    saves."""
+    """A limit of a kernel: what it is, how much of the time that takes or which change of it was
+    tried, and the share of the time that the change saves."""
 
     what: str
     how: str = ""
@@ -48,54 +54,93 @@ class Bound:
     def __str__(self) -> str:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
-        if self.gain < ALONE:
-            return f"no single resource ({self.what} {self.how}: {self.gain:.0%} less)"
+        if self.what in (CHAIN, COLLECTIVES):
+            return f"the {self.what} ({self.how})" if self.how else f"the {self.what}"
         return f"{self.what} ({self.how}: {self.gain:.0%} less)"
 
 
 class Effect(NamedTuple):
-    """An outcome without its timeline: nanoseconds, and the share that is saved."""
+    """An outcome without its timeline: nanoseconds, the share that is saved, and the bound then."""
 
     change: Change
     ns: float
     gain: float
+    then: str
 
 
-_known: WeakKeyDictionary[Timeline, list[Effect]] = WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The bound of a core, the changes by which it was found, and the launch that they change."""
+
+    bound: Bound
+    base: Change
+    effects: list[Effect]
 
 
-def tried(timeline: Timeline) -> list[Effect]:
-    """The changes of resources by which the bound of a core was found; scheduled once."""
+_known: WeakKeyDictionary[Timeline, Tried] = WeakKeyDictionary()
+
+
+def tried(timeline: Timeline) -> Tried:
+    """The bound of a core and how it was found; scheduled once."""
     found = _known.get(timeline)
     if found is None:
-        likely = _likely(as_it_is(timeline), timeline)
-        found = _known[timeline] = [one.effect for one in likely]
+        found = _known[timeline] = _tried(timeline)
     return found
 
 
 def bound(timeline: Timeline) -> Bound:
     """The bound of a core, by its timeline."""
-    return _best(tried(timeline))
+    return tried(timeline).bound
 
 
-def bound_of(change: Change, timeline: Timeline) -> Bound:
-    """The same where something is changed; the timeline is of that."""
-    return _best(one.effect for one in _likely(change, timeline))
+def _tried(timeline: Timeline) -> Tried:
+    base = as_it_is(timeline)
+    alone = bound_by_times(timeline)
+    if alone is not None:
+        return Tried(alone, base, [])
+    effects = [one.effect for one in _likely(base, timeline)]
+    best = max(effects, key=lambda one: one.gain)
+    return Tried(Bound(best.change.what, best.change.how, best.gain), base, effects)
 
 
-def _best(effects: Iterable[Effect]) -> Bound:
-    best = max(effects, key=lambda found: found.gain, default=None)
-    if best is None:
+def bound_by_times(timeline: Timeline) -> Bound | None:
+    """The bound where nothing is saturated, which takes no other schedule to find."""
+    if not timeline.total_ns:
         return Bound("nothing")
-    return Bound(best.change.what, best.change.how, best.gain)
+    if saturated(timeline):
+        return None
+    met = parts(timeline, steps(timeline)).collectives / timeline.total_ns
+    if met >= TOGETHER:
+        return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
+    name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
+    return Bound(CHAIN, f"nothing is busier than {name}: {share:.0%}")
+
+
+def saturated(timeline: Timeline) -> list[str]:
+    """What works for nearly all of the time, the busiest first: engines, rings of DMA queues by
+    their names, and DMA engines as "DMA"."""
+    total = timeline.total_ns or 1.0
+    shares = dict(timeline.busy_share)
+    rings = np.bincount(timeline.queue, timeline.busy, len(QUEUES))[LOADS:] / total
+    shares |= dict(zip(QUEUES[LOADS:], rings.tolist(), strict=True))
+    found = [name for name, share in shares.items() if share >= SATURATED]
+    return sorted(found, key=lambda name: -shares[name])
+
+
+def then_bound_by(timeline: Timeline) -> str:
+    """The bound in a word, without another schedule: what is busiest, or the chain."""
+    found = bound_by_times(timeline)
+    if found is not None:
+        return found.what
+    busiest = saturated(timeline)[0]
+    if busiest == "DMA":
+        return "DMA bandwidth"
+    return "DMA issue" if busiest in QUEUES[LOADS:] else busiest
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
     """The outcomes of changes of a resource, without those that can't be the best."""
-    total = timeline.total_ns
-    if not total:
-        return
-    found, best = parts(timeline, steps(timeline)), 0.0
+    total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
         return MORE * resource.saves(found) / total + BESIDE
@@ -108,15 +153,14 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
         yield made
 
 
+def matters(resource: Resource, found: Parts, total: float, least: float) -> bool:
+    """Return whether a change of a resource may save this part of the time."""
+    return MORE * resource.saves(found) / total >= least
+
+
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
     """The outcome of a change, compared with the timeline of a core without it."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)
 
 
-def pair(timeline: Timeline, outcomes: Iterable[ChangeOutcome]) -> ChangeOutcome:
-    """The two changes of resources that save most together, of which `outcomes` are the first."""
-    every = ((one, other) for one in outcomes for other in _likely(one.change, one.timeline))
-    one, other = min(every, key=lambda both: both[1].timeline.total_ns)
-    both = replace(other.change, what=f"{one.change.what} and {other.change.what}", how="together")
-    return ChangeOutcome(both, other.timeline, timeline.total_ns)

@@ -13,12 +13,12 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.units import plural
 from neuroncore.report import arrays as tables
 from neuroncore.report.estimate import estimate
-from neuroncore.report.why import SOME, Answers, WhatIf, why
+from neuroncore.report.why import SOME, Advice, Answers, WhatIf, why
 from neuroncore.time.path import parts, steps
 from neuroncore.time.schedule import Timeline
 
 SUGGESTIONS = 3  # on the first screen
-ROOM = 2_400_000  # instructions to schedule again for what-ifs in total: about a second
+ROOM = 400_000  # instructions to schedule again for what-ifs in total: about 0.3 s
 
 _known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
 
@@ -30,9 +30,9 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return the bottleneck as a sentence, the parts of the critical path, and what-ifs with
-    their time in nanoseconds, savings and new bottleneck. For long runs `covers` says what is
-    included."""
+    """Return the bottleneck as a sentence, the parts of the critical path, its chain of lines,
+    edits that save time, and what-ifs, edits and limits, with their time in nanoseconds, savings
+    and new bottleneck. For long runs `covers` says what is included."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     said: dict[str, Any] = {
@@ -47,19 +47,18 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     told = _known[timeline]
     if told is not None:
         said["sentence"] = told.sentence
-        rows = [*told.resources, *told.together, *told.changes]
-        said["what_if"] = [_row(one) for one in sorted(rows, key=lambda one: -one.gain)]
-        said["suggestions"] = [_row(one) for one in _suggestions(told)]
+        said["chain"] = list(told.chain)
+        said["what_if"] = [_row(one) for one in (*told.edits, *told.world, *told.limits)]
+        said["suggestions"] = [_row(one) | {"space": one.space} for one in _suggestions(told)]
         said["covers"] = "" if told.all else SOME
     return said
 
 
-def _suggestions(told: Answers) -> list[WhatIf]:
-    """Return the changes of lines that save most, one for each line."""
-    first: dict[str, WhatIf] = {}
-    for one in told.changes:
-        if one.matters and one.gain > 0:
-            first.setdefault(one.what, one)
+def _suggestions(told: Answers) -> list[Advice]:
+    """Return the edits that save most, one for each line."""
+    first: dict[str, Advice] = {}
+    for one in told.edits:
+        first.setdefault(one.what, one)
     return list(first.values())[:SUGGESTIONS]
 
 

@@ -7,7 +7,6 @@ for each instruction, box or tensor, written by `columns.packed`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -115,7 +114,6 @@ Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
 TICK_NS = 0.1
 TICKS = 1 << 31  # the maximum for a run
-ASSIGNED = re.compile(r"\s*(\w+) = ")
 
 
 @dataclass(frozen=True)
@@ -356,13 +354,10 @@ def _call(call: Call, machine: Machine) -> dict[str, Any]:
 
 
 def _kind(kind: Area, program: Program) -> dict[str, Any]:
-    """Return the properties that tensors share. A tensor without a name has the name of the
-    variable that it is assigned to."""
-    born = program.place(kind.line).text if kind.line >= 0 else ""
-    variable = ASSIGNED.match(born)
+    """Return the properties that tensors share."""
     return {
         "memory": kind.region.value,
-        "name": kind.name or (variable[1] if variable else ""),
+        "name": program.name_of(kind),
         "partitions": kind.partitions,
         "row_bytes": kind.row_bytes,
         "placed": kind.placed,

@@ -19,7 +19,7 @@ from neuroncore.numerics.formats import bfloat16, float8_e4m3
 from neuroncore.time import alternatives, lines
 from neuroncore.time.changes import ENGINES, RESOURCES, as_it_is
 from neuroncore.time.queues import QUEUES, VECTOR
-from neuroncore.time.variation import Variation, schedule_varied
+from neuroncore.time.variation import Bench, Variation
 from neuroncore.time.verdict import bound, bound_of, outcome, pair
 
 SHAPE = (128, 512)
@@ -41,9 +41,8 @@ def one_tile(rounds=4):
 
 def varied(device, order=None, **changes):
     program, machine = device.core.program, device.core.machine
-    return schedule_varied(
-        [program], machine, order or program.order, [Variation(**changes)], World()
-    )[0]
+    bench = Bench([program], machine, order or program.order, World())
+    return bench.timelines([program], machine, [Variation(**changes)])[0]
 
 
 def calls(device):

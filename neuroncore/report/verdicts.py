@@ -1,0 +1,231 @@
+"""The bottleneck of a run as a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration, plural, size
+from neuroncore.time.edits.buffers import SpaceWait
+from neuroncore.time.lines import Line
+from neuroncore.time.path import Parts
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.verdict import CHAIN, COLLECTIVES, SATURATED, Bound
+from neuroncore.time.worlds import Arrivals, collective_work, imbalance
+
+CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # lines of a chain that are named, and the least share of each
+
+
+@dataclass(frozen=True)
+class BoundText:
+    """How to report a resource: the part of a line that belongs to it, and the sentence."""
+
+    share: Callable[[Parts], float]
+    sentence: Callable[[Timeline, str], str]
+
+
+def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line]) -> str:
+    """Return the sentence for one core, without a period. `lines` are those on the critical
+    path."""
+    if limit.what == "nothing":
+        return f"bound by {limit}"
+    if limit.what in (CHAIN, COLLECTIVES):
+        return f"bound by the serial chain {_chain(timeline, lines)}"
+    told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
+    where = max(lines, key=lambda line: told.share(line.parts), default=None)
+    said = told.sentence(timeline, where.name if where is not None else "")
+    return f"bound by {said}"
+
+
+def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that keep the critical path longest, in the order in which they are first
+    on it."""
+    least = CHAIN_SHARE * timeline.total_ns
+    longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
+    return sorted(longest, key=lambda line: line.first)
+
+
+def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
+    names = shortened([line.name for line in chain_of(timeline, lines)])
+    spent: dict[str, float] = {}
+    for line in lines:
+        for name, ns in line.parts.named.items():
+            spent[name] = spent.get(name, 0.0) + ns / timeline.total_ns
+    most = sorted(spent.items(), key=lambda part: -part[1])[:3]
+    how = ", ".join(f"{name} {share:.0%}" for name, share in most)
+    busiest = max(timeline.busy_share.items(), key=lambda one: one[1])
+    return (
+        f"{names} ({how}): nothing is busy for {SATURATED:.0%} of the time, {busiest[0]} for "
+        f"{busiest[1]:.0%}"
+    )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return lines in order, each file's name only once in a row."""
+    said, before = [], None
+    for name in names:
+        file, colon, line = name.rpartition(":")
+        said.append(line if colon and file == before else name)
+        before = file if colon else None
+    return " -> ".join(said)
+
+
+def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
+    """Return who waits for which buffer, or an empty string."""
+    if not waits:
+        return ""
+    first = waits[0]
+    buffer, place = first.buffer, first.place
+    memory = buffer.region.value.upper()
+    if not first.reused:
+        return (
+            f"{memory} is full: {place.short} waits {plural(first.count, 'time')} until other "
+            "tiles are read"
+        )
+    name = f"`{buffer.name}`" if buffer.name else "its tile"
+    return (
+        f"{place.short} waits {plural(first.count, 'time')} until the contents of {name} ({memory}) "
+        "are read"
+    )
+
+
+# --- worlds ---------------------------------------------------------------------------------------
+
+
+def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
+    """Return the sentence for a world that is bound by a rank, a line, or collectives."""
+    arrivals = Arrivals(timelines)
+    waited = duration(sum(arrivals.late.values()))
+    unequal = imbalance(timelines)
+    where = ""
+    if unequal is not None:
+        more = duration(unequal.more_ns)
+        where = f"; {unequal.place.short} takes {more} longer there than on half of the ranks"
+    if limit.what == "imbalance":
+        return f"bound by imbalance: {limit.how}, and others wait {waited} in total{where}"
+    if limit.what.startswith("rank "):
+        return f"bound by {limit.what}, which arrives last: others wait {waited} in total{where}"
+    number = timelines[0].world.cores_of(arrivals.latest)[0]
+    work = collective_work(timelines[number])
+    if not work:
+        return f"bound by the {limit.what}, {limit.how}"
+    first = work[0]
+    each = duration(first.ns / first.count)
+    fixed = 1 - first.bytes_ns / first.ns if first.ns else 1.0
+    said = f"{plural(first.count, first.name)} of {size(first.size_bytes)} at {first.place.short}"
+    if limit.what == "collective bandwidth":
+        return (
+            f"bound by the links between ranks: {said} in {each} each; {limit.how} are collectives; "
+            "move fewer bytes, or overlap them with compute"
+        )
+    return (
+        f"bound by the start of collectives: {said}, {each} each, of which {fixed:.0%} does not "
+        f"depend on bytes; {limit.how} are collectives; use fewer, larger ones"
+    )
+
+
+# --- resources ------------------------------------------------------------------------------------
+
+def _of_engine(name: str) -> BoundText:
+    queue = QUEUES.index(name)
+
+    def said(timeline: Timeline, where: str) -> str:
+        count = int((timeline.queue == queue).sum())
+        busy = timeline.busy_share[name]
+        return (
+            f"the {name} engine: busy {busy:.0%} of the time with {plural(count, 'instruction')}, "
+            f"most on the critical path at {where}; give it less work, or move some to another "
+            "engine"
+        )
+
+    return BoundText(lambda parts: parts.work.get(name, 0.0), said)
+
+
+def _bandwidth(timeline: Timeline, where: str) -> str:
+    moved, spent = _moved(timeline), timeline.total_ns
+    return (
+        f"DMA bandwidth: {size(moved)} at {moved / spent:.0f} GB/s, mostly at {where}; move fewer "
+        "bytes: use narrower types, load reused data once"
+    )
+
+
+def _rows(timeline: Timeline, where: str) -> str:
+    count = int(timeline.moves.sum())
+    return (
+        f"DMA rows: {plural(count, 'transfer')} of {size(_moved(timeline) / count)} on average, "
+        f"mostly at {where}; move longer contiguous rows of HBM"
+    )
+
+
+def _issue(timeline: Timeline, where: str) -> str:
+    own = timeline.moves
+    each = duration(float(timeline.busy[own].mean()))
+    return (
+        f"DMA issue: {plural(int(own.sum()), 'transfer')}, one per {each}, mostly at {where}; "
+        "use fewer, larger transfers"
+    )
+
+
+def _transfer_latency(timeline: Timeline, where: str) -> str:
+    dma = timeline.machine.dma
+    each = duration(dma.issue_ns + dma.load_latency_ns)
+    return (
+        f"DMA latency (about {each} per transfer, whatever its size), mostly at {where}; start "
+        "loads earlier, or overlap them with compute"
+    )
+
+
+def _latency(_: Timeline, where: str) -> str:
+    return (
+        f"latency: instructions wait for the previous result, mostly at {where}; put independent "
+        "work between them"
+    )
+
+
+def _overhead(timeline: Timeline, where: str) -> str:
+    count = plural(int((~timeline.moves).sum()), "instruction")
+    return f"the fixed cost of {count}, mostly at {where}; use fewer, larger ones"
+
+
+def _warm_up(_: Timeline, where: str) -> str:
+    return f"the warm-up of the Tensor engine, mostly at {where}; issue products without gaps"
+
+
+def _tables(_: Timeline, where: str) -> str:
+    return (
+        f"loads of activation tables, one per change of function, mostly at {where}; group calls "
+        "of the same function"
+    )
+
+
+def _space(_: Timeline, where: str) -> str:
+    return (
+        f"buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at "
+        f"{where}; double-buffer them"
+    )
+
+
+def _moved(timeline: Timeline) -> int:
+    calls, times = np.unique(timeline.columns.call[timeline.moves], return_counts=True)
+    each = (timeline.program.calls[call].written_bytes for call in calls.tolist())
+    return sum(one * many for one, many in zip(each, times.tolist(), strict=True))
+
+
+def _work(parts: Parts) -> float:
+    return sum(parts.work.values())
+
+
+TOLD = {
+    "DMA bandwidth": BoundText(lambda parts: parts.moves, _bandwidth),
+    "DMA rows": BoundText(lambda parts: parts.moves, _rows),
+    "DMA issue": BoundText(lambda parts: parts.issue, _issue),
+    "DMA latency": BoundText(lambda parts: parts.transfer_latency, _transfer_latency),
+    "latency": BoundText(lambda parts: parts.latency, _latency),
+    "overhead": BoundText(_work, _overhead),
+    "warm-up": BoundText(lambda parts: parts.work.get("Tensor", 0.0), _warm_up),
+    "activation tables": BoundText(lambda parts: parts.work.get("Scalar", 0.0), _tables),
+    "space": BoundText(lambda parts: parts.latency + parts.transfer_latency, _space),
+}

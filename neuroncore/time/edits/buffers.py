@@ -1,0 +1,127 @@
+"""Another buffer for a tile whose next contents wait until the ones before have been read."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.source import Place
+from neuroncore.record.program import Program
+from neuroncore.time.changes import Change
+from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, line_numbers
+from neuroncore.time.flow import MOST_USES, contents
+from neuroncore.time.path import SPACE, CriticalSteps
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.variation import AS_IT_IS
+
+Array = npt.NDArray[Any]
+
+
+class Buffer(NamedTuple):
+    """Tiles that one line of a kernel makes, or those at one address: its name, its place, its
+    memory and the layout of what is at an address."""
+
+    name: str
+    place: Place
+    region: MemoryRegion
+    address: tuple[Any, ...] | None
+
+
+class SpaceWait(NamedTuple):
+    """A wait for space on the critical path: which buffer, the line that waits, and how often. A
+    buffer that is not `reused` waits for other tiles, as its memory is full."""
+
+    buffer: Buffer
+    place: Place
+    reused: bool
+    count: int
+
+
+def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
+    """The waits for space on the critical path, the most frequent first."""
+    program, accesses = timeline.program, timeline.compiled.accesses
+    counts: dict[tuple[Buffer, str, bool], tuple[Place, int]] = {}
+    at = np.flatnonzero(found.held == SPACE)
+    for k in at.tolist():
+        i, before = found.instruction[k], found.instruction[k - 1]
+        first, last = accesses.start[i] + accesses.reads[i], accesses.start[i + 1]
+        used = set(accesses.operands[accesses.start[before] : accesses.start[before + 1]].tolist())
+        place = program.place(timeline.columns.line[i])
+        for operand in range(first, last):
+            box = accesses.operands[operand]
+            near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
+            reused = not used.isdisjoint(near.tolist())
+            buffer = _buffer(program, operand, place)
+            if buffer is not None and (reused or operand == last - 1):
+                key = buffer, str(place), reused
+                counts[key] = place, counts.get(key, (place, 0))[1] + 1
+                break
+    ranked = sorted(counts.items(), key=lambda item: -item[1][1])
+    return [SpaceWait(b, place, reused, n) for (b, _, reused), (place, n) in ranked]
+
+
+def _buffer(program: Program, operand: int, user: Place) -> Buffer | None:
+    """The buffer of an operand; None in HBM."""
+    windows, found = program.windows(), program.storages()
+    window = int(program.operand_windows()[operand])
+    kind = found.kinds[found.kind[found.of_window[window]]]
+    if kind.region not in ON_CHIP:
+        return None
+    if kind.placed:
+        layout = program.geometries[windows.geometry[window]].layout
+        return Buffer("", user, kind.region, layout.given)
+    place = program.place(kind.line) if kind.line >= 0 else user
+    return Buffer(program.name_of(kind), place, kind.region, None)
+
+
+def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
+    """The edit by which the contents of a buffer alternate between two places."""
+    buffer = wait.buffer
+    name = f"`{buffer.name}`" if buffer.name else "its tile"
+    action = f"double-buffer {name} ({buffer.region.value.upper()})"
+    return edit(base, buffer.place, action, lambda program: _doubled(program, buffer))
+
+
+def _doubled(program: Program, buffer: Buffer) -> Edited | None:
+    accesses, boxes = accesses_of(program), program.boxes()
+    area = boxes.areas.of_box[accesses.operands]
+    chosen, taken = np.zeros(len(area), np.bool_), 0
+    own = _uses(program, buffer)
+    for uses in np.split(own, np.flatnonzero(np.diff(area[own])) + 1):
+        if not 0 < len(uses) <= MOST_USES:
+            continue
+        alternate = contents(accesses, boxes.table, uses) % 2 == 1
+        chosen[uses[alternate]] = True
+        if alternate.any():
+            taken += _row_bytes(program, int(uses[0]))
+    if not chosen.any():
+        return None
+    size = {"sbuf": taken} if buffer.region is MemoryRegion.sbuf else {"psum": taken}
+    return Edited(program.with_copies(chosen), AS_IT_IS, **size)
+
+
+def _uses(program: Program, buffer: Buffer) -> Array:
+    """The operands that are in a buffer, area by area."""
+    windows, found = program.windows(), program.storages()
+    of_window = found.of_window
+    if buffer.address is None:
+        lines = set(line_numbers(program, buffer.place))
+        alike = [
+            not kind.placed and kind.region is buffer.region and kind.line in lines
+            for kind in found.kinds
+        ]
+        inside = np.array(alike, np.bool_)[found.kind[of_window]]
+    else:
+        there = [lies.layout.given == buffer.address for lies in program.geometries]
+        inside = np.array(there, np.bool_)[windows.geometry]
+    uses = np.flatnonzero(inside[program.operand_windows()])
+    area = program.boxes().areas.of_box[program.columns().operands[uses]]
+    return uses[np.argsort(area, kind="stable")]
+
+
+def _row_bytes(program: Program, operand: int) -> int:
+    window = program.operand_windows()[operand]
+    return program.geometries[program.windows().geometry[window]].layout.row_bytes

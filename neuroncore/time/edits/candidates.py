@@ -1,0 +1,46 @@
+"""The edits that may help a launch, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from neuroncore.time.changes import Change
+from neuroncore.time.edits.buffers import SpaceWait, second_buffer
+from neuroncore.time.edits.edit import Edit
+from neuroncore.time.edits.placement import (
+    elsewhere,
+    fewer_barriers,
+    narrower_operands,
+    summed_in_psum,
+)
+from neuroncore.time.edits.transfers import fewer_transfers, loaded_once
+from neuroncore.time.lines import Line
+from neuroncore.time.schedule import Timeline
+
+LEAST = 0.01  # of the time that a line keeps the critical path, for an edit of it to matter
+LINES = 8
+BUFFERS = 3
+
+
+def candidates(
+    base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
+) -> Iterator[Edit]:
+    """Edits of buffers that are waited for on the critical path, and of the lines that keep it
+    longest. An edit of one line saves no more than the line keeps the path, but for instructions
+    that are taken in another order then."""
+    for wait in [wait for wait in waits if wait.reused][:BUFFERS]:
+        found = second_buffer(base, wait)
+        if found is not None:
+            yield found
+    room = timeline.machine.sbuf.usable_bytes - timeline.peak_sbuf
+    total = timeline.total_ns
+    for line in [line for line in lines if line.ns >= LEAST * total][:LINES]:
+        yield from fewer_transfers(base, line)
+        single = (
+            loaded_once(base, line, room),
+            narrower_operands(base, line),
+            summed_in_psum(base, line),
+            fewer_barriers(base, line),
+        )
+        yield from (found for found in single if found is not None)
+        yield from elsewhere(base, line)

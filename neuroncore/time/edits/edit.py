@@ -1,0 +1,93 @@
+"""An edit of a kernel: what to do at which line, and the launch that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.instruction import Call
+from neuroncore.record.program import Program
+from neuroncore.time.changes import Change
+from neuroncore.time.loops.dependencies import Accesses
+from neuroncore.time.variation import Variation
+
+Array = npt.NDArray[Any]
+
+
+class Edited(NamedTuple):
+    """A program after an edit: the program, how its schedule varies from what it says, and the
+    bytes per partition of SBUF and of PSUM that it takes in addition."""
+
+    program: Program
+    variation: Variation
+    sbuf: int = 0
+    psum: int = 0
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What to do at a line, in words, and the changed launch. `sbuf` and `psum` are the bytes per
+    partition that it takes in addition."""
+
+    place: Place
+    action: str
+    change: Change
+    sbuf: int
+    psum: int
+
+    def __str__(self) -> str:
+        return f"{self.place.short}: {self.action}"
+
+
+def edit(
+    base: Change, place: Place, action: str, make: Callable[[Program], Edited | None]
+) -> Edit | None:
+    """The edit that `make` makes of the program of each core; None if it leaves all as they are."""
+    made = [make(program) for program in base.programs]
+    done = [one for one in made if one is not None]
+    if not done:
+        return None
+    programs, variations = list(base.programs), list(base.variations)
+    for n, one in enumerate(made):
+        if one is not None:
+            programs[n], variations[n] = one.program, one.variation
+    change = replace(
+        base, what=place.short, how=action, programs=programs, variations=variations
+    )
+    return Edit(
+        place, action, change, max(one.sbuf for one in done), max(one.psum for one in done)
+    )
+
+
+def line_numbers(program: Program, place: Place) -> list[int]:
+    """A source line may have several places in the record."""
+    return [n for n in range(len(program.lines)) if program.place(n).short == place.short]
+
+
+def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
+    """The calls of a line, and the instructions of each in order."""
+    columns = program.columns()
+    here = np.flatnonzero(np.isin(columns.line, line_numbers(program, place)))
+    calls = columns.call[here]
+    return [(program.calls[c], here[calls == c]) for c in np.unique(calls).tolist()]
+
+
+def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
+    """The program where some instructions make other calls."""
+    rows = np.full(len(program), -1)
+    for number, (own, _) in enumerate(instead):
+        rows[own] = number
+    return program.with_rows(rows, [call for _, call in instead])
+
+
+def accesses_of(program: Program) -> Accesses:
+    """What its instructions read and write, as the kernel says."""
+    columns = program.columns()
+    reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
+    return Accesses(columns.start, columns.operands, reads, *program.boxes().near)

@@ -1,0 +1,171 @@
+"""Fewer transfers: several in one, and loads whose data are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import engine
+from neuroncore.base.source import Place
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.legality import stays_legal
+from neuroncore.memory.geometry import View
+from neuroncore.record.program import Program
+from neuroncore.time.changes import Change
+from neuroncore.time.edits.edit import Edit, Edited, edit, rows_by_call, with_calls
+from neuroncore.time.lines import Line
+from neuroncore.time.variation import Variation
+
+Array = npt.NDArray[Any]
+TOGETHER = 2, 4  # transfers that become one
+
+
+class Side(NamedTuple):
+    """Windows of the transfers of one call: storages, geometries and offsets in elements."""
+
+    storage: Array
+    geometry: Array
+    offset: Array
+
+
+def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
+    """Edits by which transfers of a line become half or a quarter as many."""
+    if not any(map(_is_plain_transfer, line.calls)):
+        return
+    for several in TOGETHER:
+        action = f"move {several} tiles per transfer"
+        found = edit(base, line.place, action, lambda p, n=several: _merged(p, line.place, n))
+        if found is not None:
+            yield found
+
+
+def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
+    """The edit by which what a line loads again and again is kept; `room` is the number of bytes
+    per partition of SBUF that are free."""
+    if not any(map(_is_plain_transfer, line.calls)):
+        return None
+    return edit(
+        base, line.place, "load each tile once and keep it", lambda p: _kept(p, line.place, room)
+    )
+
+
+def _is_plain_transfer(call: Call) -> bool:
+    """Return whether it moves one tile between HBM and SBUF, element by element."""
+    if call.engine is not engine.dma or call.dynamic or call.indices or call.transposes:
+        return False
+    if len(call.reads) != 1 or len(call.writes) != 1:
+        return False
+    src, dst = call.view(call.reads[0]), call.view(call.writes[0])
+    return src.shape == dst.shape and src.on_chip != dst.on_chip
+
+
+def _merged(program: Program, place: Place, several: int) -> Edited | None:
+    joined = np.full(len(program), -1)
+    instead, taken = [], 0
+    for call, rows in rows_by_call(program, place):
+        if not _is_plain_transfer(call):
+            continue
+        loads = call.view(call.writes[0]).on_chip
+        side = _side(program, rows, not loads)
+        step, groups = _groups(side, several)
+        larger = _larger(call, several, step) if len(groups) else None
+        if larger is None or not _untouched(program, side.storage, loads):
+            continue
+        own = rows[groups]
+        heads = own[:, 0] if loads else own[:, -1]
+        joined[own] = heads[:, None]
+        joined[heads] = -1
+        instead.append((heads, larger))
+        held = call.view(call.writes[0] if loads else call.reads[0])
+        taken += (several - 1) * held.free_size * held.dtype.itemsize
+    if not instead:
+        return None
+    return Edited(with_calls(program, instead), Variation(joined=joined), sbuf=taken)
+
+
+def _side(program: Program, rows: Array, writes: bool) -> Side:
+    """Their windows that are read, or written."""
+    start, windows = program.columns().start, program.windows()
+    own = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
+    return Side(windows.storage[own], windows.geometry[own], windows.offset[own])
+
+
+def _groups(side: Side, several: int) -> tuple[int, Array]:
+    """The distance between successive transfers in HBM that is most frequent, in elements, and the
+    transfers, so many to a row, that are at that distance."""
+    same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
+    apart = np.where(same, np.diff(side.offset), 0)
+    steps, counts = np.unique(apart[apart != 0], return_counts=True)
+    if not len(steps):
+        return 0, np.zeros((0, several), np.int64)
+    step = int(steps[np.argmax(counts)])
+    follows = np.append(False, apart == step)
+    runs = np.cumsum(~follows)
+    place = np.arange(len(runs)) - np.flatnonzero(~follows)[runs - 1]
+    length = np.bincount(runs)[runs]
+    kept = place < length // several * several
+    return step, np.flatnonzero(kept).reshape(-1, several)
+
+
+def _larger(call: Call, several: int, step: int) -> Call | None:
+    """The transfer of so many tiles, which are next to each other in SBUF; None if the machine
+    refuses it."""
+    made = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
+    larger = replace(call, arguments={**call.arguments, **made})
+    return larger if stays_legal(larger) else None
+
+
+def _longer(view: View, several: int, step: int) -> View:
+    width = view.strides[0] if view.on_chip else step
+    rows = several * view.strides[0] if view.on_chip else view.strides[0]
+    return replace(
+        view,
+        shape=(view.shape[0], several, *view.shape[1:]),
+        strides=(rows, width, *view.strides[1:]),
+    )
+
+
+def _untouched(program: Program, storages: Array, loads: bool) -> bool:
+    """Return whether nothing writes tensors that are loaded, or reads those that are stored."""
+    columns, windows = program.columns(), program.windows()
+    inputs = np.array([call.inputs for call in program.calls])[columns.call]
+    first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))
+    reads = np.arange(len(columns.operands)) < first
+    there = np.isin(windows.storage[program.operand_windows()], np.unique(storages))
+    return not (there & (reads != loads)).any()
+
+
+def _kept(program: Program, place: Place, room: int) -> Edited | None:
+    joined, taken = np.full(len(program), -1), 0
+    for call, rows in rows_by_call(program, place):
+        if not (_is_plain_transfer(call) and call.view(call.writes[0]).on_chip):
+            continue
+        source, target = _side(program, rows, False), _side(program, rows, True)
+        each = np.column_stack(source)
+        _, first, which = np.unique(each, axis=0, return_index=True, return_inverse=True)
+        again = first[which.reshape(-1)] != np.arange(len(rows))
+        held = call.view(call.writes[0])
+        own = len(first) * held.free_size * held.dtype.itemsize
+        kept = _untouched(program, source.storage, True) and _only_loaded(program, rows, target)
+        if again.any() and kept and own + taken <= room:
+            joined[rows[again]] = rows[first[which.reshape(-1)][again]]
+            taken += own
+    if not (joined >= 0).any():
+        return None
+    return Edited(program, Variation(joined=joined), sbuf=taken)
+
+
+def _only_loaded(program: Program, rows: Array, target: Side) -> bool:
+    """Return whether only these instructions write the tiles."""
+    columns, windows = program.columns(), program.windows()
+    inputs = np.array([call.inputs for call in program.calls])[columns.call]
+    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    writes = np.arange(len(columns.operands)) >= (columns.start[:-1] + inputs)[user]
+    there = np.isin(windows.storage[program.operand_windows()], np.unique(target.storage))
+    return bool(np.isin(user[writes & there], rows).all())
+
+

@@ -1,0 +1,233 @@
+"""What bounds a world of ranks: its collectives, a rank that comes last, or lines at which ranks do
+unequal work; and schedules of what might be about those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.time.changes import Change
+from neuroncore.time.meetings import collectives, time_of, together
+from neuroncore.time.path import across, parts
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.variation import Variation
+from neuroncore.time.verdict import Bound
+
+Array = npt.NDArray[Any]
+WAITED = 0.1  # of the time, which ranks lose at collectives, that bounds a world
+TOGETHER = 0.4  # of the critical path, that collectives take which bound it
+MOSTLY = 0.6  # of all waits, that are for one rank where that one is late
+BYTES = 0.5  # of their time, that goes with the bytes of collectives which are bound by links
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """The collectives of several ranks: for each, by the number of the core that each rank was
+    last with, when it arrived."""
+
+    timelines: Sequence[Timeline]
+
+    @cached_property
+    def each(self) -> list[dict[int, float]]:
+        world = self.timelines[0].world
+        found = []
+        for meeting in together([one.program for one in self.timelines], world):
+            if len({world.rank(number) for number in meeting}) > 1:
+                at = {n: float(self.timelines[n].done[i]) for n, i in meeting.items()}
+                found.append(at)
+        return found
+
+    @cached_property
+    def late(self) -> dict[int, float]:
+        """How much later than half of the others each rank was where it was the last, in total."""
+        world, late = self.timelines[0].world, dict[int, float]()
+        for at in self.each:
+            last = max(at, key=lambda n: at[n])
+            rest = [ns for n, ns in at.items() if world.rank(n) != world.rank(last)]
+            rank = world.rank(last)
+            late[rank] = late.get(rank, 0.0) + at[last] - median(rest)
+        return late
+
+    @property
+    def latest(self) -> int:
+        """The rank that others waited for most."""
+        return max(self.late, key=lambda rank: self.late[rank])
+
+
+@dataclass(frozen=True, eq=False)
+class Imbalance:
+    """A line at which the ranks that come last work longer than half of the ranks do, by so many
+    nanoseconds; the time of each core there before each of its meetings, and after the last."""
+
+    place: Place
+    more_ns: float
+    each: Array
+
+
+def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
+    """The line at which those that come last work longest in comparison with others."""
+    arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
+    for number, one in enumerate(timelines):
+        lines, phase = len(one.program.lines), _phase(one)
+        key = phase * lines + one.columns.line
+        spent = np.bincount(key, one.busy, (len(arrivals.each) + 1) * lines).reshape(-1, lines)
+        for k in np.unique(one.columns.line).tolist():
+            place = one.program.place(k)
+            places[str(place)] = place
+            of = busy.setdefault(str(place), np.zeros((len(timelines), len(spent))))
+            of[number] += spent[:, k]
+    more = {name: _more(each, arrivals) for name, each in busy.items()}
+    name = max(more, key=lambda place: more[place], default="")
+    return Imbalance(places[name], more[name], busy[name]) if more.get(name, 0.0) > 0 else None
+
+
+def _phase(timeline: Timeline) -> Array:
+    """How many collectives are before each instruction of a core."""
+    met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
+    found: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
+    return found
+
+
+def _more(each: Array, arrivals: Arrivals) -> float:
+    """How much longer those that come last work, in total. The k-th collective of all is taken to
+    be the k-th of each core."""
+    last = [max(at, key=lambda n: at[n]) for at in arrivals.each]
+    return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(last)))
+
+
+@dataclass(frozen=True)
+class CollectiveWork:
+    """The collectives of one line on the critical path of a world: their number and time, the part
+    of it that goes with their bytes, and the bytes of one."""
+
+    place: Place
+    name: str
+    count: int
+    ns: float
+    bytes_ns: float
+    size_bytes: int
+
+
+def collective_work(timeline: Timeline) -> list[CollectiveWork]:
+    """The collectives of one core by line, those that take longest first."""
+    made: dict[str, CollectiveWork] = {}
+    program = timeline.program
+    for i, done in collectives(timeline.compiled):
+        ns, rest = _times(timeline, done)
+        place = program.place(timeline.columns.line[i])
+        call = program.calls[timeline.columns.call[i]]
+        known = made.get(str(place), CollectiveWork(place, call.name, 0, 0.0, 0.0, 0))
+        made[str(place)] = replace(
+            known,
+            count=known.count + 1,
+            ns=known.ns + ns,
+            bytes_ns=known.bytes_ns + ns - rest,
+            size_bytes=max(known.size_bytes, done.size_bytes),
+        )
+    return sorted(made.values(), key=lambda one: -one.ns)
+
+
+def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
+    """The time of a collective, and that of one of a byte."""
+    each = (done, replace(done, size_bytes=1))
+    world, name = timeline.world, timeline.machine.name
+    found = [time_of(one, world, timeline.core, name) for one in each]
+    ns, least = (one.ns if one is not None else 0.0 for one in found)
+    return ns, min(ns, least)
+
+
+def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
+    """The bound of a world if it is a rank, a line or collectives; else None."""
+    arrivals, total = Arrivals(timelines), max(one.total_ns for one in timelines)
+    if not arrivals.each or not total:
+        return None
+    late = sum(arrivals.late.values())
+    if late >= WAITED * total:
+        rank = arrivals.latest
+        if arrivals.late[rank] >= MOSTLY * late:
+            return Bound(f"rank {rank}", "it arrives last", arrivals.late[rank] / total)
+        return Bound("imbalance", "ranks take turns to be last", late / total)
+    share = sum(parts(*each).collectives for each in across(timelines)) / total
+    if share < TOGETHER:
+        return None
+    number = timelines[0].world.cores_of(arrivals.latest)[0]
+    work = collective_work(timelines[number])
+    moved = sum(one.bytes_ns for one in work) / (sum(one.ns for one in work) or 1.0)
+    what = "collective bandwidth" if moved >= BYTES else "collective latency"
+    return Bound(what, f"{share:.0%} of the critical path", share)
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[Change]:
+    """Collectives that are free, links that are twice as fast, half as many collectives of twice
+    the size, the last rank on time, and the most unequal line spread evenly."""
+    free, links = [], []
+    for one in timelines:
+        own = collectives(one.compiled)
+        free.append(_factors(one, {i: 0.0 for i, _ in own}))
+        links.append(_factors(one, {i: _with_links(one, done) for i, done in own}))
+    yield replace(base, what="collectives", how="at no cost", variations=free)
+    yield replace(base, what="links", how="twice as fast", variations=links)
+    arrivals = Arrivals(timelines)
+    if not arrivals.each:
+        return
+    rank = arrivals.latest
+    yield _on_time(base, timelines, rank, arrivals.late[rank])
+    found = imbalance(timelines)
+    if found is not None:
+        yield _even(base, timelines, found)
+
+
+def _factors(timeline: Timeline, of: dict[int, float]) -> Variation:
+    times = np.ones(len(timeline.queue))
+    times[list(of)] = list(of.values())
+    origin = timeline.program.origin
+    if origin is not None:
+        times[origin] = times.copy()
+    return Variation(times=times)
+
+
+def _with_links(timeline: Timeline, done: Any) -> float:
+    ns, rest = _times(timeline, done)
+    return (ns + rest) / (2 * ns) if ns else 1.0
+
+
+def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
+    """The work of a rank between collectives shortened so that it is as early as others."""
+    world, variations = timelines[0].world, list(base.variations)
+    for number in world.cores_of(rank):
+        one = timelines[number]
+        met = [i for i, _ in collectives(one.compiled)]
+        taken = float((one.end[met] - one.done[met]).sum())
+        own = one.total_ns - taken
+        factor = max(0.0, 1 - late / own) if own > 0 else 1.0
+        rows = dict.fromkeys(range(len(one.queue)), factor) | dict.fromkeys(met, 1.0)
+        variations[number] = _factors(one, rows)
+    return replace(base, what=f"rank {rank}", how="as early as the others", variations=variations)
+
+
+def _even(base: Change, timelines: Sequence[Timeline], found: Imbalance) -> Change:
+    mean, variations = found.each.mean(axis=0), []
+    for one, own in zip(timelines, found.each, strict=True):
+        here = [n for n in range(len(one.program.lines)) if _is_at(one, n, found.place)]
+        rows = np.flatnonzero(np.isin(one.columns.line, here))
+        ratio = np.where(own > 0, mean / np.where(own > 0, own, 1.0), 1.0)
+        factors = ratio[_phase(one)[rows]]
+        variations.append(_factors(one, dict(zip(rows.tolist(), factors.tolist(), strict=True))))
+    return replace(
+        base, what=found.place.short, how="spread evenly over ranks", variations=variations
+    )
+
+
+def _is_at(timeline: Timeline, line: int, place: Place) -> bool:
+    return str(timeline.program.place(line)) == str(place)
