@@ -20,8 +20,8 @@ from neuroncore.report.compare import Agreement
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a kernel and report what limits its slowest core, the source lines on its critical "
-        "path, and the time if something were different, from scheduling the same instructions "
-        "again. docs/why.md explains the output."
+        "path, and the edits that would save time, scheduled as the edited kernel would be. "
+        "docs/why.md explains the output."
     )
     parser.usage = "neuroncore why FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
@@ -30,7 +30,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=natural,
         default=5,
         metavar="N",
-        help="number of lines to change, and of rows to print of each kind (default: %(default)s)",
+        help="number of rows to print of each kind (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     document.add_harness(parser)

@@ -264,13 +264,9 @@ class Run:
     def why(self, top: int = 5) -> Why:
         """Return the bottleneck, the lines on the critical path, and what would help: edits of the
         kernel, scheduled again. `top` is the number of rows of each kind that are printed."""
-        timeline, world = self.timelines[self._slowest], self.timelines
-        if self.world.ranks > 1:
-            rank, _ = collectives.slowest(self.timelines, self.collectives)
-            own = [self.timelines[number] for number in self.world.cores_of(rank)]
-            timeline = max(own, key=lambda one: one.total_ns)
+        core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
-            return why.why(self.kernel, timeline, top, world=world if len(world) > 1 else ())
+            return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
         """Compare this run with a newer one: the faster one, how certain that is, the bottlenecks,

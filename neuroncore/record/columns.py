@@ -220,14 +220,14 @@ def copied(
     """The windows, with copies of those that are `moved` at their end, and the storages with those
     that the copies are on, which have no address. Storages at one address have one copy."""
     copies: dict[tuple[Any, ...], int] = {}
-    on, kinds = np.empty(len(moved), np.int64), []
+    on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
-        lies = geometries[windows.geometry[window]].layout
-        own = found.of_window[window]
+        lies = geometries[int(windows.geometry[window])].layout
+        own = int(found.of_window[window])
         key = lies.given if lies.placed else (found.number[own],)
         on[n] = copies.setdefault(key, len(copies))
         if on[n] == len(kinds):
-            kind = found.kinds[found.kind[own]]
+            kind = found.kinds[int(found.kind[own])]
             kinds.append(kind._replace(placed=False, row_bytes=lies.row_bytes))
     first = int(found.number.max()) + 1
     more = Windows(

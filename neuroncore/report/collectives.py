@@ -105,6 +105,13 @@ def slowest(
     return world.rank(max(range(world.size), key=lambda number: timelines[number].total_ns)), 0.0
 
 
+def slowest_core(timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]) -> int:
+    """Return the number of the core that takes longest, of those of the slowest rank."""
+    rank, _ = slowest(timelines, found)
+    own = timelines[0].world.cores_of(rank)
+    return max(own, key=lambda number: timelines[number].total_ns)
+
+
 def told(
     timelines: Sequence[Timeline],
     found: Sequence[CollectiveOperation],

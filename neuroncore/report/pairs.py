@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, product
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +102,7 @@ def margin(old: PairWork, new: PairWork) -> float:
     """Return how far, as a difference of logarithms, the ratio of two estimates may be off: that at
     which their order is just certain enough to be reported."""
     known = stated()
-    times = (log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope) ** 0.5
+    times = sqrt(log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope)
     return times * (known.noise + known.unlike * unlike(old, new))
 
 

@@ -82,14 +82,12 @@ def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
     memory = buffer.region.value.upper()
     if not first.reused:
         return (
-            f"{memory} is full: {place.short} waits {plural(first.count, 'time')} until other "
+            f"{memory} is full: {place.short} waits {plural(first.times, 'time')} until other "
             "tiles are read"
         )
     name = f"`{buffer.name}`" if buffer.name else "its tile"
-    return (
-        f"{place.short} waits {plural(first.count, 'time')} until the contents of {name} ({memory}) "
-        "are read"
-    )
+    times = plural(first.times, "time")
+    return f"{place.short} waits {times} until the contents of {name} ({memory}) are read"
 
 
 # --- worlds ---------------------------------------------------------------------------------------
@@ -105,9 +103,9 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
         more = duration(unequal.more_ns)
         where = f"; {unequal.place.short} takes {more} longer there than on half of the ranks"
     if limit.what == "imbalance":
-        return f"bound by imbalance: {limit.how}, and others wait {waited} in total{where}"
+        return f"bound by imbalance: {limit.how}, {waited} later than half of them in total{where}"
     if limit.what.startswith("rank "):
-        return f"bound by {limit.what}, which arrives last: others wait {waited} in total{where}"
+        return f"bound by {limit.what}, which is {waited} later than half of the ranks{where}"
     number = timelines[0].world.cores_of(arrivals.latest)[0]
     work = collective_work(timelines[number])
     if not work:
@@ -118,7 +116,7 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
     said = f"{plural(first.count, first.name)} of {size(first.size_bytes)} at {first.place.short}"
     if limit.what == "collective bandwidth":
         return (
-            f"bound by the links between ranks: {said} in {each} each; {limit.how} are collectives; "
+            f"bound by the links between ranks: {said}, {each} each; {limit.how} are collectives; "
             "move fewer bytes, or overlap them with compute"
         )
     return (
@@ -128,6 +126,7 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 
 
 # --- resources ------------------------------------------------------------------------------------
+
 
 def _of_engine(name: str) -> BoundText:
     queue = QUEUES.index(name)

@@ -27,11 +27,10 @@ from neuroncore.time.edits.buffers import SpaceWait, space_waits
 from neuroncore.time.edits.candidates import candidates
 from neuroncore.time.edits.edit import Edit
 from neuroncore.time.lines import Line
-from neuroncore.time.path import SPACE, ON_PATH, Parts, parts, steps
+from neuroncore.time.path import ON_PATH, SPACE, Parts, parts, steps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
-    CHAIN,
     Bound,
     Effect,
     Tried,
@@ -196,6 +195,7 @@ def why(
     """Return the answers for a core, normally the slowest of a launch, or for all cores of a
     `world`, of which it is one. `room` limits the number of instructions that are scheduled
     again."""
+    world = world if len(world) > 1 else ()
     every = world or (timeline,)
     said = estimate(max(every, key=lambda one: one.total_ns))
     found = lines.on_the_path(timeline, world)
@@ -337,6 +337,9 @@ def _first(edits: Sequence[Advice]) -> str:
 # --- output ---------------------------------------------------------------------------------------
 
 
+WIDTH = 64  # of a change in words
+
+
 def _text(told: Why) -> Iterator[str]:
     yield f"{told.kernel} on {told.target}{_whose(told)}   {told.estimate.time}"
     if not told.lines:
@@ -361,23 +364,24 @@ def _edits(told: Answers, top: int) -> Iterator[str]:
     if not told.edits:
         yield "edits: none that was tried saves 1%"
     else:
-        yield f"{'edit':<62}{'estimate':>10}{'change':>8}  {'range':<16}{'takes':<16}then bound by"
+        head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
+        yield f"{head}then bound by"
     for one in told.edits[:top]:
-        yield f"  {one!s:<60}{_change(one)}  {_range(one):<16}{one.space:<16}{one.bound}"
+        yield f"  {one!s:<{WIDTH}}{_change(one)}  {_range(one):<16}{one.space:<16}{one.bound}"
     if left := len(told.edits) - top:
         yield from [f"and {left} more"] * (left > 0)
     if told.world:
         yield ""
         yield "with other ranks or collectives"
     for row in told.world:
-        yield f"  {row!s:<60}{_change(row)}  then {row.bound}"
+        yield f"  {row!s:<{WIDTH}}{_change(row)}  then {row.bound}"
 
 
 def _limits(told: Answers, top: int) -> Iterator[str]:
     yield "limits, which no edit reaches"
     shown = [one for one in told.limits if one.matters]
     for one in shown[:top]:
-        yield f"  {one!s:<60}{_change(one)}"
+        yield f"  {one!s:<{WIDTH}}{_change(one)}"
     if also := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
         yield f"also: {', '.join(also)}"
     if not told.all:

@@ -5,7 +5,9 @@
   (`policy`), and what it costs (`costs`, `queues`).
 * `schedule`: the timeline of compiled programs, from what `prepare` makes of their dependencies and
   costs; `timeline` is what it gives, `meetings` where ranks wait for each other.
-* `verdict`, `path`, `changes`, `alternatives`, `lines`, `promise` and `variation`: what bounds a
-  run, and schedules of what might be.
+* `verdict`, `path`, `lines` and `flow`: what bounds a run, and who waits for whom; `worlds`: the
+  same of several ranks.
+* `changes`, `variation`, `alternatives` and `edits/`: schedules of what might be, and changes that
+  a programmer can make.
 * `loops/`: the compiled loops of all of these.
 """

@@ -12,6 +12,7 @@ from neuroncore.clause.operand import PSUM
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float32
 
+
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
     """The call where the operands of its rows that are marked have 16 bits instead of 32: the call
     itself if none of them is a float of 32 bits, None if the machine would refuse it. Sums in PSUM
@@ -20,7 +21,9 @@ def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
         return None
     names = (*call.reads, *call.indices, *call.writes)
     marked = [name for name, mark in zip(names, marks, strict=False) if mark]
-    made = {name: replace(call.view(name), dtype=bfloat16) for name in marked if _is_wide(call, name)}
+    made = {
+        name: replace(call.view(name), dtype=bfloat16) for name in marked if _is_wide(call, name)
+    }
     if not made:
         return call
     return _legal(replace(call, arguments={**call.arguments, **made}))

@@ -33,7 +33,7 @@ class Change:
         return self.timelines()[core]
 
     def timelines(self) -> list[Timeline]:
-        """Those of all cores."""
+        """Return the timelines of all cores."""
         return self.bench.timelines(self.programs, self.machine, self.variations)
 
     def __str__(self) -> str:

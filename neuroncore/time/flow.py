@@ -1,5 +1,4 @@
-"""Who waits for whom: waits for data apart from waits for space, and the successive contents of a
-tile."""
+"""Dependencies: waits for data and waits for space, and the successive contents of a tile."""
 
 from __future__ import annotations
 

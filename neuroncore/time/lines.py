@@ -64,8 +64,8 @@ def _lines(timeline: Timeline, found: CriticalSteps) -> list[Line]:
     for number in np.unique(on_path).tolist():
         numbers.setdefault(str(program.place(number)), []).append(number)
     group_of = np.full(len(program.lines), -1)
-    for group, own in enumerate(numbers.values()):
-        group_of[own] = group
+    for number, own in enumerate(numbers.values()):
+        group_of[own] = number
     group, count = group_of[on_path], len(numbers)
     kinds = len(ON_PATH)
     held = np.bincount(group * kinds + found.held, found.ns, count * kinds).reshape(count, kinds)

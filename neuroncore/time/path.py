@@ -124,8 +124,8 @@ def _timed(
 
 
 def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
-    """What each instruction of a core's path has waited for, of those that follow another one of
-    the same core there; MEETING for others."""
+    """Return the cause of the wait of each instruction of a core's path that follows another one
+    of the same core there; MEETING for others."""
     found = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == -2
@@ -143,9 +143,9 @@ def _asked(timeline: Timeline) -> Array:
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
-    return np.concatenate(
-        (_pairs(*edges.T, count), _pairs(later, decided[later].astype(np.int64), count))
-    )
+    loaded = decided[later].astype(np.int64)
+    asked = _pairs(edges[:, 0], edges[:, 1], count), _pairs(later, loaded, count)
+    return np.concatenate(asked)
 
 
 def _pairs(one: Array, other: Array, count: int) -> Array:
@@ -206,7 +206,7 @@ def parts_of_groups(
     waits = [np.where(kind, waiting, 0.0) for kind in kinds]
     sums = [np.bincount(group, of, count) for of in (found.issuing, found.moving, *waits)]
     key = group * len(QUEUES) + timeline.queue[own]
-    work = np.bincount(key, found.working, count * len(QUEUES)).reshape(count, -1)
+    work = np.bincount(key, found.working, count * len(QUEUES)).reshape(count, len(QUEUES))
     return [
         Parts(
             {name: ns for name, ns in zip(QUEUES, each, strict=True) if ns > 0},

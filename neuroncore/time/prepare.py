@@ -31,7 +31,7 @@ BYTE_END = Box._fields.index("byte_end")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed. Peaks are bytes per partition. `laid_out` says that
+    """A program on a machine, ready to be timed. Peaks are bytes per partition. With `laid_out`,
     its collectives have their times and their order (`meetings.lay_out`)."""
 
     compiled: Compiled

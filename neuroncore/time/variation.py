@@ -61,7 +61,8 @@ class Bench:
     def __init__(
         self, programs: Sequence[Program], machine: Machine, order: Order, world: World
     ) -> None:
-        self.programs, self.machine, self.order, self.world = programs, machine, order, world
+        self.programs, self.machine, self.world = programs, machine, world
+        self.order: Order = order
         self._shared = machine.beside(world.cores)
         self._known: dict[int, Prepared] = {}
 
@@ -117,7 +118,10 @@ def _varied(work: Work, variation: Variation) -> Work:
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(
-            busy=work.busy * times, latency=work.latency * times, lane_ns=work.lane_ns * times
+            busy=work.busy * times,
+            early=work.early * times,
+            latency=work.latency * times,
+            lane_ns=work.lane_ns * times,
         )
     if variation.joined is not None:
         work = _joined(work, variation.joined)
@@ -153,6 +157,7 @@ def _joined(work: Work, joined: Array) -> Work:
         needs=needs[kept][order],
         previous=previous,
         busy=work.busy * times,
+        early=work.early * times,
         latency=work.latency * times,
         lane_ns=work.lane_ns * times,
         lane=np.where(joined[:, None] >= 0, np.int32(-1), work.lane),

@@ -1,9 +1,9 @@
-"""The bound of a run: the resource of which more would save the most time where one works nearly all
-of the time; else the chain of instructions that each wait for the one before."""
+"""The bound of a run: where a resource works nearly all of the time, that of which more would save
+most; else the chain of instructions that each wait for the one before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -117,8 +117,8 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
 
 
 def saturated(timeline: Timeline) -> list[str]:
-    """What works for nearly all of the time, the busiest first: engines, rings of DMA queues by
-    their names, and DMA engines as "DMA"."""
+    """Return the names of all that is busy for nearly all of the time, the busiest first: engines,
+    rings of DMA queues by their names, and DMA engines as "DMA"."""
     total = timeline.total_ns or 1.0
     shares = dict(timeline.busy_share)
     rings = np.bincount(timeline.queue, timeline.busy, len(QUEUES))[LOADS:] / total
@@ -162,5 +162,3 @@ def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
     """The outcome of a change, compared with the timeline of a core without it."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)
-
-

@@ -1,5 +1,5 @@
-"""What bounds a world of ranks: its collectives, a rank that comes last, or lines at which ranks do
-unequal work; and schedules of what might be about those."""
+"""The bound of a world of ranks: its collectives, a rank that comes last, or lines at which ranks
+do unequal work; and what-ifs about these."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_why_names_the_best_changes(batch, capsys):
     valid(verdict)
     first, other = verdict["shapes"]
     assert verdict["repeat"]["secret"] == 7
-    assert first["bound_by"] == "DMA latency" and "bound_by" not in other
+    assert first["bound_by"] == "serial chain" and "bound_by" not in other
     best = first["what_ifs"]
     assert 0 < len(best) <= 3 and best[0]["latency_us"] < first["latency_us"]
 

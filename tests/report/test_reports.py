@@ -442,7 +442,7 @@ def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(product
     assert [line.split()[0] for line in lines] == [
         "estimate", "order", "busy", "moved", "used", "peak"
     ]  # fmt: skip
-    assert f"bound by {bound(products).what}" in lines[0]
+    assert f"bound by {bound(products)}" in lines[0]
     assert lines[3].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
     assert "of 224 KiB" in lines[5] and "of 16 KiB" in lines[5]
 

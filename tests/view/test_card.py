@@ -1,5 +1,6 @@
 """What a notebook shows of a run."""
 
+import html
 import re
 
 import viewed
@@ -12,7 +13,7 @@ def test_a_run_shows_its_estimate_bound_engines_and_lines():
     run = viewed.run()
     shown = run._repr_html_()
     assert f"product on trn2: {run.estimate.time}" in shown
-    assert run.why().answers.sentence in shown
+    assert html.escape(run.why().answers.sentence) in shown
     assert re.search(r">DMA</td><td align='left'>█+</td><td align='left'>\d+% busy<", shown)
     first = run.lines[0]
     share = first["critical_ns"] / run.timelines[0].total_ns

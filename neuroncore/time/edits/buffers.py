@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class SpaceWait(NamedTuple):
     buffer: Buffer
     place: Place
     reused: bool
-    count: int
+    times: int
 
 
 def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
@@ -49,7 +50,7 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
         i, before = found.instruction[k], found.instruction[k - 1]
         first, last = accesses.start[i] + accesses.reads[i], accesses.start[i + 1]
         used = set(accesses.operands[accesses.start[before] : accesses.start[before + 1]].tolist())
-        place = program.place(timeline.columns.line[i])
+        place = program.place(int(timeline.columns.line[i]))
         for operand in range(first, last):
             box = accesses.operands[operand]
             near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
@@ -67,7 +68,7 @@ def _buffer(program: Program, operand: int, user: Place) -> Buffer | None:
     """The buffer of an operand; None in HBM."""
     windows, found = program.windows(), program.storages()
     window = int(program.operand_windows()[operand])
-    kind = found.kinds[found.kind[found.of_window[window]]]
+    kind = found.kinds[int(found.kind[found.of_window[window]])]
     if kind.region not in ON_CHIP:
         return None
     if kind.placed:
@@ -82,7 +83,7 @@ def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
     buffer = wait.buffer
     name = f"`{buffer.name}`" if buffer.name else "its tile"
     action = f"double-buffer {name} ({buffer.region.value.upper()})"
-    return edit(base, buffer.place, action, lambda program: _doubled(program, buffer))
+    return edit(base, buffer.place, action, partial(_doubled, buffer=buffer))
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
@@ -124,4 +125,5 @@ def _uses(program: Program, buffer: Buffer) -> Array:
 
 def _row_bytes(program: Program, operand: int) -> int:
     window = program.operand_windows()[operand]
-    return program.geometries[program.windows().geometry[window]].layout.row_bytes
+    layout = program.geometries[int(program.windows().geometry[window])].layout
+    return layout.row_bytes

@@ -32,7 +32,7 @@ class Edited(NamedTuple):
 
 @dataclass(frozen=True)
 class Edit:
-    """What to do at a line, in words, and the changed launch. `sbuf` and `psum` are the bytes per
+    """A change at a line, in words, and the changed launch. `sbuf` and `psum` are the bytes per
     partition that it takes in addition."""
 
     place: Place
@@ -48,7 +48,7 @@ class Edit:
 def edit(
     base: Change, place: Place, action: str, make: Callable[[Program], Edited | None]
 ) -> Edit | None:
-    """The edit that `make` makes of the program of each core; None if it leaves all as they are."""
+    """Return the edit that applies `make` to the program of each core; None if it changes none."""
     made = [make(program) for program in base.programs]
     done = [one for one in made if one is not None]
     if not done:
@@ -57,12 +57,8 @@ def edit(
     for n, one in enumerate(made):
         if one is not None:
             programs[n], variations[n] = one.program, one.variation
-    change = replace(
-        base, what=place.short, how=action, programs=programs, variations=variations
-    )
-    return Edit(
-        place, action, change, max(one.sbuf for one in done), max(one.psum for one in done)
-    )
+    change = replace(base, what=place.short, how=action, programs=programs, variations=variations)
+    return Edit(place, action, change, max(one.sbuf for one in done), max(one.psum for one in done))
 
 
 def line_numbers(program: Program, place: Place) -> list[int]:
@@ -87,7 +83,7 @@ def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Progr
 
 
 def accesses_of(program: Program) -> Accesses:
-    """What its instructions read and write, as the kernel says."""
+    """Return the operands that its instructions read and write, as the kernel says."""
     columns = program.columns()
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     return Accesses(columns.start, columns.operands, reads, *program.boxes().near)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from neuroncore.base.enums import engine
 from neuroncore.base.source import Place
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, SBUF
+from neuroncore.clause.operand import PSUM
 from neuroncore.record.program import Program
 from neuroncore.time import alternatives
 from neuroncore.time.changes import Change
@@ -40,7 +40,10 @@ def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
         if unit not in COMPUTE:
             continue
         named = unit.name.capitalize() if unit is not engine.gpsimd else "GpSimd"
-        for words, step in ((f"run {names} on {named}", 1), (f"every second {names} on {named}", 2)):
+        for words, step in (
+            (f"run {names} on {named}", 1),
+            (f"every second {names} on {named}", 2),
+        ):
             make = partial(_moved, place=line.place, unit=unit, step=step)
             found = edit(base, line.place, words, make)
             if found is not None:
@@ -65,7 +68,7 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_narrowed, place=line.place)
-    return edit(base, line.place, "use bfloat16 operands, from the inputs on", make)
+    return edit(base, line.place, "bfloat16 operands, from the inputs on", make)
 
 
 def _narrowed(program: Program, place: Place) -> Edited | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,8 @@ def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
         return
     for several in TOGETHER:
         action = f"move {several} tiles per transfer"
-        found = edit(base, line.place, action, lambda p, n=several: _merged(p, line.place, n))
+        make = partial(_merged, place=line.place, several=several)
+        found = edit(base, line.place, action, make)
         if found is not None:
             yield found
 
@@ -48,9 +50,8 @@ def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
     per partition of SBUF that are free."""
     if not any(map(_is_plain_transfer, line.calls)):
         return None
-    return edit(
-        base, line.place, "load each tile once and keep it", lambda p: _kept(p, line.place, room)
-    )
+    make = partial(_kept, place=line.place, room=room)
+    return edit(base, line.place, "load each tile once and keep it", make)
 
 
 def _is_plain_transfer(call: Call) -> bool:
@@ -167,5 +168,3 @@ def _only_loaded(program: Program, rows: Array, target: Side) -> bool:
     writes = np.arange(len(columns.operands)) >= (columns.start[:-1] + inputs)[user]
     there = np.isin(windows.storage[program.operand_windows()], np.unique(target.storage))
     return bool(np.isin(user[writes & there], rows).all())
-
-
