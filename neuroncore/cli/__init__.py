@@ -50,6 +50,7 @@ COMMANDS = {
     "explain": ("explain", "explain an error or a finding, with an example"),
     "schema": ("schemas", "the JSON Schema of the output of --json"),
     "completion": ("completion", "print a script that completes commands in bash, zsh or fish"),
+    "docs": ("documentation", "open the documentation in a browser (it needs no network)"),
     "alias-path": (
         "tools:add_alias_path",
         "print a folder for PYTHONPATH that makes `import nki` work in programs that start others",

@@ -1,0 +1,56 @@
+"""The documentation site: CONTRIBUTING.md has the command that builds it.
+
+Pages in docs/learn and docs/lectures are executed; a page that did not change is not executed
+again. The pages of the reference are written by `docs/generate/site.py` at the start of a build.
+"""
+
+import re
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS / "generate"))
+
+import site_pages  # noqa: E402
+
+project = "neuroncore"
+version = release = version_of("neuroncore")
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["generate", "_build", "learn/exercises"]
+html_theme = "sphinx_book_theme"
+html_title = f"neuroncore {version}"
+html_theme_options = {
+    "collapse_navigation": True,
+    "navbar_persistent": [],
+    "use_download_button": False,
+    "home_page_in_toc": True,
+}
+html_copy_source = False
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(DOCS / "_build" / "executed")
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+suppress_warnings = ["misc.highlighting_failure"]
+
+NAMED = re.compile(r"\[`(\w+)`\]\(\.\./neuroncore/plain/\w+\.py#L\d+\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
+
+
+def _links(app: Sphinx, name: str, source: list[str]) -> None:
+    """Links to an instruction's plain function lead to its page; those to other files of the
+    repository, which the site does not have, become text."""
+    if "/" not in name:
+        text = NAMED.sub(r"[`\1`](reference/instructions/\1.md)", source[0])
+        source[0] = OUTSIDE.sub(r"\1", text)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", lambda app: site_pages.write(DOCS))
+    app.connect("source-read", _links)

@@ -1,0 +1,28 @@
+"""neuroncore docs: the documentation site, which installs with the package and needs no network."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+import neuroncore
+from neuroncore.base.errors import UsageError
+
+HOME = Path(neuroncore.__file__).parent / "site" / "html" / "index.html"
+BUILD = "python -m sphinx -W -b html -d docs/_build/trees docs neuroncore/site/html"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--path", action="store_true", help="print its path, open nothing")
+    parser.set_defaults(command=docs)
+
+
+def docs(arguments: argparse.Namespace) -> int:
+    """Open the site in a browser. Raises UsageError where it is not built."""
+    if not HOME.exists():
+        raise UsageError(f"the documentation is not built in this checkout; build it: {BUILD}")
+    print(HOME)
+    if not arguments.path and not webbrowser.open(HOME.as_uri()):
+        print("no browser was found; open this file in one")
+    return 0
