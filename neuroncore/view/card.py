@@ -30,7 +30,7 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return the bottleneck as a sentence, the parts of the critical path, its chain of lines,
+    """Return the bottleneck as a sentence, the parts of the critical path,
     edits that save time, and what-ifs, edits and limits, with their time in nanoseconds, savings
     and new bottleneck. For long runs `covers` says what is included."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
@@ -47,7 +47,6 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     told = _known[timeline]
     if told is not None:
         said["sentence"] = told.sentence
-        said["chain"] = list(told.chain)
         said["what_if"] = [_row(one) for one in (*told.edits, *told.world, *told.limits)]
         said["suggestions"] = [_row(one) | {"space": one.space} for one in _suggestions(told)]
         said["covers"] = "" if told.all else SOME
