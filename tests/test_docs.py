@@ -58,6 +58,14 @@ def test_every_option_is_explained():
     assert all(text.endswith(".") and len(text) > 40 for text in explained.values())
 
 
+def test_the_readme_has_the_figures_of_the_calibration_page():
+    line = re.search(r"^\| cross-validation: .*$", calibration.PAGE.read_text(), re.MULTILINE)
+    error, within, pairs, _, covered, _ = (text.strip() for text in line[0].split("|")[3:-1])
+    trust = Path("README.md").read_text().partition("**Time.**")[2]
+    for figure in (error, within, pairs, covered):
+        assert figure.replace("%", " %") in trust
+
+
 def test_the_calibration_page_has_the_ranges_that_are_reported():
     rows = re.findall(
         r"^\| ([\w, ]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|$",

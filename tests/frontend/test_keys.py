@@ -1,6 +1,9 @@
 """The key of a call tells equal numbers of different types apart: after a legal call, a call with
-True, 1 or 1.0 in its place ends as it does where nothing was called before."""
+True, 1 or 1.0 in its place ends as it does where nothing was called before. Flags and the signs of
+zeros count too."""
 
+import nki.language as nl
+import numpy as np
 import pytest
 from calls import ONE_CORE, Case
 from device import Device
@@ -56,10 +59,25 @@ def after(name, turn, changed, warm):
     return end
 
 
+def others(value):
+    """What may take the place of a number: equal ones of other types, and the other flag."""
+    return [*equals(value), "text", *([not value] if type(value) is bool else [])]
+
+
 @pytest.mark.parametrize("name", ONE_CORE)
-def test_equal_numbers_of_other_types(name):
-    for turn in (0, 1):
+def test_equal_numbers_of_other_types_and_other_flags(name):
+    for turn in (0, 1, 4):  # 4 subtracts
         for parameter, value in numbers(called(name, turn)):
-            for other in [*equals(value), "text"]:
+            for other in others(value):
                 both = (parameter, value), (parameter, other)
                 assert after(name, turn, both, False) == after(name, turn, both, True), both
+
+
+def test_zeros_of_both_signs_are_recorded_apart():
+    device = Device()
+    x = device.tile(np.ones((1, 2), np.float32))
+    for zero in (0.0, -0.0):
+        dst = device.empty((1, 2))
+        device.issue("tensor_scalar", dst, x, nl.multiply, zero)
+        assert np.signbit(dst.numpy()).all() == np.signbit(zero)
+    device.agrees()
