@@ -10,16 +10,16 @@ A product takes at least M * N * K / (128 * 128) cycles. Kernels are slower beca
 step below computes the same tiles, bit for bit, and loads fewer bytes than the one before. For
 `inputs`, 512 x 1024 times 1024 x 2048, on trn2:
 
-* `naive`: loads both tiles for each product. 20 MiB, 146.7 us.
-* `hoisted`: loads the tiles of `a_t` once per row of tiles of the result. 17 MiB, 93.8 us.
+* `naive`: loads both tiles for each product. 20 MiB, 146.6 us.
+* `hoisted`: loads the tiles of `a_t` once per row of tiles of the result. 17 MiB, 93.9 us.
 * `blocked_free`: computes two by two tiles of the result at a time; each load is used twice. 9 MiB,
-  37.4 us.
+  37.3 us.
 * `blocked`: computes four tiles in a column; each tile of `b` is used four times, and `a_t` is
-  loaded once. 5 MiB, 36.4 us.
+  loaded once. 5 MiB, 36.3 us.
 
 The last step saves little on trn2, because the kernel is bound by the Tensor engine, whose 128
 products take at least 27.3 us. On trn1 DMA is slower, and the number of bytes still matters: the
-last two steps take 48.5 us and 34.7 us.
+last two steps take 48.0 us and 34.3 us.
 
     neuroncore run kernels/ch05_matmul.py                      # all four, one estimate each
     neuroncore run kernels/ch05_matmul.py::blocked --trace matmul.json

@@ -85,8 +85,8 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     if policy.rewrites and any(is_open(call) or adds_in_psum(call) for call in program.calls):
         flow = dependencies.dependencies(np.zeros_like(nobody), 1, accesses, weights, True)
         sums = accumulated(program, accesses, flow)
-        copied, operands = forwarded(program, accesses, flow)
-        accesses = accesses._replace(operands=operands)
+        copied, forwards = forwarded(program, accesses, flow)
+        accesses = accesses._replace(operands=forwards)
     row = table.rows_for(columns.call, policy, heads, copied < 0)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
@@ -95,7 +95,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-        products = nobody
+        products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = bypassed(program, accesses, flow)
         if (products >= 0).any():  # found by definitions, and changes who waits for whom
