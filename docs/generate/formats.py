@@ -73,7 +73,7 @@ SPEED = {
     "float8_e4m3": (61, 35),
     "float8_e4m3fn": (75, 31),
     "float8_e3m4": (62, 44),
-    "float4_e2m1fn": (113, 40),
+    "float4_e2m1fn": (113, 16),
     "float8_e8m0fnu": (37, 19),
 }
 NARROW = (
