@@ -69,7 +69,7 @@ def test_the_format_is_one(monkeypatch):
 
 def test_the_files_that_it_names_are_there():
     named = set(re.findall(r"(?:tests|isa|docs|neuroncore|\.ci)/[\w/.*]+\w", PAGE.read_text()))
-    new = {"isa/machines/trn4.toml"}
+    new = {"isa/machines/trn4.toml", "neuroncore/site"}  # to be added, and to be built
     assert len(named) > 20
     for path in named - new:
         assert [*PAGE.parent.glob(path)], path
