@@ -81,3 +81,14 @@ def test_zeros_of_both_signs_are_recorded_apart():
         device.issue("tensor_scalar", dst, x, nl.multiply, zero)
         assert np.signbit(dst.numpy()).all() == np.signbit(zero)
     device.agrees()
+
+
+def test_operands_that_are_swapped_by_one_operator_only():
+    device = Device()
+    x = device.tile(np.full((1, 2), 3, np.float32))
+    for swapped in (True, False):
+        dst = device.empty((1, 2))
+        both = {"op0": nl.subtract, "operand0": 1.0, "op1": nl.subtract, "operand1": 5.0}
+        device.issue("tensor_scalar", dst, x, **both, reverse0=swapped, reverse1=True)
+    device.agrees()
+    assert dst.numpy().tolist() == [[3, 3]]
