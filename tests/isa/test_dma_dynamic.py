@@ -102,6 +102,16 @@ def test_or_is_skipped_if_the_kernel_says_so(name):
     assert (tile.numpy() == 1).all()
 
 
+@for_all("kind", KINDS)
+def test_the_last_row_that_exists_is_not_skipped(kind):
+    device = Device()
+    table, dst = device.tile(TABLE, buffer="hbm"), device.zeros((3, 4))
+    last = number(device, 7, kind)
+    moved = table.ap([[6, 3], [1, 4]], 1, scalar_offset=last, indirect_dim=0)
+    device.issue("dma_copy", dst, moved, **SKIP)
+    assert np.array_equal(dst.numpy(), TABLE[7:, 1:5])
+
+
 @pytest.mark.parametrize(("start", "legal"), [(12, True), (13, False)])
 def test_on_the_chip_an_offset_ends_with_its_partition(start, legal):
     """Past the end lies the next partition's first element, which the engine can't reach."""
