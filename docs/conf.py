@@ -28,6 +28,7 @@ html_theme_options = {
     "use_download_button": False,
     "home_page_in_toc": True,
 }
+html_context = {"default_mode": "auto"}  # else the theme warns in the console
 html_copy_source = False
 
 myst_heading_anchors = 3
