@@ -293,19 +293,6 @@ class Program:
             self._read = _Read(columns, windows, found, self.geometries)
         return self._read
 
-    def with_calls(self, instead: Mapping[tuple[int, int], Call]) -> Program:
-        """The same instructions, to be scheduled, of which those of line k and call c make the Call
-        at (k, c): it works on the same bytes as before, whatever it takes them for."""
-        read = self._reading()
-        columns = read.columns
-        call = columns.call.copy()
-        for number, (line, old) in enumerate(instead, len(self.calls)):
-            call[(columns.line == line) & (columns.call == old)] = number
-        varied = copy.copy(self)
-        varied.calls = [*self.calls, *instead.values()]
-        varied._read = replace(read, columns=replace(columns, call=call))
-        return varied
-
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """The same instructions, to be scheduled, of which instruction i makes the Call
         instead[rows[i]], on the same bytes as before, unless rows[i] is -1."""

@@ -128,6 +128,11 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 # --- resources ------------------------------------------------------------------------------------
 
 
+def _always(text: str) -> Callable[[Timeline, str], str]:
+    """The same words for all runs, with the name of a line."""
+    return lambda _, where: text.format(where)
+
+
 def _of_engine(name: str) -> BoundText:
     queue = QUEUES.index(name)
 
@@ -177,34 +182,9 @@ def _transfer_latency(timeline: Timeline, where: str) -> str:
     )
 
 
-def _latency(_: Timeline, where: str) -> str:
-    return (
-        f"latency: instructions wait for the previous result, mostly at {where}; put independent "
-        "work between them"
-    )
-
-
 def _overhead(timeline: Timeline, where: str) -> str:
     count = plural(int((~timeline.moves).sum()), "instruction")
     return f"the fixed cost of {count}, mostly at {where}; use fewer, larger ones"
-
-
-def _warm_up(_: Timeline, where: str) -> str:
-    return f"the warm-up of the Tensor engine, mostly at {where}; issue products without gaps"
-
-
-def _tables(_: Timeline, where: str) -> str:
-    return (
-        f"loads of activation tables, one per change of function, mostly at {where}; group calls "
-        "of the same function"
-    )
-
-
-def _space(_: Timeline, where: str) -> str:
-    return (
-        f"buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at "
-        f"{where}; double-buffer them"
-    )
 
 
 def _moved(timeline: Timeline) -> int:
@@ -217,14 +197,27 @@ def _work(parts: Parts) -> float:
     return sum(parts.work.values())
 
 
+LATENCY = (
+    "latency: instructions wait for the previous result, mostly at {}; put independent work "
+    "between them"
+)
+WARM_UP = "the warm-up of the Tensor engine, mostly at {}; issue products without gaps"
+TABLES = (
+    "loads of activation tables, one per change of function, mostly at {}; group calls of the same "
+    "function"
+)
+SPACE = (
+    "buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at {}; "
+    "double-buffer them"
+)
 TOLD = {
     "DMA bandwidth": BoundText(lambda parts: parts.moves, _bandwidth),
     "DMA rows": BoundText(lambda parts: parts.moves, _rows),
     "DMA issue": BoundText(lambda parts: parts.issue, _issue),
     "DMA latency": BoundText(lambda parts: parts.transfer_latency, _transfer_latency),
-    "latency": BoundText(lambda parts: parts.latency, _latency),
+    "latency": BoundText(lambda parts: parts.latency, _always(LATENCY)),
     "overhead": BoundText(_work, _overhead),
-    "warm-up": BoundText(lambda parts: parts.work.get("Tensor", 0.0), _warm_up),
-    "activation tables": BoundText(lambda parts: parts.work.get("Scalar", 0.0), _tables),
-    "space": BoundText(lambda parts: parts.latency + parts.transfer_latency, _space),
+    "warm-up": BoundText(lambda parts: parts.work.get("Tensor", 0.0), _always(WARM_UP)),
+    "activation tables": BoundText(lambda parts: parts.work.get("Scalar", 0.0), _always(TABLES)),
+    "space": BoundText(lambda parts: parts.latency + parts.transfer_latency, _always(SPACE)),
 }

@@ -25,9 +25,8 @@ class CallTable:
         calls = [call for choices in several for call in choices]
         used = policy.on(machine)
         costs = [call.cost(used) for call in calls]
-        self.between = np.arange(
-            len(calls)
-        )  # the row for a tensor that the kernel writes and reads
+        # The row of a call on tensors in HBM that the kernel both writes and reads.
+        self.between = np.arange(len(calls))
         if policy.generates(machine):
             moves = np.flatnonzero([cost.transfer is not None for cost in costs])
             self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
