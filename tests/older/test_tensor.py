@@ -156,6 +156,22 @@ def test_a_slice_beyond_the_end_is_refused_where_it_is_used():
     assert np.array_equal(loaded[0:2].numpy(), values[2:])
 
 
+def test_a_part_of_a_part_is_inside_where_its_own_elements_are():
+    """waahm7/asst4-trainium's convolution takes a row of 225 columns, whose last is past the end,
+    and reads 222 of them; its compiled program exists, and gives the numbers of numpy."""
+    device = Older()
+    values = numbers((4, 5))
+    tile = device.call(nl.load, device.tile(values, buffer="hbm"))
+    p, f = nl.arange(4)[:, None], nl.arange(3)[None, :]
+    for part in (tile[:, 2:7][:, 0:3], tile[:, 2:7][p, f], tile[p, 2 * f + 1][:, 0:2]):
+        assert part.fault is None
+    assert np.array_equal(tile[1:9][1:3, 2:7][:, 1:3].numpy(), values[2:4, 3:5])
+    for part in (tile[:, 2:7][:, 1:4], tile[:, 2:7][p, f + 1], tile[p, 2 * f + 1][:, 1:3]):
+        with pytest.raises(OutOfBoundsError, match=r"\[[13], 5\] exceeds axis 1 of size 5"):
+            device.call(nl.copy, part)
+    assert tile[:, 2:7].reshape((4, 5, 1))[p, 0, 0:1].fault is not None
+
+
 @pytest.mark.parametrize("axes", [2, 3, 4])
 def test_what_is_beyond_the_end_of_a_view_is_told_of_the_view_s_axes(axes):
     device = Older()

@@ -36,6 +36,8 @@ from neuroncore.numerics.formats import Format
 
 # first index, steps along the axes of a tile, shape of the indexed tensor, its axis
 Span = tuple[int, Dims, Dims, int]
+# first index along an axis of a tensor, steps along the axes of its part
+Move = tuple[int, Dims]
 
 
 class Tensor(Seen, Unread, Parted):
@@ -116,7 +118,8 @@ class Tensor(Seen, Unread, Parted):
         strides: list[int] = []
         offset, dynamic = self.offset, self.dynamic
         on_chip = self.storage.on_chip
-        beyond: list[tuple[int, int, int, int]] = []  # axis, its position in the part, first, step
+        moves: list[Move] = []
+        outside = False
         for axis, k in enumerate(keys):
             stride = self.strides[axis]
             start = k.start if isinstance(k, DynamicSlice) else k
@@ -127,20 +130,15 @@ class Tensor(Seen, Unread, Parted):
                 first, step = 0, 1
             else:
                 first, count, step = self._range(k, axis, masked=True)
-                if first + (count - 1) * step >= self.shape[axis]:
-                    beyond.append((axis, len(shape), first, step))
+                outside |= first + (count - 1) * step >= self.shape[axis]
             offset += first * stride
+            moves.append((first, (*(0,) * len(shape), step)))
             if count or (on_chip and axis == 0):
                 shape.append(count or 1)
                 strides.append(stride * step)
         part = self._part(shape, strides, offset, dynamic)
-        if beyond:
-            rank = len(part.shape)
-            part._spans = tuple(
-                (first, tuple(step * (a == at) for a in range(rank)), self.shape, axis)
-                for axis, at, first, step in beyond
-            )
-            part._check_spans()
+        if outside or self.spans:
+            part._note_spans(self, moves)
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
@@ -215,7 +213,7 @@ class Tensor(Seen, Unread, Parted):
         if chosen and chosen[0] == len(keys) - 1 and not one and any(s[0] for s in steps):
             raise refusals.index_along_free_axis(self)
         strides, offset = [0] * len(shape), self.offset
-        spans: list[Span] = []
+        moves: list[Move] = []
         ranges: list[tuple[int, int, int]] = []
         dynamic, listed = self.dynamic, iter(steps)
         for axis, k in enumerate(keys):
@@ -224,27 +222,28 @@ class Tensor(Seen, Unread, Parted):
                 along = next(listed)
                 offset += k.start * stride
                 strides = [s + stride * a for s, a in zip(strides, along, strict=True)]
-                low, high = k.extent()
-                if low < 0 or high >= size:
-                    spans.append((k.start, along, self.shape, axis))
+                moves.append((k.start, along))
                 if axis == 0 and self.storage.on_chip:
                     self._check_partition(along)
             elif isinstance(k, Tile):
                 dynamic = (*dynamic, Dynamic(k, stride, size - 1, vector=not one))
+                moves.append((0, ()))
                 if not one:
                     strides[0] += stride
             else:
                 first, count, step = self._range(k, axis)
                 offset += first * stride
+                moves.append((first, (step,) if count else ()))
                 if count and axis == 0 and shape[:1] == (1,):
                     shape, strides[0] = (count, *shape[1:]), stride * step
                 elif count:
                     ranges.append((axis, count, stride * step))
         sizes, strides = filled(list(shape), strides, ranges)
+        for at, (axis, _, _) in enumerate(ranges, len(sizes) - len(ranges)):
+            start, along = moves[axis]
+            moves[axis] = start, (*(0,) * at, *along)
         part = self._part(sizes, strides, offset, dynamic)
-        more = (0,) * (len(sizes) - len(shape))
-        part._spans = tuple((first, (*along, *more), of, axis) for first, along, of, axis in spans)
-        part._check_spans()
+        part._note_spans(self, moves)
         return part
 
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
@@ -267,6 +266,18 @@ class Tensor(Seen, Unread, Parted):
                 hint="put the expression of the partition axis first: nl.arange(n)[:, None]",
                 also="err_leading_dimension_of_tensor_must_be_partition",
             )
+
+    def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
+        """Note which indices of a part of `of` reach outside. A slice of `of` that reaches outside
+        is no fault of the part if the elements of the part are inside."""
+        if of.fault is not None and not of.spans:  # a view that can't be followed
+            return
+        rank = len(self.shape)
+        moves = [(start, (*along, *(0,) * (rank - len(along)))) for start, along in moves]
+        spans = [(start, along, of.shape, axis) for axis, (start, along) in enumerate(moves)]
+        spans += [_moved(span, moves, rank) for span in of.spans]
+        self._spans = tuple(span for span in spans if not _inside(span, self.shape))
+        self._check_spans()
 
     def _check_spans(self) -> None:
         """Refuse indices out of bounds, when an instruction uses the tile."""
@@ -448,6 +459,14 @@ class Awaited(Tensor):
         self.__class__ = Tensor  # type: ignore[assignment]
         Tensor.__init__(self, storage, storage.layout.whole, 0)
         return getattr(self, name)
+
+
+def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
+    """Return a span in the elements of a part."""
+    first, steps, of, axis = span
+    first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
+    both = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]
+    return first, tuple(sum(along[a] * step for along, step in both) for a in range(rank)), of, axis
 
 
 def _inside(span: Span, shape: Dims) -> bool:
