@@ -67,7 +67,7 @@ def _work(form: Compiled, machine: Machine) -> Work:
     order."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
-    first, needs = _with(first, needs, *_of_members(form.heads, first, needs))
+    first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
@@ -131,7 +131,7 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     return first, np.concatenate((needs, producers))[order]
 
 
-def _of_members(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
+def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
     """Waits that are there because one instruction does the work of several: the head waits for the
     inputs of the others, and they wait for it."""
     members = np.flatnonzero(heads >= 0)

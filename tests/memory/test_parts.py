@@ -64,6 +64,13 @@ def test_an_index_that_reaches_below_the_first_element_is_never_known(made):
     assert [keys[1].start for keys in made] == [11, 2]
 
 
+def test_an_index_that_reaches_beyond_the_last_element_is_never_known(made):
+    tile = noting(made, (slice(0, 4), nl.ds(0, 4)))
+    for start in (8, 7, 9):
+        tile[0:4, At(start, 4, 1)]
+    assert [keys[1].start for keys in made] == [8, 9]
+
+
 def test_a_part_of_a_tile_whose_place_is_known_at_run_time_is_never_known(made):
     tile = noting(made, (slice(0, 4), slice(0, 3)))
     tile[0:4, 0:3]

@@ -1,13 +1,17 @@
 """A record that is executed again has the bits of the run, and goes forward and back."""
 
+import ml_dtypes
 import neuronxcc.nki as older
 import neuronxcc.nki.language as older_nl
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from collective_worlds import through_hbm
 from every import for_all
+from nki.collectives import ReplicaGroup
 
 import neuroncore
 from neuroncore.base.enums import MemoryRegion
@@ -285,6 +289,16 @@ def test_a_place_that_data_say_is_that_of_the_new_data():
     np.testing.assert_array_equal(run.replay(Y, index[::-1]), Y[[2, 7]])
 
 
+def test_a_register_has_no_value_again_before_the_instruction_that_loads_it():
+    replay = neuroncore.run(rows_of, X, COUNT, target="trn2").steps()
+    registers = replay.executions[0].registers
+    replay.finish()
+    assert COUNT in (registers.value(number) for number in range(2))
+    replay.to_step(0)
+    with pytest.raises(UsageError, match="has yet to load"):
+        [registers.value(number) for number in range(2)]
+
+
 def test_a_place_outside_is_refused_at_the_kernels_line():
     run = neuroncore.run(rows_of, X, COUNT, target="trn2")
     with pytest.raises(OutOfBoundsError) as refused:
@@ -338,6 +352,38 @@ def test_other_inputs_than_the_kernel_had_are_refused(inputs, word):
     run = neuroncore.run(steps, X, Y, target="trn2")
     with pytest.raises(UsageError, match=word):
         run.replay(*inputs)
+
+
+def test_an_input_that_is_held_in_float32_comes_back_in_its_format():
+    x, y = X.astype(ml_dtypes.bfloat16), Y.astype(ml_dtypes.bfloat16)
+    changed = x.copy()
+    run = neuroncore.run(in_place, changed, y, options=Options(storage="float32"))
+    (again,) = run.replay(x, y)
+    assert again.dtype == x.dtype and bits(again) == bits(changed)
+
+
+@older.jit
+def last_program_rounds(x):
+    """A grid whose first programs record nothing: three programs begin at one row."""
+    out = older_nl.ndarray(x.shape, older_nl.bfloat16, buffer=older_nl.shared_hbm)
+    if older_nl.program_id(0) == 2:
+        older_nl.store(out, older_nl.multiply(older_nl.load(x), 1.1, dtype=older_nl.bfloat16))
+    return out
+
+
+def test_an_instruction_rounds_as_in_the_last_program_that_begins_at_it():
+    options = Options(stochastic=True, stochastic_seed=7)
+    run = neuroncore.run(last_program_rounds[3], X, options=options)
+    assert bits(run.replay()) == bits(run.results)
+
+
+def test_ranks_take_their_turns_in_line():
+    given = X.shape, ncc.all_reduce, ReplicaGroup([[0, 1, 2, 3]]), {"op": nl.add}
+    run = neuroncore.run(through_hbm, per_rank=[(X, *given)] * 4)
+    replay = run.steps()
+    replay.finish()
+    order = replay.order.tolist()
+    assert sorted(set(order), key=order.index) == [0, 1, 2, 3]
 
 
 def test_a_part_of_a_program_is_not_executed():

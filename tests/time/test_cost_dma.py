@@ -63,6 +63,16 @@ def test_eight_partitions_share_an_engine(first, rows, engines):
     assert each == pytest.approx(share(it, rows, 256, engines))
 
 
+def test_an_axis_of_one_element_does_not_end_a_row():
+    device, times = Device(), []
+    for middle in ((), (1,), (1, 1)):
+        shape = 64, *middle, 32
+        pair = (device.zeros(shape, buffer="hbm") for _ in range(2))
+        times.append(moved(device, *pair)[0])
+    rows = (device.zeros((64, 2, 32), buffer="hbm")[:, 0:1, :] for _ in range(2))
+    assert times[0] == times[1] == times[2] < moved(device, *rows)[0]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_few_partitions_take_longer_than_many_for_the_same_bytes(target):
     times = []

@@ -3,6 +3,7 @@
 import numpy as np
 
 from neuroncore.time.loops.dependencies import READERS, Accesses, dependencies
+from neuroncore.time.prepare import members_waits
 
 
 def flow(queues, reads):
@@ -33,3 +34,12 @@ def test_what_overwrites_waits_for_the_last_readers_and_the_last_of_each_queue()
 def test_what_has_read_before_the_last_writer_is_not_waited_for():
     found = flow([0, 1, 0], [1, 0, 0])
     assert needs(found, 1) == [0] and needs(found, 2) == [1]
+
+
+def test_an_instruction_that_does_the_work_of_others_waits_for_their_inputs():
+    heads = np.array([-1, -1, -1, -1, 3, 3, -1])  # 4 and 5 are one with 3
+    each = [[], [], [], [0], [1, 3], [2, 1, 4], [5]]
+    first = np.cumsum([0, *map(len, each)])
+    waiting, awaited = members_waits(heads, first, np.concatenate(each).astype(int))
+    pairs = sorted(zip(waiting.tolist(), awaited.tolist(), strict=True))
+    assert pairs == [(3, 1), (3, 1), (3, 2), (4, 3), (5, 3)]
