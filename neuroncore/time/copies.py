@@ -137,7 +137,7 @@ def adds_in_psum(call: Call) -> bool:
 def _clears(program: Program) -> Array:
     """Return whether each instruction fills a tile with zeros."""
     columns = program.columns()
-    zero = np.array([*(key[0] == 0 for key in program.data.values), False])
+    zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])  # () has none
     fills = _flags(lambda call: call.instruction.older_compiler.fills, program.calls)
     found: Array = fills[columns.call] & zero[columns.values]
     return found
