@@ -71,6 +71,8 @@ DONE = [
     "docs/view.md",
     "docs/terminal.md",
     "docs/why.md",
+    "docs/puzzles.md",
+    "neuroncore/puzzles",
 ]
 
 OPENINGS = {  # the first words of a sentence, and a better way to begin it

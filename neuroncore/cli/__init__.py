@@ -43,6 +43,7 @@ COMMANDS = {
     "calibrate": ("score:add_calibrate", "compare your own measurements with the estimates"),
     "eval": ("evaluate", "judge kernels that are not trusted, against a specification"),
     "grade": ("grade", "judge the submissions in a folder, and write a table"),
+    "puzzles": ("puzzles", "learn by solving puzzles: a kernel with a hole for each idea"),
     "mcp": ("agents", "serve tools for coding agents, by the Model Context Protocol"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),

@@ -1,0 +1,36 @@
+"""Puzzle 6: the sum of a row.
+
+A row is in one partition, so one lane of the Vector engine can add it up: `tensor_reduce` folds the
+free axis, axis 1, into one number per partition.
+
+Write the sum of each row to out.
+
+    neuroncore puzzles check p06_row_sum.py
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def kernel(x):
+    """The sum of each row of x [128, columns], as [128, 1]."""
+    out = nl.ndarray((x.shape[0], 1), x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    # solution
+    total = nl.ndarray((x.shape[0], 1), x.dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+    nisa.dma_copy(dst=out, src=total)
+    # end
+    return out
+
+
+def inputs(rng, shape=(128, 512)):
+    return [rng.standard_normal(shape, np.float32)]
+
+
+def reference(x):
+    return x.sum(axis=1, keepdims=True)

@@ -1,0 +1,119 @@
+"""An attempt: a kernel that runs on the shapes of a puzzle until one fails."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import KernelError, NeuronError
+from neuroncore.base.structs import dataclass
+from neuroncore.frontend import misuse
+from neuroncore.frontend.arguments import arrays_in
+from neuroncore.hosts.api import Run, run
+from neuroncore.puzzles.puzzle import Puzzle
+from neuroncore.report.compare import Agreement, Incomparable
+
+CLOSE = 1e-3  # the relative difference of two wrong results that are the same
+NUMBER = re.compile(r"\d[\d,]*")
+SEVERE = ("error", "warning")  # findings that explain a wrong result
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """The first failure of a kernel, or its run on the first shape.
+
+    `error` is the exception of the kernel. `found` is the comparison of wrong results. Both are
+    None if all results are right.
+    """
+
+    shape: Sequence[int]
+    run: Run | None = None
+    error: Exception | None = None
+    found: Agreement | None = None
+
+    @property
+    def right(self) -> bool:
+        """Return whether all results are right."""
+        return self.error is None and self.found is None
+
+    @property
+    def latency_us(self) -> float:
+        """Return the estimate for the first shape, in microseconds."""
+        return math.nan if self.run is None else self.run.estimate.seconds * 1e6
+
+
+def attempt(puzzle: Puzzle, kernel: Callable[..., Any]) -> Attempt:
+    """Run a kernel on the shapes of a puzzle. An attempt has the first failure."""
+    spec, first = puzzle.spec, None
+    for shape in spec.all_shapes:
+        seed, _ = spec.hidden_seeds(shape)[0]
+        made = _on(puzzle, kernel, shape, spec.arguments(seed, shape))
+        if not made.right:
+            return made
+        first = first or made
+    assert first is not None  # a puzzle has shapes
+    return first
+
+
+def _on(
+    puzzle: Puzzle, kernel: Callable[..., Any], shape: Sequence[int], given: tuple[Any, ...]
+) -> Attempt:
+    try:
+        made = run(kernel, *given, target=puzzle.spec.target)
+        found = made.compare(puzzle.spec.reference, puzzle.tol)
+    except Incomparable as error:
+        return Attempt(shape, error=error)
+    except NeuronError as error:
+        return Attempt(shape, error=error)
+    except Exception as error:
+        return Attempt(shape, error=misuse.told(error) or error)
+    return Attempt(shape, made, found=None if found else found)
+
+
+def likeness(one: Attempt, other: Attempt) -> int:
+    """Return how much two attempts have in common: 0 for nothing, 3 at most. Wrong results that are
+    equal count more than equal findings."""
+    if one.error is not None or other.error is not None:
+        return _like_errors(one.error, other.error)
+    if one.right != other.right:
+        return 0
+    assert one.run is not None and other.run is not None
+    if one.right:
+        return 2 if one.run.summary["bound_by"] == other.run.summary["bound_by"] else 0
+    alike = _codes(one.run) == _codes(other.run)
+    return 2 * _same(one.run.results, other.run.results) + alike * bool(_codes(one.run))
+
+
+def _like_errors(one: Exception | None, other: Exception | None) -> int:
+    if type(one) is not type(other):
+        return 0
+    first, second = (NUMBER.sub("", _statement(error)) for error in (one, other))
+    return 3 if first == second else 1
+
+
+def _statement(error: Exception | None) -> str:
+    return error.statement if isinstance(error, KernelError) else str(error)
+
+
+def _codes(run: Run) -> set[str]:
+    return {one.code for one in run.findings if one.severity in SEVERE}
+
+
+def _same(got: Any, want: Any) -> bool:
+    """Return whether two wrong results are equal, except for rounding."""
+    pairs = zip(arrays_in(got), arrays_in(want), strict=False)
+    return all(a.shape == b.shape and _close(a, b) for a, b in pairs)
+
+
+def _close(a: Any, b: Any) -> bool:
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return bool(np.allclose(x, y, rtol=CLOSE, atol=CLOSE * _size(y), equal_nan=True))
+
+
+def _size(values: Any) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.mean()) if finite.size else 0.0

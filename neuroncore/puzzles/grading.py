@@ -1,0 +1,155 @@
+"""Stars for a solution of a puzzle, and the hint for its mistake.
+
+A mistake is recognized by its effect. The typical mistakes of a puzzle run as well, and the hint is
+of the mistake that ends with the same error, the same wrong result, or the same bottleneck.
+"""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
+from neuroncore.frontend.alias import activated
+from neuroncore.puzzles.attempts import Attempt, attempt, likeness
+from neuroncore.puzzles.picture import picture
+from neuroncore.puzzles.puzzle import Puzzle, load, module
+from neuroncore.report.compare import Agreement
+
+STARS = ((1.2, 3), (2.0, 2))  # at most this many times the best estimate, and the stars for it
+FULL = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The stars from 0 to 3, a text about the attempt, and the hint if there is one."""
+
+    puzzle: Puzzle
+    stars: int
+    text: str
+    hint: str = ""
+    attempt: Attempt | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{drawn(self.stars)}  {self.puzzle.name}: {self.text}"]
+        return "\n".join(lines + ([f"hint: {self.hint}"] if self.hint else []))
+
+
+def drawn(stars: int) -> str:
+    """Return stars in ASCII, which every terminal can print."""
+    return "*" * stars + "-" * (FULL - stars)
+
+
+def check(puzzle: Puzzle | str, solution: Path | Callable[..., Any]) -> Outcome:
+    """Grade a solution: a file with a function `kernel`, or a kernel.
+
+    Raises UsageError for an unknown puzzle, and for a file that cannot be read or has no kernel.
+    """
+    puzzle = load(puzzle) if isinstance(puzzle, str) else puzzle
+    with activated():
+        if not isinstance(solution, Path):
+            return _graded(puzzle, solution)
+        text = _read(solution)
+        if _has_hole(text, str(solution)):
+            return Outcome(puzzle, 0, f"the hole is still there: replace `...`. {puzzle.idea}")
+        return _graded(puzzle, _kernel(text, solution))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}") from None
+
+
+def _has_hole(text: str, name: str) -> bool:
+    """Return whether a statement is still `...`. Raises UsageError if the text is not Python."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError as error:
+        raise UsageError(f"{name}:{error.lineno or 1}: {error.msg}") from None
+    return any(
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is Ellipsis
+        for node in nodes
+    )
+
+
+def _kernel(text: str, file: Path) -> Callable[..., Any]:
+    try:
+        found = getattr(module(text, file), "kernel", None)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename}:{last.lineno}"
+        raise UsageError(f"{place}: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise UsageError(f"{file} has no function `kernel`")
+    return found  # type: ignore[no-any-return]
+
+
+def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Outcome:
+    made = attempt(puzzle, kernel)
+    if not made.right:
+        return Outcome(puzzle, 0, _failure(made), _hint(puzzle, made), made)
+    best = attempt(puzzle, puzzle.program.kernel).latency_us
+    ratio = made.latency_us / best
+    stars = next((count for limit, count in STARS if ratio <= limit), 1)
+    said = f"right, {duration(made.latency_us * 1e3)}; the best known takes {duration(best * 1e3)}"
+    if stars == FULL:
+        return Outcome(puzzle, stars, said, attempt=made)
+    return Outcome(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
+
+
+def _why(made: Attempt) -> str:
+    assert made.run is not None
+    answers = made.run.why(1).answers
+    return "" if answers is None else answers.sentence
+
+
+def _failure(made: Attempt) -> str:
+    if made.error is not None:
+        return f"fails for the shape {tuple(made.shape)}\n{_said(made.error)}"
+    assert made.run is not None and made.found is not None
+    findings = [str(one) for one in made.run.findings if one.severity in ("error", "warning")]
+    lines = [f"wrong for the shape {tuple(made.shape)}: {_worst(made.found)}"]
+    return "\n".join([*lines, *findings, *picture(made.found)])
+
+
+def _said(error: Exception) -> str:
+    name = type(error).__name__
+    return str(error) if hasattr(error, "statement") else f"{name}: {error}"
+
+
+def _worst(found: Agreement) -> str:
+    pairs = zip(found.comparisons, found.tolerances, strict=True)
+    number, one = next((n, c) for n, (c, limit) in enumerate(pairs) if not c.rel_l2 <= limit)
+    which = f"result {number}, " if len(found.comparisons) > 1 else ""
+    return f"{which}element {one.worst} is {one.got:g} instead of {one.want:g}"
+
+
+def _hint(puzzle: Puzzle, made: Attempt) -> str:
+    effects = [
+        attempt(puzzle, module(puzzle.mistaken(m), puzzle.file).kernel) for m in puzzle.mistakes
+    ]
+    return hint(puzzle, made, effects)
+
+
+def hint(puzzle: Puzzle, made: Attempt, effects: Sequence[Attempt]) -> str:
+    """Return the hint of the mistake whose effect is most like an attempt, or "" if none is.
+    `effects` are attempts with each of the puzzle's mistakes."""
+    rated = [(likeness(made, effect), _nearness(made, effect)) for effect in effects]
+    best = max(range(len(rated)), key=rated.__getitem__)
+    return puzzle.mistakes[best].hint if rated[best][0] else ""
+
+
+def _nearness(made: Attempt, effect: Attempt) -> float:
+    """Return how near the times of two correct kernels are; 0 if one is wrong."""
+    if not made.right or not effect.right:
+        return 0.0
+    return -abs(made.latency_us / effect.latency_us - 1)

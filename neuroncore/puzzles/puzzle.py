@@ -1,0 +1,136 @@
+"""A puzzle: a program of `kernels/puzzles/` with a hole, and the hints that belong to it.
+
+The program NAME.py is a solution: comments mark the lines that the hole replaces. NAME.toml has the
+idea, the shapes, the hints, and typical mistakes as edits of the solution.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import neuroncore
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.structs import dataclass
+from neuroncore.eval import Spec
+
+HOME = next(
+    found for path in neuroncore.__path__ if (found := Path(path) / "kernels/puzzles").is_dir()
+)
+HOLE = re.compile(r"^( *)# solution\n.*?^ *# end\n", re.MULTILINE | re.DOTALL)
+MARKS = re.compile(r"^ *# (solution|end)\n", re.MULTILINE)
+SECRET = 0  # the hidden inputs are the same in each check
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A typical mistake: the solution with `was` replaced by `now`, and the hint for it."""
+
+    was: str
+    now: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first. `tol` is
+    the allowed relative L2 error. Each of `hints` says more than the one before."""
+
+    name: str
+    title: str
+    idea: str
+    shapes: Sequence[Sequence[int]]
+    hints: Sequence[str]
+    mistakes: Sequence[Mistake]
+    tol: float
+
+    @property
+    def file(self) -> Path:
+        """Return the file of the solution."""
+        return HOME / f"{self.name}.py"
+
+    @cached_property
+    def start(self) -> str:
+        """Return the source with the hole."""
+        text = HOLE.sub(r"\1...  # your code\n", self.file.read_text("utf-8"))
+        return _without_unused_imports(text)
+
+    @cached_property
+    def solution(self) -> str:
+        """Return the source of the solution."""
+        return MARKS.sub("", self.file.read_text("utf-8"))
+
+    def mistaken(self, mistake: Mistake) -> str:
+        """Return the solution with a mistake. Raises UsageError if its text does not occur once."""
+        if self.solution.count(mistake.was) != 1:
+            raise UsageError(f"{self.name}: {mistake.was!r} does not occur once")
+        return self.solution.replace(mistake.was, mistake.now)
+
+    @cached_property
+    def program(self) -> ModuleType:
+        """Return the module of the solution."""
+        return module(self.solution, self.file)
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Return the specification, also for `neuroncore eval`."""
+        return Spec(
+            self.program.reference,
+            self._inputs,
+            shapes=self.shapes[:1],
+            hidden_shapes=self.shapes[1:],
+            name=self.name,
+            seeds=1,
+            secret=SECRET,
+            tol=self.tol,
+            narrow=("float32", "bfloat16", "float8_e4m3"),
+            files=(self.file,),
+        )
+
+    def _inputs(self, seed: int, shape: Sequence[int]) -> Sequence[Any]:
+        found: Sequence[Any] = self.program.inputs(np.random.default_rng(seed), tuple(shape))
+        return found
+
+
+def names() -> Sequence[str]:
+    """Return the names of the puzzles, in order."""
+    return sorted(file.stem for file in HOME.glob("p*.toml"))
+
+
+def load(text: str) -> Puzzle:
+    """Return the puzzle with a number, such as "3", or a name, such as "p03_free_axis" or
+    "free_axis". Raises UsageError for others."""
+    known = names()
+    for number, name in enumerate(known, 1):
+        if text in (str(number), name, name.partition("_")[2]):
+            return _read(name)
+    near = did_you_mean(text, [*known, *(name.partition("_")[2] for name in known)])
+    raise UsageError(f"there is no puzzle {text!r}; {near or f'puzzles are 1 to {len(known)}'}")
+
+
+def _read(name: str) -> Puzzle:
+    fields = tomllib.loads((HOME / f"{name}.toml").read_text("utf-8"))
+    mistakes = [Mistake(**one) for one in fields.pop("mistakes")]
+    return Puzzle(name=name, mistakes=mistakes, **{"tol": 1e-4, **fields})
+
+
+def _without_unused_imports(text: str) -> str:
+    """Leave out ml_dtypes where only the solution uses it."""
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return text if "ml_dtypes" in used else text.replace("import ml_dtypes\n", "")
+
+
+def module(text: str, file: Path) -> ModuleType:
+    """Execute the text of a Python file as a module. Raises whatever the text raises."""
+    made = ModuleType(f"puzzle_{file.stem}")
+    made.__file__ = str(file)
+    exec(compile(text, str(file), "exec", dont_inherit=True), vars(made))
+    return made
