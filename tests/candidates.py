@@ -177,6 +177,7 @@ return out"""
         ),
     ),
     "another order": ("WRONG_ORDER", forged("p.order = 'compiled'")),
+    "another writer of descriptors": ("WRONG_ORDER", forged("p.software = True")),
     "another machine": (
         "passed",
         f"import neuroncore\nneuroncore.run = None\n{HONEST}",

@@ -81,6 +81,8 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("WRONG_ORDER", message)
     if program.order == "scheduled" and (program.flags or program.dge):
         yield Refused("WRONG_ORDER", "compiler flags of the older API, for a kernel of today's")
+    if program.software != (spec.options.descriptors == "software"):
+        yield Refused("WRONG_ORDER", "the record has another writer of the DMAs' descriptors")
     if len(program.data.branches) and not spec.dynamic:
         line = program.data.branches[3]
         place = program.place(line).line if line >= 0 else None

@@ -14,7 +14,7 @@ from neuroncore import machine
 from neuroncore.base.errors import KernelError, NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.checks.recorded import recorded
-from neuroncore.eval import comparison, metrics
+from neuroncore.eval import comparison, metrics, paths
 from neuroncore.eval.examination import examined, unpacked
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Shape, Spec
@@ -107,9 +107,20 @@ def one_seed(
     takes another path with it, the entry `decisions` has the values that decide until there."""
     only = Case(case.shape, case.public, (case.hidden[number],))
     try:
-        return judged(contents, spec, [only], why=why)
+        found = judged(contents, spec, [only], why=why)
     except OtherPath as other:
         return {"passed": False, "decisions": list(other.decisions)}
+    return found | path(contents, spec, case) if found["passed"] else found
+
+
+def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
+    """Return the path of the record of one shape (`paths.taken`), as the entry `path`; no entry if
+    the record is refused."""
+    try:
+        (content,) = contents
+        return {"path": paths.taken(unpacked(content, spec, len(case.hidden[0].arrays)))}
+    except (Refused, ValueError):
+        return {}
 
 
 def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ from neuroncore.eval.answers import Held
 from neuroncore.eval.child import Request, Task
 from neuroncore.eval.forking import Zygote, meaning
 from neuroncore.eval.isolation import Level, Limits, dies_with_parent
-from neuroncore.eval.judge import Case, cases, judged, one_seed
+from neuroncore.eval.judge import Case, cases, judged, one_seed, path
+from neuroncore.eval.paths import every_loop, strange
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
 from neuroncore.hosts.warm import warm
@@ -132,17 +133,40 @@ class Worker:
         candidate is told the values that decide, and nothing else of the hidden inputs."""
         shapes: list[dict[str, Any]] = []
         held, cost = Held(), Cost()
-        for number, case in enumerate(self.cases):
-            parts: list[dict[str, Any]] = []
-            for seed in range(len(case.hidden)):
-                ran = self._along_its_path(candidate, number, seed)
+        for number in range(len(self.cases)):
+            for ran in self._paths(candidate, number):
                 held, cost = ran.held, cost.plus(ran.cost)
                 if not ran.found["passed"]:
                     return Ran({**ran.found, "shapes": shapes}, held, cost)
-                parts += ran.found["shapes"]
-            slowest = max(parts, key=lambda one: float(one["latency_us"]))
-            shapes.append({**slowest, "seeds": [one["seeds"][0] for one in parts]})
+                shapes += ran.found["shapes"]
         return Ran({"passed": True, "error": None, "shapes": shapes}, held, cost)
+
+    def _paths(self, candidate: Candidate, number: int) -> Iterator[Ran]:
+        """Judge the paths of all hidden seeds of a case; the last Run has its shape."""
+        found: list[dict[str, Any]] = []
+        for seed in range(len(self.cases[number].hidden)):
+            ran = self._along_its_path(candidate, number, seed)
+            found.append(ran.found)
+            yield ran._replace(found={**ran.found, "shapes": []})
+        yield self._one_program(candidate, number, [one["path"] for one in found])
+        parts = [one["shapes"][0] for one in found]
+        slowest = max(parts, key=lambda one: float(one["latency_us"]))
+        shape = {**slowest, "seeds": [one["seeds"][0] for one in parts]}
+        yield Ran({"passed": True, "error": None, "shapes": [shape]}, ran.held, Cost())
+
+    def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
+        """Record a path on which every loop has a turn, and look for instructions that only the
+        other paths have."""
+
+        def judge(parts: list[bytes]) -> dict[str, Any]:
+            return path(parts, self.spec, self.cases[number])
+
+        ran = self._ran(Request(candidate.source, number, every_loop(found)), judge)
+        made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
+        if made is not None and strange(found, made):
+            message = "Python computed an argument from the turns of a loop of the device"
+            return Ran(_failed(Refused("DYNAMIC", message)), ran.held, ran.cost)
+        return ran._replace(found={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
         """Record and replay until the program takes the path of a hidden seed."""

@@ -27,7 +27,7 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
 
 READY = b"ready"
-ENDING = 2.0  # seconds that a process may take to end once it has answered
+ENDING = 2.0  # seconds that a process may take at least to end once it has answered
 FAULT = 97  # the exit code of a process that could not be set up
 BY_SIGNAL = 128  # exit codes above it are signals
 PIPE = 3  # the file to which a candidate's process writes its answer
@@ -99,7 +99,8 @@ def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
     os.close(writes)
     content, refusal = _answer(reads, assigned.limits)
     os.close(reads)
-    status, used, late = _ended(process, 0.0 if refusal else ENDING)
+    left = max(ENDING, assigned.limits.seconds - (time.perf_counter() - begun))
+    status, used, late = _ended(process, 0.0 if refusal else left)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
     by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else max(0, code - BY_SIGNAL)
     cpu = used.ru_utime + used.ru_stime

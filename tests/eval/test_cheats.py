@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs
 @pytest.fixture(scope="module")
 def worker():
     made = Worker(
-        spec(), "linux", Limits(cpu_seconds=1, seconds=10.0, memory=2 << 30, processes=40)
+        spec(), "linux", Limits(cpu_seconds=1, seconds=60.0, memory=2 << 30, processes=40)
     )
     yield made
     made.close()
@@ -81,11 +81,21 @@ def kernel(x, n):
 """
 # the same, with the number that Python finds in the public inputs
 CONSTANT = LOOP.replace("nl.dynamic_range(r)", "range(int(n.numpy()[0, 0]))")
+# one product with the number of turns, which Python counts
+COUNTED = LOOP.replace("nl.dynamic_range(r):", "(turns := [*nl.dynamic_range(r)])[:1]:").replace(
+    "tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)",
+    "tensor_scalar(dst=s, data=t, op0=nl.multiply, operand0=float(len(turns)))",
+)
 
 
 @pytest.mark.parametrize(
     ("source", "dynamic", "code"),
-    [(LOOP, True, None), (LOOP, False, "DYNAMIC"), (CONSTANT, True, "WRONG_RESULT")],
+    [
+        (LOOP, True, None),
+        (LOOP, False, "DYNAMIC"),
+        (CONSTANT, True, "WRONG_RESULT"),
+        (COUNTED, True, "DYNAMIC"),
+    ],
 )
 def test_loops_that_depend_on_hidden_inputs(source, dynamic, code):
     def inputs(seed, shape):
@@ -95,7 +105,7 @@ def test_loops_that_depend_on_hidden_inputs(source, dynamic, code):
     def reference(x, n):
         return x * np.float32(n[0, 0])
 
-    wanted = Spec(reference, inputs, [(128, 8)], dynamic=dynamic, tol=1e-6)
+    wanted = Spec(reference, inputs, [(128, 8)], dynamic=dynamic, tol=1e-6, secret=0)
     worker = Worker(wanted, "process", Limits())
     try:
         verdict = worker.verdict(Candidate("loop", source))

@@ -1,0 +1,59 @@
+"""The paths of a program whose loops depend on hidden inputs. Python makes a program once, for all
+inputs: records of several paths may differ in the turns of their loops, and in nothing that Python
+computed. A candidate that counts turns in Python would find a hidden value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.record.call_json import plain
+from neuroncore.record.program import Program, Record
+
+
+def taken(record: Record) -> dict[str, Any]:
+    """Return the values that decide the path of a record, and a hash of each combination of an
+    instruction, its arguments and its numbers, and of each constant of the host."""
+    (program,) = record.programs
+    values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
+    return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
+
+
+def _chosen(program: Program) -> set[str]:
+    calls = [repr((c.name, {n: plain(v) for n, v in c.arguments.items()})) for c in program.calls]
+    keys = [
+        repr([(value, kind) for value, kind in _pairs(key) if kind is not VirtualRegister])
+        for key in program.data.values
+    ]
+    rows, begins = program.raw()
+    with_values = np.array([call.has_values for call in program.calls], np.bool_)
+    call = rows[begins[:-1]]
+    number = np.where(with_values[call], rows[begins[1:] - 1], -1)
+    pairs = set(zip(call.tolist(), number.tolist(), strict=True))
+    texts = [calls[call] + (keys[number] if number >= 0 else "") for call, number in pairs]
+    return {_hash(text.encode()) for text in texts} | {*map(_hash, program.data.constants.values())}
+
+
+def _pairs(key: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    return list(zip(key[::2], key[1::2], strict=True))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    """Return decisions by which every loop has a turn: those of the path with most instructions,
+    without zeros."""
+    longest = max(paths, key=lambda one: (len(one["chosen"]), len(one["decisions"])))
+    return tuple(value or 1 for value in longest["decisions"])
+
+
+def strange(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
+    """Return whether a path has an instruction that is not in the path on which every loop has a
+    turn."""
+    return bool(set().union(*(one["chosen"] for one in paths)) - set(whole["chosen"]))
