@@ -66,6 +66,28 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
 
 
+def spilled(timeline: Timeline) -> bool:
+    """Return whether the compiler spills the tiles that do not fit, so that the estimate has their
+    way to HBM and back. Only the older API's does, and it spills neither PSUM nor tiles of one
+    instruction, which has to have all of them at once."""
+    machine, program = timeline.machine, timeline.program
+    if not timeline.compiled.policy.rewrites:
+        return False
+    if timeline.peak_psum > _room(machine, MemoryRegion.psum):
+        return False
+    return _most_at_once(program) <= _room(machine, MemoryRegion.sbuf)
+
+
+def _most_at_once(program: Program) -> int:
+    """Return the bytes per partition of all tiles in SBUF that one instruction uses, at most."""
+    uses = Uses(program)
+    used, area = np.unique(np.stack([uses.user, uses.area]), axis=1)
+    kinds = uses.areas.kinds
+    widths = [kind.row_bytes if kind.region is MemoryRegion.sbuf else 0 for kind in kinds]
+    taken = np.array(widths, np.int64)[uses.areas.kind[area]]
+    return int(np.bincount(used, taken).max(initial=0))
+
+
 def _room(machine: Machine, region: MemoryRegion) -> int:
     memory = machine.sbuf if region is MemoryRegion.sbuf else machine.psum
     return memory.partition_bytes

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from neuroncore import machine
 from neuroncore.base.errors import KernelError, NeuronError, UsageError
 from neuroncore.base.findings import Finding
-from neuroncore.checks.recorded import recorded
+from neuroncore.checks.recorded import recorded, spilled
 from neuroncore.eval import comparison, metrics, paths
 from neuroncore.eval.examination import examined, unpacked
 from neuroncore.eval.refusals import Refused
@@ -28,7 +28,6 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 Array = npt.NDArray[Any]
 # Findings of a launch or a record that refuse a candidate.
 REFUSED = frozenset(("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ"))
-SPILLED = "CAPACITY"  # the older API's compiler spills tiles that do not fit: the estimate has it
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,8 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
     timelines = schedule_cores(record.programs, chosen, world=record.world)
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     findings = recorded(record, timelines)
-    _refuse([one for one in findings if one.code != SPILLED or spec.order == "scheduled"])
+    fits = all(map(spilled, timelines))
+    _refuse([one for one in findings if not (fits and one.code == "CAPACITY")])
     times = estimate(slowest)
     hidden = case.hidden[0]
     floor = hbm_ns(slowest, hidden.expected)  # not every kernel has to read all inputs

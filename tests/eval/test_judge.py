@@ -1,5 +1,7 @@
 """The judge on records that are made here, in one process."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from candidates import HEAD, HONEST, inputs, kernel, spec
@@ -48,6 +50,46 @@ return sums(a, b)"""
     assert code(HONEST, target="gen3") is None  # another name of trn2
     assert code(HONEST, order="compiled") == "WRONG_ORDER"
     assert code(HONEST, cores=2) == "WRONG_CORES"
+
+
+def older(count, columns, at_once):
+    """The sum of `count` tiles of ones in SBUF, which are all made first; with `at_once`, the last
+    instruction has two of them as operands."""
+    body = f"""
+import neuronxcc.nki as nki, neuronxcc.nki.language as nl, numpy as np
+
+@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    kept = [nl.ndarray((128, {columns}), np.float32, buffer=nl.sbuf) for _ in range({count})]
+    for n, one in enumerate(kept):
+        one[...] = nl.full((128, {columns}), n, np.float32)
+    total = nl.load(a[0:128])
+    for one in kept:
+        total[...] = nl.add(total, one[:, 0:64])
+    if {at_once}:
+        kept[0][...] = nl.add(kept[0], kept[1])
+    total[...] = nl.add(total, kept[0][:, 0:64])
+    nl.store(out, total)
+    return out"""
+    return body
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "at_once", "refused"),
+    [(2, 4096, True, None), (8, 12000, False, None), (2, 30000, True, "CAPACITY")],
+)
+def test_tiles_that_do_not_fit_are_spilled_one_by_one(count, columns, at_once, refused):
+    def reference(a, b):
+        first = 1 if at_once else 0
+        return a + np.float32(sum(range(count)) + first)
+
+    wanted = spec(order="compiled", shapes=[(128, 64)], hidden_shapes=(), seeds=1)
+    made = answered(older(count, columns, at_once), replace(wanted, reference=reference))
+    assert (made["error"] and made["error"]["code"]) == refused, made["error"]
+    if refused is None:
+        found = made["shapes"][0]
+        assert ("CAPACITY" in found["findings"]) == (found["summary"]["spill_save_bytes"] > 0)
 
 
 def test_constants_that_take_part_are_counted():
