@@ -55,7 +55,7 @@ return sums(a, b)"""
 def older(count, columns, at_once):
     """The sum of `count` tiles of ones in SBUF, which are all made first; with `at_once`, the last
     instruction has two of them as operands."""
-    body = f"""
+    return f"""
 import neuronxcc.nki as nki, neuronxcc.nki.language as nl, numpy as np
 
 @nki.jit
@@ -72,7 +72,6 @@ def kernel(a, b):
     total[...] = nl.add(total, kept[0][:, 0:64])
     nl.store(out, total)
     return out"""
-    return body
 
 
 @pytest.mark.parametrize(
