@@ -242,6 +242,35 @@ def copied(
     )
 
 
+class Parts(NamedTuple):
+    """Parts of windows: the number of each window, where its part lies and begins."""
+
+    of: Array
+    lies: Sequence[Geometry]
+    offset: Array
+
+
+def parted_windows(
+    found: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
+) -> tuple[Windows, Storages, list[Geometry]]:
+    """The windows with parts of some at their end, on the same storages."""
+    fixed = np.full(len(parts.of), -1)
+    number = len(geometries) + np.arange(len(parts.of))
+    more = Windows(
+        *(
+            np.concatenate(pair)
+            for pair in (
+                (windows.storage, windows.storage[parts.of]),
+                (windows.geometry, number),
+                (windows.offset, parts.offset),
+                (windows.moving, fixed),
+            )
+        )
+    )
+    of_window = np.concatenate((found.of_window, found.of_window[parts.of]))
+    return more, found._replace(of_window=of_window), [*geometries, *parts.lies]
+
+
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
     """The storages of a file. Raises ValueError if a window has none."""
     order = np.argsort(number, kind="stable")

@@ -42,10 +42,12 @@ from neuroncore.record.columns import (
     inside,
     joined,
     parted,
+    parted_windows,
     restored,
     storages,
 )
 from neuroncore.record.columns import Columns as Columns
+from neuroncore.record.columns import Parts as Parts
 from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapped
 
 Array = npt.NDArray[Any]
@@ -310,6 +312,17 @@ class Program:
         found = read.copied(chosen)
         varied = copy.copy(self)
         varied._read = found
+        return varied
+
+    def with_parts(self, columns: Columns, parts: Parts, calls: Sequence[Call]) -> Program:
+        """Other rows, to be scheduled: of this program's calls and windows, and after them of
+        further calls and of parts of windows. It is for programs whose rows are not waited for by
+        number."""
+        read, varied = self._reading(), copy.copy(self)
+        windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
+        varied.calls, varied.geometries = [*self.calls, *calls], lies
+        varied.count = len(columns.call)
+        varied._read = _Read(columns, windows, found, lies)
         return varied
 
     def permuted(self, rows: Array) -> Program:

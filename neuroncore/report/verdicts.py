@@ -27,13 +27,14 @@ class BoundText:
     sentence: Callable[[Timeline, str], str]
 
 
-def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line]) -> str:
+def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str = "") -> str:
     """Return the sentence for one core, without a period. `lines` are those on the critical
-    path."""
+    path, `space` says who waits for space if that is most of it."""
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
-        return f"bound by the serial chain {_chain(timeline, lines)}"
+        chain = f"the serial chain {_chain(timeline, lines)}"
+        return f"bound by space: {space}; {chain}" if space else f"bound by {chain}"
     told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
     where = max(lines, key=lambda line: told.share(line.parts), default=None)
     said = told.sentence(timeline, where.name if where is not None else "")

@@ -44,6 +44,7 @@ SCHEMA = "neuroncore.why/2"
 NOTHING = 0.01  # relative changes of the time below this count as none
 ROOM = 400_000  # instructions to schedule again, in total: about 0.3 s
 ROUNDS = 8  # schedules, however long the run is
+MUCH, MOSTLY = 0.1, 0.3  # of the critical path, that waits for space are
 MOST = 48  # schedules of edits
 PART = 0.6  # of all schedules that are for edits
 SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
@@ -228,13 +229,14 @@ class _Asking:
         limit = world_bound(self.world) if self.timeline.world.ranks > 1 and self.world else None
         waits = space_waits(self.timeline, steps(self.timeline))
         edits = self._edits(waits)
-        said = (
-            sentence(self.timeline, self.tried.bound, self.lines)
-            if limit is None
-            else world_sentence(self.world, limit)
-        )
         limits = self._limits()
-        notes = (self._space(waits), _contrast(self.tried.bound, limits), _first(edits))
+        space = self._space(waits, MUCH)
+        if limit is not None:
+            said = world_sentence(self.world, limit)
+        else:
+            said = sentence(self.timeline, self.tried.bound, self.lines, self._space(waits, MOSTLY))
+        space = "" if space in said else space
+        notes = (space, _contrast(self.tried.bound, limits), _first(edits))
         return Answers(
             bound=limit or self.tried.bound,
             sentence="; ".join((said, *filter(None, notes))),
@@ -245,10 +247,10 @@ class _Asking:
             all=self.all,
         )
 
-    def _space(self, waits: Sequence[SpaceWait]) -> str:
-        """Return who waits for space, if that is much of the path."""
+    def _space(self, waits: Sequence[SpaceWait], least: float) -> str:
+        """Return who waits for space, if that is at least this part of the path."""
         held = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
-        return waiting_for_space(waits) if held >= 0.1 * self.total else ""
+        return waiting_for_space(waits) if held >= least * self.total else ""
 
     def _edits(self, waits: Sequence[SpaceWait]) -> list[Advice]:
         """Return the edits that save time, the best first; of edits of one line that save as much,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from neuroncore.time.changes import Change
 from neuroncore.time.edits.buffers import SpaceWait, second_buffer
 from neuroncore.time.edits.edit import Edit
+from neuroncore.time.edits.halves import in_halves
 from neuroncore.time.edits.placement import (
     elsewhere,
     fewer_barriers,
@@ -20,6 +22,7 @@ from neuroncore.time.schedule import Timeline
 LEAST = 0.01  # of the time that a line keeps the critical path, for an edit of it to matter
 LINES = 8
 BUFFERS = 3
+SPLITS = 2
 
 
 def candidates(
@@ -34,7 +37,8 @@ def candidates(
             yield found
     room = timeline.machine.sbuf.usable_bytes - timeline.peak_sbuf
     total = timeline.total_ns
-    for line in [line for line in lines if line.ns >= LEAST * total][:LINES]:
+    longest = [line for line in lines if line.ns >= LEAST * total][:LINES]
+    for line in longest:
         yield from fewer_transfers(base, line)
         single = (
             loaded_once(base, line, room),
@@ -44,3 +48,4 @@ def candidates(
         )
         yield from (found for found in single if found is not None)
         yield from elsewhere(base, line)
+    yield from islice(in_halves(base, longest), SPLITS)

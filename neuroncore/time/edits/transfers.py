@@ -61,7 +61,8 @@ def _is_plain_transfer(call: Call) -> bool:
     if len(call.reads) != 1 or len(call.writes) != 1:
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])
-    return src.shape == dst.shape and src.on_chip != dst.on_chip
+    alike = [n for n in src.shape if n > 1] == [n for n in dst.shape if n > 1]
+    return alike and src.shape[0] == dst.shape[0] and src.on_chip != dst.on_chip
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:

@@ -1,0 +1,229 @@
+"""Tiles that are processed in halves, so that transfers of one half overlap work on the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import ON_CHIP, engine, reduce_cmd
+from neuroncore.base.source import Place
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.legality import stays_legal
+from neuroncore.record.columns import Parts
+from neuroncore.record.program import Program
+from neuroncore.time.changes import Change
+from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, line_numbers
+from neuroncore.time.lines import Line
+from neuroncore.time.loops.dependencies import Accesses
+from neuroncore.time.variation import AS_IT_IS
+
+Array = npt.NDArray[Any]
+MOST = 20_000  # instructions of a program whose order is found one by one
+LEAST = 128  # elements per partition of a tile that is worth two instructions
+WHOLE = -1  # the axis of an operand that both halves use
+
+
+class Halves(NamedTuple):
+    """A call on half of its elements: it, and the axis along which each operand is halved."""
+
+    call: Call
+    axes: tuple[int, ...]
+
+
+def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
+    """The edits by which what a line loads or stores is moved in two halves. Other lines take part
+    as long as they work element by element; the rest waits for both halves."""
+    seen = set[bytes]()
+    for line in lines:
+        if any(_is_transfer(call) and _halved(call) for call in line.calls):
+            rows = [_connected(program, line.place) for program in base.programs]
+            key = b"".join(one.tobytes() for one in rows)
+            if key not in seen:
+                seen.add(key)
+                action = "work on its tile in two halves"
+                found = edit(base, line.place, action, partial(_split, place=line.place))
+                if found is not None:
+                    yield found
+
+
+def _split(program: Program, place: Place) -> Edited | None:
+    if len(program) > MOST or len(program.edges()) or (program.decided() >= 0).any():
+        return None
+    rows = _connected(program, place)
+    split = _in_two(program, rows) if rows.any() else None
+    return None if split is None else Edited(_ordered(*split), AS_IT_IS)
+
+
+def _halved(call: Call) -> Halves | None:
+    """None for a call whose elements depend on each other, or that is too small."""
+    if __name__ not in call.found:
+        call.found[__name__] = _made(call)
+    found: Halves | None = call.found[__name__]
+    return found
+
+
+def _made(call: Call) -> Halves | None:
+    traits, names = call.instruction.traits, (*call.reads, *call.writes)
+    alone = traits.lanewise or _is_transfer(call)
+    command = call.arguments.get(traits.command, reduce_cmd.idle)
+    if not alone or traits.scans or call.transposes or command is not reduce_cmd.idle:
+        return None
+    if call.dynamic or call.indices or call.instruction.lists or len(call.writes) != 1:
+        return None
+    whole = call.view(call.writes[0])
+    axis = next((a for a, n in enumerate(whole.shape) if a and n > 1), 0)
+    if not axis or whole.shape[axis] % 2 or whole.free_size < LEAST or not call.reads:
+        return None
+    views = [call.view(name) for name in names]
+    if any(view.shape != whole.shape and view.free_size != 1 for view in views):
+        return None
+    axes = tuple(axis if view.shape == whole.shape else WHOLE for view in views)
+    made = {
+        name: replace(view, shape=_half(view.shape, at))
+        for name, view, at in zip(names, views, axes, strict=True)
+    }
+    smaller = replace(call, arguments={**call.arguments, **made})
+    return Halves(smaller, axes) if stays_legal(smaller) else None
+
+
+def _is_transfer(call: Call) -> bool:
+    """Return whether it moves a tile from or to HBM."""
+    moves = call.engine is engine.dma and call.instruction.traits.copies
+    return moves and len({view.on_chip for view in call.views(*call.reads, *call.writes)}) == 2
+
+
+def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape if axis == WHOLE else (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
+
+
+def _connected(program: Program, place: Place) -> Array:
+    """The instructions that can be halved of a line, and of all lines that share tiles with
+    them."""
+    columns, kinds = program.columns(), program.storages()
+    possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
+    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    storage = kinds.of_window[program.operand_windows()]
+    regions = [kind.region in ON_CHIP for kind in kinds.kinds]
+    on_chip = np.array(regions)[kinds.kind][storage]
+    rows = possible & np.isin(columns.line, line_numbers(program, place))
+    while True:
+        shared = np.isin(storage, storage[on_chip & rows[user]]) & on_chip & possible[user]
+        lines = np.union1d(columns.line[rows], columns.line[user[shared]])
+        found = possible & np.isin(columns.line, lines)
+        if (found == rows).all():
+            return rows
+        rows = found
+
+
+def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
+    """The program in which each of these rows is two, and which half each row is, -1 for one that
+    is whole; None where the record has other shapes than the calls."""
+    halves = [_halved(call) for call in program.calls]
+    windowed = replace(program.columns(), operands=program.operand_windows())
+    columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
+    half, second = np.full(len(columns.call), -1), np.cumsum(1 + rows)[rows] - 1
+    half[second - 1], half[second] = 0, 1
+    user = np.repeat(np.arange(len(half)), np.diff(columns.start))
+    axes = np.append(_axes(halves), np.full((len(halves), 99), WHOLE), axis=1)
+    axis = axes[columns.call[user], np.arange(len(user)) - columns.start[user]]
+    split = np.flatnonzero((half[user] >= 0) & (axis >= 0))
+    keys = np.column_stack((columns.operands[split], axis[split], half[user[split]]))
+    kinds, which = np.unique(keys, axis=0, return_inverse=True)
+    parts = _parts(program, kinds.tolist())
+    if parts is None:
+        return None
+    operands, known = columns.operands.copy(), [one for one in halves if one is not None]
+    operands[split] = len(program.windows().storage) + which.reshape(-1)
+    number = np.cumsum([one is not None for one in halves]) - 1 + len(halves)
+    call = np.where(half >= 0, number[columns.call], columns.call)
+    columns = replace(columns, call=call, operands=operands)
+    return program.with_parts(columns, parts, [one.call for one in known]), half
+
+
+def _axes(halves: Sequence[Halves | None]) -> Array:
+    """The axis of each operand of each call, WHOLE for the rest."""
+    each = [() if one is None else one.axes for one in halves]
+    width = max(map(len, each))
+    return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
+
+
+def _parts(program: Program, kinds: Sequence[Sequence[int]]) -> Parts | None:
+    """Halves of windows: of each a window, an axis and which half."""
+    windows, lies, offset = program.windows(), [], []
+    for window, axis, half in kinds:
+        whole = program.geometries[int(windows.geometry[window])]
+        if axis >= len(whole.shape) or whole.shape[axis] % 2:
+            return None
+        shape = _half(whole.shape, axis)
+        lies.append(whole.layout.geometry(shape, whole.strides, whole.dtype))
+        offset.append(int(windows.offset[window]) + half * whole.strides[axis] * shape[axis])
+    return Parts(np.array([window for window, *_ in kinds]), lies, np.array(offset))
+
+
+def _ordered(program: Program, half: Array) -> Program:
+    """The program with second halves as late as possible: before the next turn of their loop, and
+    before what needs them."""
+    columns, later = program.columns(), _Later(accesses_of(program))
+    order, seen = list[int](), set[int]()
+    for i, (line, which) in enumerate(zip(columns.line.tolist(), half.tolist(), strict=True)):
+        if which == 1:
+            later.put_off(i)
+            continue
+        if which == 0 and line in seen:
+            order += later.all()
+            seen.clear()
+        seen.add(line)
+        order += later.before(i)
+        order.append(i)
+    return program.permuted(np.array([*order, *later.all()]))
+
+
+class _Later:
+    """Instructions that are put off, by the boxes that they use: each with whether it writes it."""
+
+    def __init__(self, accesses: Accesses) -> None:
+        self.accesses, self.rows = accesses, dict[int, None]()
+        self.users = defaultdict[int, list[tuple[int, bool]]](list)
+
+    def put_off(self, i: int) -> None:
+        self.rows[i] = None
+        for box, writes in self._operands(i):
+            self.users[box].append((i, writes))
+
+    def all(self) -> list[int]:
+        found = list(self.rows)
+        self.rows.clear()
+        self.users.clear()
+        return found
+
+    def before(self, i: int) -> list[int]:
+        """Those that have to come before an instruction, which do not wait any more."""
+        needed, wanted = set[int](), [i]
+        while self.rows and wanted:
+            late = wanted.pop()
+            found = set(self._users(late)) - needed
+            needed |= found
+            wanted += found
+        for row in needed:
+            del self.rows[row]
+        return sorted(needed)
+
+    def _users(self, late: int) -> Iterator[int]:
+        """Those that an instruction has to wait for: one of both writes what the other uses."""
+        near, at = self.accesses.near, self.accesses.near_start
+        for box, writes in self._operands(late):
+            for other in near[at[box] : at[box + 1]].tolist():
+                for row, also in self.users.get(other, ()):
+                    if (writes or also) and row < late and row in self.rows:
+                        yield row
+
+    def _operands(self, i: int) -> Iterator[tuple[int, bool]]:
+        start, operands, reads, *_ = self.accesses
+        own = operands[start[i] : start[i + 1]].tolist()
+        return ((box, k >= reads[i]) for k, box in enumerate(own))

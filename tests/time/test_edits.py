@@ -1,0 +1,183 @@
+"""Edits that `why` suggests: the edited kernel takes as long as promised, and its twin has none."""
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore import run
+
+TILE = (128, 512)
+VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
+
+
+def tiles(x, count=1):
+    return [nl.ndarray(TILE, x.dtype, buffer=nl.sbuf) for _ in range(count)]
+
+
+def like(x):
+    return nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+
+
+@nki.jit
+def buffered(x, count):
+    """Turns that load into the same tiles again; a kernel with few turns needs no more tiles."""
+    out, own = like(x), tiles(x, count)
+    for i in range(x.shape[0]):
+        tile, (made,) = own[i % count], tiles(x)
+        nisa.dma_copy(tile, x[i])
+        nisa.tensor_scalar(made, tile, nl.add, 1.0, engine=VECTOR)
+        nisa.dma_copy(out[i], made)
+    return out
+
+
+@nki.jit
+def prefetched(x, count):
+    """The same, with the load of the next turn first."""
+    out, own = like(x), tiles(x, count)
+    nisa.dma_copy(own[0], x[0])
+    for i in range(x.shape[0]):
+        if i + 1 < x.shape[0]:
+            nisa.dma_copy(own[(i + 1) % count], x[i + 1])
+        (made,) = tiles(x)
+        nisa.tensor_scalar(made, own[i % count], nl.add, 1.0, engine=VECTOR)
+        nisa.dma_copy(out[i], made)
+    return out
+
+
+@nki.jit
+def moved(x, together, again):
+    """Transfers of short rows, `together` of which are one; with `again` of the same rows."""
+    out = nl.ndarray((128, 64), x.dtype, buffer=nl.shared_hbm)
+    total = nl.ndarray((128, 64), x.dtype, buffer=nl.sbuf)
+    nisa.memset(total, 0.0)
+    for i in range(0, x.shape[0], together):
+        tile = nl.ndarray((128, together, 64), x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(
+            tile, x[0 if again else i : (0 if again else i) + together].permute((1, 0, 2))
+        )
+        for j in range(together):
+            nisa.tensor_tensor(total, total, tile[:, j], nl.add, engine=VECTOR)
+    nisa.dma_copy(out, total)
+    return out
+
+
+@nki.jit
+def placed(x, second):
+    """Two lines on Vector, or every second turn of one on another engine."""
+    out, (tile,) = like(x), tiles(x)
+    nisa.dma_copy(tile, x)
+    for i in range(24):
+        (one,) = tiles(x)
+        nisa.tensor_scalar(one, tile, nl.add, 1.0, engine=second if i % 2 else VECTOR)
+        nisa.tensor_tensor(one, one, tile, nl.multiply, engine=VECTOR)
+    nisa.dma_copy(out, one)
+    return out
+
+
+@nki.jit
+def summed(w, x, in_psum):
+    out = nl.ndarray(TILE, nl.float32, buffer=nl.shared_hbm)
+    weights = nl.ndarray(w.shape, w.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(weights, w)
+    (tile,) = tiles(x)
+    nisa.dma_copy(tile, x)
+    total = nl.ndarray(TILE, nl.float32, buffer=nl.sbuf)
+    product = nl.ndarray(TILE, nl.float32, buffer=nl.psum)
+    if not in_psum:
+        nisa.memset(total, 0.0)
+    for _ in range(16):
+        if not in_psum:
+            product = nl.ndarray(TILE, nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(product, weights, tile)
+        if not in_psum:
+            nisa.tensor_tensor(total, total, product, nl.add)
+    if in_psum:
+        nisa.tensor_copy(total, product)
+    nisa.dma_copy(out, total)
+    return out
+
+
+@nki.jit
+def chained(x, parts, reduces):
+    """A long load, work element by element, or by row, and a long store."""
+    out, columns = like(x), x.shape[1] // parts
+    for k in range(parts):
+        here = slice(k * columns, (k + 1) * columns)
+        tile = nl.ndarray((128, columns), x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, x[:, here])
+        if reduces:
+            most = nl.ndarray((128, 1), x.dtype, buffer=nl.sbuf)
+            nisa.tensor_reduce(most, nl.maximum, tile, axis=1)
+            nisa.tensor_scalar(tile, tile, nl.subtract, most, engine=VECTOR)
+            nisa.tensor_reduce(most, nl.add, tile, axis=1)
+            nisa.dma_copy(out[:, k : k + 1], most)
+        else:
+            nisa.tensor_scalar(tile, tile, nl.add, 1.0, engine=VECTOR)
+            nisa.tensor_scalar(tile, tile, nl.multiply, 2.0, engine=VECTOR)
+            nisa.dma_copy(out[:, here], tile)
+    return out
+
+
+def zeros(*shape, dtype=np.float32):
+    return np.zeros(shape, dtype)
+
+
+def ns(kernel, *given):
+    return run(kernel, *given, target="trn2").timelines[0].total_ns
+
+
+def edits(kernel, *given):
+    return {one.how: one for one in run(kernel, *given, target="trn2").why().answers.edits}
+
+
+TURNS, SHORT, ONE = zeros(8, *TILE), zeros(24, 128, 64), zeros(*TILE)
+W32, W16 = zeros(128, 128), zeros(128, 128, dtype=ml_dtypes.bfloat16)
+X16, WIDE = zeros(*TILE, dtype=ml_dtypes.bfloat16), zeros(128, 4096)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given", "how", "then", "rel"),
+    [
+        (buffered, (TURNS, 1), "double-buffer its tile (SBUF)", (TURNS, 2), 1e-9),
+        (moved, (SHORT, 1, False), "move 2 tiles per transfer", (SHORT, 2, False), 0.01),
+        (moved, (SHORT, 1, False), "move 4 tiles per transfer", (SHORT, 4, False), 0.01),
+        (placed, (ONE, VECTOR), "every second tensor_scalar on Scalar", (ONE, SCALAR), 1e-9),
+        (summed, (W16, X16, False), "accumulate the products in PSUM instead of adding",
+         (W16, X16, True), 0.02),
+        (summed, (W32, ONE, True), "bfloat16 operands, from the inputs on", (W16, X16, True), 1e-9),
+        (chained, (WIDE, 1, False), "work on its tile in two halves", (WIDE, 2, False), 0.02),
+    ],
+)  # fmt: skip
+def test_an_edit_saves_what_is_promised(kernel, given, how, then, rel):
+    found = edits(kernel, *given)
+    assert found[how].ns == pytest.approx(ns(kernel, *then), rel)
+    assert found[how].ns < ns(kernel, *given)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given", "how"),
+    [
+        (buffered, (TURNS, 8), "double-buffer"),
+        (moved, (SHORT, 1, True), "move 2 tiles"),  # always the same rows: nothing to join
+        (moved, (SHORT, 1, False), "load each tile once"),
+        (summed, (W16, X16, True), "accumulate"),
+        (summed, (W16, X16, True), "bfloat16"),
+        (chained, (WIDE, 1, True), "work on its tile"),  # a row's maximum needs both halves
+        (chained, (WIDE, 4, False), "work on its tile"),
+    ],
+)
+def test_an_edit_that_would_not_help_is_not_suggested(kernel, given, how):
+    assert not [one for one in edits(kernel, *given) if one.startswith(how)]
+
+
+def test_rows_that_are_loaded_again_are_kept():
+    found = edits(moved, SHORT, 1, True)
+    assert found["load each tile once and keep it"].sbuf == 256
+
+
+def test_loads_of_the_next_turn_need_no_edit():
+    """They start as soon as their buffer is free, wherever the kernel has them."""
+    assert ns(prefetched, TURNS, 2) == pytest.approx(ns(buffered, TURNS, 2), 1e-9)
