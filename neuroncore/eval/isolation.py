@@ -39,14 +39,17 @@ OPEN_FILES, STACK = 256, 1 << 26
 
 
 class Limits(NamedTuple):
-    """Limits of a process: seconds of CPU time and on the clock, bytes of address space, processes
-    and threads, and bytes of its answer."""
+    """Limits of a candidate's process: seconds of CPU time and on the clock, bytes of address
+    space, processes and threads, and bytes of its answer; and seconds of CPU time and bytes of
+    address space in which its records are judged."""
 
     cpu_seconds: int = 20
     seconds: float = 60.0
     memory: int = 4 << 30
     processes: int = 64
     answer: int = 64 << 20
+    judge_seconds: int = 120
+    judge_memory: int = 8 << 30
 
 
 def _libc() -> Any:

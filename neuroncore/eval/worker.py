@@ -24,7 +24,6 @@ from neuroncore.eval.spec import Spec
 from neuroncore.hosts.warm import warm
 
 SCHEMA = "neuroncore.eval/1"
-JUDGE_SECONDS, JUDGE_MEMORY = 120, 8 << 30
 MOST_DECISIONS = 64
 
 
@@ -203,17 +202,18 @@ class Worker:
             parts = answers.records(content)
         except Refused as refusal:
             return Ran(_failed(refusal), held, cost)
-        found, used = _apart(judge, parts)
+        found, used = apart(judge, parts, self._limits)
         return Ran(found, held, cost._replace(judge_cpu_ms=used))
 
 
-def _apart(judge: Judge, parts: list[bytes]) -> tuple[dict[str, Any], float]:
-    """Judge in a fork with limits of its own, so that no record harms later verdicts."""
+def apart(judge: Judge, parts: list[bytes], limits: Limits) -> tuple[dict[str, Any], float]:
+    """Judge in a fork within limits, so that no record harms later verdicts; return what was found
+    and the milliseconds of CPU time."""
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(reads)
-        _judge_and_end(judge, parts, writes)
+        _judge_and_end(judge, parts, limits, writes)
     os.close(writes)
     with os.fdopen(reads, "rb") as file:
         text = file.read()
@@ -227,13 +227,13 @@ def _apart(judge: Judge, parts: list[bytes]) -> tuple[dict[str, Any], float]:
     return found, cpu
 
 
-def _judge_and_end(judge: Judge, parts: list[bytes], writes: int) -> None:
+def _judge_and_end(judge: Judge, parts: list[bytes], limits: Limits, writes: int) -> None:
     """Judge, write the result, and end this process."""
     try:
         dies_with_parent()
         for kind, value in (
-            (resource.RLIMIT_CPU, JUDGE_SECONDS),
-            (resource.RLIMIT_AS, JUDGE_MEMORY),
+            (resource.RLIMIT_CPU, limits.judge_seconds),
+            (resource.RLIMIT_AS, limits.judge_memory),
         ):
             resource.setrlimit(kind, (value, value))
         answers.write(writes, json.dumps(judge(parts)).encode())

@@ -1,0 +1,156 @@
+"""Damaged and hostile records: what do they cost their judge, and do they change a later verdict?
+
+    python bench/judging/records.py [COUNT] [SEED]
+
+COUNT records of honest kernels, 10,000 by default, are changed at random; then come bombs, which
+cost as much as they can. Each is judged in a process with limits. It prints how often each code
+came, the slowest record, and the cost of each bomb. A record that passes must have the latency of
+the honest one; a fault of the judge, or another verdict on the honest record at the end, is an
+error.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import neuroncore
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests")]
+
+from damaged_records import mutated
+from specs import PROBLEMS
+
+from neuroncore.eval import answers, child, judge
+from neuroncore.eval.isolation import Limits
+from neuroncore.eval.worker import apart
+from neuroncore.record import saved
+
+LIMITS = Limits(judge_seconds=5, judge_memory=3 << 30)
+HEAD = saved.MARK + b"%d\n" % saved.FORMAT
+Head = dict[str, Any]
+
+
+class Subject(NamedTuple):
+    """A problem with one shape, the content of its honest record, and the honest verdict."""
+
+    judge: Callable[[list[bytes]], dict[str, Any]]
+    content: bytes
+    honest: dict[str, Any]
+
+    def judged(self, record: bytes) -> tuple[dict[str, Any], float]:
+        """The verdict on a record, and the milliseconds of CPU that it took."""
+        return apart(self.judge, [record], LIMITS)
+
+
+def subject(name: str) -> Subject:
+    spec = PROBLEMS[name].spec()
+    those = judge.cases(spec)[:1]
+    options = spec.options, [those[0].public], spec.prelude
+    task = child.Task(tuple(spec.entry), spec.target, *options)
+    with neuroncore.activated():
+        content = bytes(answers.HELD.size) + child.answer(PROBLEMS[name].honest, task, ())
+    (record,) = answers.records(content)
+    judging = partial(judge.one_seed, spec=spec, case=those[0], number=0)
+    if not spec.dynamic:
+        judging = partial(judge.judged, spec=spec, those=those)
+    honest, _ = apart(judging, [record], LIMITS)
+    return Subject(judging, zlib.decompress(record.partition(b"\n")[2]), honest)
+
+
+def packed(content: bytes) -> bytes:
+    return HEAD + zlib.compress(content, 1)
+
+
+def complaint(found: dict[str, Any], honest: dict[str, Any]) -> str:
+    """What is wrong with a verdict on a changed record, or nothing."""
+    if found.get("passed"):
+        made, wanted = (one["shapes"][0]["latency_us"] for one in (found, honest))
+        return "" if made >= wanted else f"passed with {made} us, the honest one has {wanted}"
+    error = found.get("error") or {"code": "another path", "message": ""}
+    return error["message"] if error["code"] == "JUDGE_FAULT" else ""
+
+
+def fuzzed(one: Subject, count: int, seed: int, codes: Counter[str]) -> Iterator[float]:
+    """Judge changed records; yield what each cost, and print what is wrong."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        found, cpu = one.judged(packed(mutated(one.content, rng)))
+        error = found.get("error")
+        codes[error["code"] if error else "passed" if found["passed"] else "another path"] += 1
+        if said := complaint(found, one.honest):
+            codes["WRONG"] += 1
+            print(f"change {number} of seed {seed}: {said:.300}", flush=True)
+        yield cpu
+
+
+# --- bombs ----------------------------------------------------------------------------------------
+
+
+def bombs(content: bytes) -> Iterator[tuple[str, bytes]]:
+    text, _, numbers = content.partition(b"\n")
+
+    def changed(change: Callable[[Head, Head], None], more: bytes = b"") -> bytes:
+        head = json.loads(text)
+        change(head, head["programs"][0])
+        return packed(json.dumps(head).encode() + b"\n" + numbers + more)
+
+    def longer(name: str, times: int) -> bytes:
+        return changed(lambda head, program: program.update({name: program[name] * times}))
+
+    def extended(name: str, values: list[Any]) -> bytes:
+        return changed(lambda head, program: program[name].extend(copy.copy(values)))
+
+    first = json.loads(text)["programs"][0]["geometries"][0]
+    shapes = [[first[0], [128, 1 + i % 500], *first[2:]] for i in range(20000)]
+    yield "20,000 geometries", extended("geometries", shapes)
+    yield "two million lines", longer("lines", 400_000)
+    yield "a million values", extended("values", [[i] for i in range(1_000_000)])
+    yield "60,000 calls", longer("calls", 20_000)
+    yield "a million iterations", extended("iterations", [0, 0, 0] * 1_000_000)
+    yield "five million blobs", changed(lambda head, _: head["blobs"].extend([0] * 5_000_000))
+    yield "300 MB of notes", changed(lambda head, _: head["about"].update(x="y" * 300_000_000))
+    yield "an integer of a million digits", packed(b'{"about":' + b"9" * 1_000_000 + b"}\n")
+    yield "lists in lists", packed(b'{"about":' + b"[" * 50_000_000 + b"\n")
+    zeros = zlib.compressobj(1)
+    parts = [zeros.compress(bytes(1 << 24)) for _ in range(160)]
+    yield "2.5 GiB of zeros", HEAD + b"".join(parts) + zeros.flush()
+    long = [["i1", 100_000_000]]
+    yield "a column of 100 million", changed(lambda head, _: head["columns"].extend(long))
+    wide = {"tensor": [0, 0, 1 << 62]}
+    yield "a result far away", changed(lambda head, program: program.update(results=wide))
+
+
+def main() -> int:
+    count, seed = (int(given) for given in (*sys.argv[1:], *("10000", "0")[len(sys.argv) - 1 :]))
+    neuroncore.warm()
+    subjects = [subject(name) for name in ("sums", "product", "loop")]
+    codes, slowest = Counter[str](), 0.0
+    for number, one in enumerate(subjects):
+        share = count // len(subjects)
+        slowest = max(slowest, *fuzzed(one, share, seed + number, codes))
+    print(", ".join(f"{code} {times}" for code, times in codes.most_common()))
+    print(f"the slowest took {slowest:.0f} ms of CPU")
+    for name, record in bombs(subjects[0].content):
+        found, cpu = subjects[0].judged(record)
+        error = found["error"] or {"code": "PASSED", "message": ""}
+        codes["WRONG"] += error["code"] in ("JUDGE_FAULT", "PASSED") or cpu > 6000
+        print(
+            f"{name}: {len(record):,} bytes, {cpu:.0f} ms, {error['code']} {error['message']:.90}"
+        )
+    for one in subjects:
+        assert one.judged(packed(one.content))[0] == one.honest, "another verdict"
+    return int(codes["WRONG"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
