@@ -17,6 +17,8 @@ import pytest
 
 from neuroncore.base.errors import KernelError, NotEmulated
 from neuroncore.base.lazy import Lazy
+from neuroncore.hosts import budgets
+from neuroncore.hosts.assertions import KernelTest
 from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ else:
 
 
 NAME = "neuroncore.pytest"
+BUDGET = "neuroncore_budget"  # a property of a test
 MARKER = "neuroncore(allow=[]): codes of findings that do not fail this test"
 
 
@@ -58,7 +61,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="compare each launch with the plain reading of its record",
     )
+    group.addoption(
+        "--neuroncore-update-budgets",
+        action="store_true",
+        help="write what the tests need to the file of budgets, instead of comparing it",
+    )
     parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
+    parser.addini(
+        "neuroncore_budgets",
+        "the file with the budgets of tests (neuroncore_test.budget)",
+        default="neuroncore_budgets.json",
+    )
     parser.addini("neuroncore_targets", "as --neuroncore-target", type="args", default=[])
 
 
@@ -90,6 +103,7 @@ class LaunchWatch:
 
     def __init__(self) -> None:
         self.launches: list[Any] = []
+        self.allowed: set[str] = set()
 
     def begun(self, core: Any) -> None:
         pass
@@ -113,6 +127,9 @@ class Kernels:
         self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
         self.pages = config.option.neuroncore_pages
         self.verify = config.option.neuroncore_verify
+        self.update = config.option.neuroncore_update_budgets
+        self.budget_file = config.rootpath / config.getini("neuroncore_budgets")
+        self.updated: dict[str, budgets.Figures] = {}  # in the process that reports
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if self.targets and "neuroncore_target" in metafunc.fixturenames:
@@ -127,6 +144,26 @@ class Kernels:
         with self._settings(name, current.observer):
             yield name
 
+    @pytest.fixture
+    def neuroncore_test(self, request: pytest.FixtureRequest) -> Iterator[KernelTest]:
+        """Return the assertions of a test of kernels: `assert_close`, `refused`, `budget`."""
+        node: pytest.Item = request.node
+        watch = node.stash[WATCH] = LaunchWatch()
+        kept: dict[str, budgets.Figures] | None = {} if self.update else None
+        yield KernelTest(watch, node.nodeid, self.budget_file, kept)
+        node.user_properties += [(BUDGET, one) for one in (kept or {}).items()]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect budgets, which workers of pytest-xdist measure."""
+        if report.when == "teardown":
+            kept: Any = report.user_properties
+            self.updated.update(one for name, one in kept if name == BUDGET)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write budgets, in the process that reports."""
+        if self.updated and not hasattr(session.config, "workerinput"):
+            budgets.write(self.budget_file, self.updated)
+
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
         """Observe all launches of a test; its pages show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
@@ -137,11 +174,12 @@ class Kernels:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Fail the test if there is a finding that it does not allow."""
-        watch = item.stash[WATCH] = LaunchWatch()
+        watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield
         marks = item.iter_markers("neuroncore")
         allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
+        allowed |= watch.allowed
         met = watch.met().items()
         if told := [outcome.counted(same) for line, same in met if line.code not in allowed]:
             pytest.fail("\n".join(told), pytrace=False)

@@ -1,5 +1,6 @@
 """The plugin of pytest: asked for, it serves nki, tells errors alone, and is strict."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -136,6 +137,63 @@ def test_wrong(): assert kernel(X) is None
     assert [path.name for path in (pytester.path / "pages").iterdir()] == [Path(page).name]
     (core,) = document(Page((pytester.path / page).read_text("utf-8")))["cores"]
     assert core["kernel"] == "kernel" and len(core["values"]["tiles"]) > 0
+
+
+ASSERTING = """
+def test_close(neuroncore_test):
+    neuroncore_test.assert_close(kernel(X), X)
+    with pytest.raises(AssertionError, match="worst element .1, 2.: 1, expected 3") as caught:
+        want = X.copy()
+        want[1, 2], want[3] = 3, X[3] + np.spacing(X[3])
+        neuroncore_test.assert_close((kernel(X),), (want,))
+    assert "result 0: " in str(caught.value)
+    rows = [line.split()[:-1] for line in str(caught.value).splitlines()[3:]]
+    assert rows == [["below", "1", "23"], ["1", "to", "2", "8"], ["8388608", "to", "16777216", "1"]]
+
+def test_refused(neuroncore_test):
+    with neuroncore_test.refused("BUFFER_KIND"):
+        kernel(X, illegal=True)
+    with neuroncore_test.refused("UNINIT_READ"):
+        kernel(X, reads_nothing=True)
+    with pytest.raises(AssertionError, match="no kernel was refused with UNINIT_READ"):
+        with neuroncore_test.refused("UNINIT_READ"):
+            kernel(X)
+
+def test_limits(neuroncore_test):
+    with neuroncore_test.budget(us=1e3, hbm_bytes=256, sbuf_kib=1 / 32):
+        kernel(X)
+    with pytest.raises(AssertionError, match="512 bytes of HBM traffic, the budget is 256"):
+        with neuroncore_test.budget(us=1e3, hbm_bytes=256):
+            kernel(X), kernel(X)
+
+def test_file(neuroncore_test):
+    with neuroncore_test.budget():
+        kernel(X)
+"""
+
+
+def test_kernels_are_compared_refused_and_held_to_budgets(tests, pytester):
+    result = tests(ASSERTING, "--neuroncore")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*has no budget of*test_file*--neuroncore-update-budgets*"])
+    tests(ASSERTING, "--neuroncore", "--neuroncore-update-budgets").assert_outcomes(passed=4)
+    tests(ASSERTING, "--neuroncore").assert_outcomes(passed=4)
+    file = pytester.path / "neuroncore_budgets.json"
+    file.write_text(file.read_text().replace("256", "255"))
+    result = tests(ASSERTING, "--neuroncore")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*256 bytes of HBM traffic, the budget is 255*"])
+
+
+def test_workers_of_xdist_write_one_file_of_budgets(pytester):
+    pytest.importorskip("xdist")
+    pytester.makepyfile(KERNELS + ASSERTING)
+    options = "-q", "-p", "no:cacheprovider", "--neuroncore", "-n1", "-k", "test_file"
+    result = pytester.runpytest_subprocess(*options, "--neuroncore-update-budgets")
+    result.assert_outcomes(passed=1)
+    kept = json.loads((pytester.path / "neuroncore_budgets.json").read_text())
+    ((name, limits),) = kept.items()
+    assert (name.partition("::")[2], limits["hbm_bytes"]) == ("test_file", 256)
 
 
 def test_nothing_changes_for_who_does_not_ask(tests):

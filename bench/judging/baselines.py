@@ -1,6 +1,6 @@
 """What judging NKIBench's baselines costs, and whether any of them is refused.
 
-    python bench/judging/nkibench.py CHECKOUT [-k SUBSTR]
+    python bench/judging/baselines.py CHECKOUT [-k SUBSTR]
 
 It takes the 14 baselines of a clone of AccelOpt as candidates, three hidden seeds each. For each it
 prints the verdict, seconds of CPU of the references, of the candidate's run, of all replays, of

@@ -1,0 +1,111 @@
+"""The fixture `neuroncore_test` of the pytest plugin: what a test asserts of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from neuroncore.base.errors import KernelError
+from neuroncore.base.lazy import Lazy
+from neuroncore.hosts import budgets
+
+if TYPE_CHECKING:
+    from neuroncore.frontend import outcome
+    from neuroncore.hosts import api
+    from neuroncore.report import closeness, compare
+else:
+    api = Lazy("neuroncore.hosts.api")
+    closeness = Lazy("neuroncore.report.closeness")
+    compare = Lazy("neuroncore.report.compare")
+    outcome = Lazy("neuroncore.frontend.outcome")
+
+
+class Watch(Protocol):
+    """The launches of a test, and codes of findings that do not fail it."""
+
+    launches: list[Any]
+    allowed: set[str]
+
+
+class KernelTest:
+    """Assertions of one test. `name` is the test's, `file` has the budgets; with `kept`, a dict,
+    budgets that the file has to get are put there instead of being compared."""
+
+    def __init__(
+        self, watch: Watch, name: str, file: Path, kept: dict[str, budgets.Figures] | None
+    ) -> None:
+        self._watch, self._name, self._file, self._kept = watch, name, file, kept
+
+    def assert_close(self, got: Any, want: Any, tolerance: float | None = None) -> None:
+        """Compare a result with its reference, or a tuple of results with a tuple. `tolerance` is
+        the allowed relative L2 error; the default depends on the format.
+
+        Raises AssertionError with the worst element and a histogram of errors in units in the last
+        place, and UsageError for different shapes or numbers of results.
+        """
+        pairs = zip(_several(got), _several(want), strict=True)
+        for n, (one, reference) in enumerate(pairs):
+            found = compare.agreement([one], [reference], tolerance)
+            if not found:
+                text = closeness.described(
+                    one, reference, found.comparisons[0], found.tolerances[0]
+                )
+                which = f"result {n}: " if isinstance(got, tuple | list) else ""
+                raise AssertionError(which + text)
+
+    @contextmanager
+    def refused(self, code: str) -> Iterator[None]:
+        """Assert that a kernel in the block is refused with this code, or has a finding with it.
+        Raises AssertionError if not; errors with other codes pass through."""
+        before = len(self._watch.launches)
+        try:
+            yield
+        except KernelError as error:
+            if error.code != code:
+                raise
+            return
+        findings = (one for run in self._watch.launches[before:] for one in run.findings)
+        codes = {one.code for one in outcome.likely_wrong(findings)}
+        if code not in codes:
+            others = f"; there are {', '.join(sorted(codes))}" if codes else ""
+            raise AssertionError(f"no kernel was refused with {code}{others}")
+        self._watch.allowed.add(code)
+
+    @contextmanager
+    def budget(
+        self,
+        *,
+        us: float | None = None,
+        hbm_bytes: float | None = None,
+        sbuf_kib: float | None = None,
+    ) -> Iterator[None]:
+        """Assert that the launches in the block stay within a budget: estimated microseconds, bytes
+        read from and written to HBM, of all launches together, and KiB of SBUF per partition.
+
+        Without limits, they are those of the test in the file `neuroncore_budgets`;
+        --neuroncore-update-budgets writes them there. Raises AssertionError for more, or if the
+        file has no budget of the test.
+        """
+        before = len(self._watch.launches)
+        yield
+        given = {"us": us, "hbm_bytes": hbm_bytes, "sbuf_kib": sbuf_kib}
+        limits = {name: one for name, one in given.items() if one is not None}
+        found = budgets.figures([api.of(one) for one in self._watch.launches[before:]])
+        if text := budgets.over(found, limits or self._of_file(found)):
+            raise AssertionError(text)
+
+    def _of_file(self, found: budgets.Figures) -> budgets.Figures:
+        if self._kept is not None:
+            self._kept[self._name] = found
+            return {}
+        known = budgets.read(self._file)
+        if self._name not in known:
+            hint = "--neuroncore-update-budgets writes one"
+            raise AssertionError(f"{self._file} has no budget of {self._name}: {hint}")
+        return known[self._name]
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else (value,)

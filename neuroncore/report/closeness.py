@@ -1,0 +1,51 @@
+"""Text for a result that differs from its reference: the worst element, and how many elements are
+off by how many units in the last place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.numerics.measures import ulps
+from neuroncore.report.compare import Comparison
+
+Array = npt.NDArray[Any]
+BAR = 40  # characters of the longest bar
+
+
+def described(got: Any, want: Any, found: Comparison, allowed: float) -> str:
+    """Return lines on a result: the relative L2 error, the worst element, and a histogram of errors
+    in units in the last place of the result's format, by powers of 2."""
+    errors = np.abs(ulps(got, want))
+    form = np.asarray(got).dtype
+    worst = errors[found.worst]
+    lines = [
+        f"the result differs from the reference: relative L2 error {found.rel_l2:.3g}, allowed "
+        f"{allowed:g}",
+        f"worst element {list(found.worst)}: {found.got:.9g}, expected {found.want:.9g}, off by "
+        f"{worst:.3g} ulps of {form}",
+        f"{'ulps':>12}  elements",
+    ]
+    return "\n".join([*lines, *_histogram(errors.ravel())])
+
+
+def _histogram(errors: Array) -> Iterator[str]:
+    """Yield a line for each range of errors that has elements."""
+    finite = errors[np.isfinite(errors)]
+    level = np.where(finite >= 1, np.floor(np.log2(np.maximum(finite, 1))) + 1, 0).astype(np.int64)
+    counts = np.bincount(level)
+    rows = [(_range(n), int(counts[n])) for n in np.flatnonzero(counts).tolist()]
+    if strange := errors.size - finite.size:
+        rows.append(("not finite", strange))
+    most = max(count for _, count in rows)
+    for name, count in rows:
+        yield f"{name:>12}  {count:<9,} {'#' * -(-count * BAR // most)}"
+
+
+def _range(level: int) -> str:
+    if level == 0:
+        return "below 1"
+    return f"{1 << level - 1} to {1 << level}"
