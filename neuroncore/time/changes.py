@@ -94,12 +94,14 @@ def _rows(machine: Machine) -> Machine:
 
 def _issue(machine: Machine) -> Machine:
     names = ("issue_ns", "hardware_issue_ns", "software_descriptor_ns")
-    return _with_dma(machine, **dict.fromkeys(names, 0.0))
+    more = ("gpsimd_issue_ns", "gpsimd_descriptor_ns")
+    return _with_dma(machine, **dict.fromkeys((*names, *more), 0.0))
 
 
 def _transfer_latency(machine: Machine) -> Machine:
     names = ("load_latency_ns", "store_latency_ns")
-    return _with_dma(machine, **dict.fromkeys(names, 0.0))
+    more = ("gpsimd_load_latency_ns", "gpsimd_store_latency_ns")
+    return _with_dma(machine, **dict.fromkeys((*names, *more), 0.0))
 
 
 def _engines(machine: Machine, **numbers: Any) -> Machine:

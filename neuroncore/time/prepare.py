@@ -162,8 +162,9 @@ def _wait_for_space(
     free = (np.array(own) & ~np.array(placed))[areas.kind]
     tile = np.where(free, np.cumsum(free) - 1, -1)
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
-    if form.program is not form.written:
-        tile[free], size = _by_first_use(tile[areas.of_box[accesses.operands]], size)
+    used = tile[areas.of_box[accesses.operands]]
+    if not _are_numbered_by_first_use(used):
+        tile[free], size = _by_first_use(used, size)
     uses = allocation.BufferUses(
         accesses.start, accesses.operands, tile.take(areas.of_box), form.queue
     )
@@ -173,6 +174,13 @@ def _wait_for_space(
     )
     reuse = allocation.reuse_of_space.over(len(work.queue))
     return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
+
+
+def _are_numbered_by_first_use(used: Array) -> bool:
+    """Return whether each number is at most one more than those before it, as in a program that no
+    compiler or edit has reordered."""
+    most = np.maximum.accumulate(np.append(-1, used))
+    return bool((used <= most[:-1] + 1).all())
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:

@@ -178,6 +178,13 @@ def test_rows_that_are_loaded_again_are_kept():
     assert found["load each tile once and keep it"].sbuf == 256
 
 
+def test_an_edited_program_waits_for_space_in_the_order_of_its_own_tiles():
+    """More turns than SBUF has room for: the copies of a tile are used early, though added last."""
+    given = np.broadcast_to(zeros(*TILE), (150, *TILE))
+    found = edits(buffered, given, 1)["double-buffer its tile (SBUF)"]
+    assert found.ns == pytest.approx(ns(buffered, given, 2), 1e-9)
+
+
 def test_loads_of_the_next_turn_need_no_edit():
     """They start as soon as their buffer is free, wherever the kernel has them."""
     assert ns(prefetched, TURNS, 2) == pytest.approx(ns(buffered, TURNS, 2), 1e-9)
