@@ -16,8 +16,9 @@ from neuroncore.base.lazy import Lazy, version
 
 if TYPE_CHECKING:
     from neuroncore.cli import arguments as values
-    from neuroncore.cli import session, terminal, usage
+    from neuroncore.cli import limits, session, terminal, usage
 else:
+    limits = Lazy("neuroncore.cli.limits")
     terminal = Lazy("neuroncore.cli.terminal")
     usage = Lazy("neuroncore.cli.usage")
     session = Lazy("neuroncore.cli.session")
@@ -49,6 +50,9 @@ COMMANDS = {
     "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),
     "explain": ("explain", "explain an error or a finding, with an example"),
+    "doctor": ("doctor", "check this installation"),
+    "env": ("environment", "print versions and settings, for a report of a fault"),
+    "warm": ("doctor:add_warm", "load and compile what first runs need"),
     "schema": ("schemas", "the JSON Schema of the output of --json"),
     "completion": ("completion", "print a script that completes commands in bash, zsh or fish"),
     "docs": ("documentation", "open the documentation in a browser (it needs no network)"),
@@ -83,8 +87,9 @@ def _ended(arguments: argparse.Namespace) -> int:
         print("neuroncore: the output is closed", file=sys.stderr)
         return 2
     try:
-        code = int(arguments.command(arguments))
-        sys.stdout.flush()
+        with limits.limited(getattr(arguments, "time_limit", None)):
+            code = int(arguments.command(arguments))
+            sys.stdout.flush()
         return code
     except UsageError as error:
         own = isinstance(error, values.NotPython)  # which begins with the place
@@ -98,6 +103,11 @@ def _ended(arguments: argparse.Namespace) -> int:
         what = error.filename or "the output"
         print(f"neuroncore: {what} can't be written: {error.strerror}", file=sys.stderr)
         _give_up_output()
+    except limits.TimeLimit as end:
+        terminal.complain(f"neuroncore: {end}")
+        if getattr(arguments, "json", False):
+            usage.print_json(str(end))
+        return 1
     except KeyboardInterrupt as stop:
         print(session.interrupted(stop), file=sys.stderr)
         return session.INTERRUPTED

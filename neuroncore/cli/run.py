@@ -17,7 +17,7 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.options import LaunchPath, Options, Order, profile
-from neuroncore.cli import tools, usage, watching
+from neuroncore.cli import limits, tools, usage, watching
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
 from neuroncore.cli.world import add_world, check_world, natural
@@ -143,6 +143,7 @@ def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
         help=f"import a vendor package from a checkout of its public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
+    limits.add_to(parser)
     parser.set_defaults(parser=parser, is_script=is_script)
 
 

@@ -17,7 +17,9 @@ from neuroncore.capture import why as measured_why
 from neuroncore.checks import check
 from neuroncore.cli import (
     captures,
+    doctor,
     document,
+    environment,
     executing,
     instructions,
     machines,
@@ -200,6 +202,17 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
         "instances": [
             {"name": TEXT, "chips": COUNT, "cores": COUNT, "ranks": {"*": COUNT}, "facts": FACTS}
         ],
+    },
+    doctor.SCHEMA: {
+        "passed": FLAG,
+        "checks": [{"name": TEXT, "status": TEXT, "sentence": TEXT, "hint": TEXT}],
+    },
+    environment.SCHEMA: {
+        **dict.fromkeys(("neuroncore", "folder", "python", "executable"), TEXT),
+        **dict.fromkeys(("system", "processor", "cache", "target"), TEXT),
+        "processors": COUNT,
+        "packages": {"*": TEXT},
+        "variables": {"*": TEXT},
     },
     usage.SCHEMA: {"passed": FLAG, "error": FAILURE},
 }

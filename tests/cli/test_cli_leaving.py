@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,16 @@ def test_a_watchdog_still_ends_the_process():
     file = script("threading.Timer(0.1, os._exit, [7]).start(); threading.Event().wait(60)")
     done = subprocess.run([NEURONCORE, "run", "--json", file], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (7, "")
+
+
+def test_a_time_limit_names_the_line(tmp_path, capsys):
+    script = tmp_path / "endless.py"
+    script.write_text("while True:\n    pass\n")
+    assert main(["run", "--time-limit", "0.2", "--json", str(script)]) == 1
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)["error"]["statement"]
+    assert said.startswith(f"--time-limit: ended after 0.2 s at {script}:")
+    assert said in printed.err
+    script.write_text("x = 1\n")
+    assert main(["run", "--time-limit", "60", str(script)]) != 1  # and no alarm is left
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from neuroncore.cli import main, schemas, terminal, watching
@@ -90,6 +91,11 @@ def test_what_commands_print_fits_their_schemas(file, capsys):
     assert len(output(capsys, "machines")["instances"]) > 3
     (trn2,) = output(capsys, "machines", "trn2")["machines"]
     assert trn2["facts"]["sbuf.partition_bytes"]["grade"] == "documented"
+    found = output(capsys, "env")
+    assert found["packages"]["numpy"] == np.__version__ and found["target"] == "trn2"
+    found = output(capsys, "doctor")
+    assert found["passed"], found
+    assert {"packages", "nki", "kernel", "isolation"} < {one["name"] for one in found["checks"]}
 
 
 def test_every_schema_is_one_and_refuses_another_document():

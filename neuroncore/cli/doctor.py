@@ -1,0 +1,181 @@
+"""neuroncore doctor checks whether this installation works; neuroncore warm loads and compiles what
+first runs need."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import neuroncore
+from neuroncore.base.options import cache_folder
+from neuroncore.base.units import duration
+from neuroncore.cli import terminal
+from neuroncore.cli.environment import NEEDED, installed
+from neuroncore.eval import answers, isolation
+from neuroncore.eval.answers import Held
+
+SCHEMA = "neuroncore.doctor/1"
+
+
+class Finding(NamedTuple):
+    """The result of a check: `ok`, `warning` or `error`, a sentence, and a hint."""
+
+    status: str
+    sentence: str
+    hint: str = ""
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Check this installation: packages, the cache, `import nki`, a kernel with a known result, "
+        "and the isolation of `neuroncore eval`. Exit codes: 0 it works, 1 it does not."
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    parser.set_defaults(command=doctor)
+
+
+def add_warm(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Load all that first runs load, and compile loops that are not compiled yet. Later runs of "
+        "this user read them from the cache."
+    )
+    parser.add_argument("--target", default="trn2", metavar="MACHINE")
+    parser.set_defaults(command=warm)
+
+
+def warm(arguments: argparse.Namespace) -> int:
+    begun = time.perf_counter()
+    neuroncore.warm(arguments.target)
+    taken = duration((time.perf_counter() - begun) * 1e9)
+    terminal.write(f"ready for {arguments.target} after {taken}; the cache is {cache_folder()}")
+    return 0
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    found: dict[str, Finding] = {}
+    for name, check in CHECKS.items():
+        found[name] = _checked(check)
+        if not arguments.json:
+            for line in _lines(name, found[name]):
+                terminal.write(line)
+    works = all(one.status != "error" for one in found.values())
+    if arguments.json:
+        checks = [{"name": name, **one._asdict()} for name, one in found.items()]
+        terminal.write_json({"schema": SCHEMA, "passed": works, "checks": checks})
+    return int(not works)
+
+
+def _checked(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except Exception as error:
+        return Finding("error", f"{type(error).__name__}: {error}", "please report it")
+
+
+def _lines(name: str, one: Finding) -> Iterator[str]:
+    yield f"{one.status:8} {name:10} {one.sentence}"
+    if one.hint:
+        yield f"{'':20}{one.hint}"
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def packages() -> Finding:
+    versions = {name: installed(name) for name in NEEDED}
+    if missing := [name for name, found in versions.items() if found is None]:
+        return Finding("error", f"{', '.join(missing)} missing", "pip install " + " ".join(missing))
+    told = ", ".join(f"{name} {found}" for name, found in versions.items())
+    python = ".".join(map(str, sys.version_info[:3]))
+    return Finding("ok", f"Python {python}, {told}")
+
+
+def cache() -> Finding:
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        sentence = f"{folder} can't be written: {error.strerror}"
+        return Finding("warning", sentence, "set XDG_CACHE_HOME to a folder that can be written")
+    return Finding("ok", str(folder))
+
+
+def names() -> Finding:
+    """`import nki` has to find this package."""
+    with neuroncore.activated():
+        found = importlib.import_module("nki")
+    home = str(Path(neuroncore.__file__).parent)
+    if not str(found.__file__).startswith(home):
+        hint = "another nki is installed in this environment; use a separate one"
+        return Finding("warning", f"`import nki` finds {found.__file__}", hint)
+    return Finding("ok", "`import nki` finds this package")
+
+
+def kernel() -> Finding:
+    module = importlib.import_module("neuroncore.kernels.ch01_add")
+    a, b = np.random.default_rng(0).standard_normal((2, 128, 512), np.float32)
+    begun = time.perf_counter()
+    with neuroncore.activated():
+        run = neuroncore.run(module.add, a, b)
+    taken = duration((time.perf_counter() - begun) * 1e9)
+    if not np.array_equal(run.results, a + b):
+        return Finding("error", "a + b is wrong on this machine", "please report it")
+    return Finding("ok", f"a + b is right on {run.machine.name}, {taken}")
+
+
+def isolated() -> Finding:
+    """The isolation that a candidate gets here."""
+    level = isolation.supported()
+    if level != "linux":
+        return Finding("warning", "only limits of time and memory", "see docs/eval.md")
+    held = _held()
+    granted = ", ".join(f"{name} {value}" for name, value in held._asdict().items())
+    if not all(held):
+        hint = "judge hostile candidates in a container without network: docs/eval.md"
+        return Finding("warning", f"incomplete: {granted}", hint)
+    return Finding("ok", granted)
+
+
+def _held() -> Held:
+    """Return the isolation that a process of this user gets, tried in a fork."""
+    reads, writes = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            namespaces = isolation.unshare()
+            held = isolation.restrict(())._replace(namespaces=int(namespaces))
+            os.write(writes, answers.HELD.pack(*held))
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as file:
+        content = file.read()
+    os.waitpid(process, 0)
+    return answers.held(content)
+
+
+def processors() -> Finding:
+    threads = os.environ.get("NUMBA_NUM_THREADS", "all")
+    count = os.cpu_count() or 1
+    return Finding("ok", f"{count} processors, threads of numba: {threads}")
+
+
+CHECKS = {
+    "packages": packages,
+    "cache": cache,
+    "nki": names,
+    "kernel": kernel,
+    "isolation": isolated,
+    "processors": processors,
+}
