@@ -1,7 +1,7 @@
 """The documentation site: CONTRIBUTING.md has the command that builds it.
 
 Pages in docs/learn and docs/lectures are executed; a page that did not change is not executed
-again. The pages of the reference are written by `docs/generate/site.py` at the start of a build.
+again. `docs/generate/site_pages.py` writes the pages of the reference at the start of a build.
 """
 
 import re
@@ -19,7 +19,10 @@ import site_pages  # noqa: E402
 project = "neuroncore"
 version = release = version_of("neuroncore")
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
-exclude_patterns = ["generate", "_build", "learn/exercises"]
+exclude_patterns = ["generate", "_build", "lectures/exercises"]
+html_static_path = ["_static"]
+html_js_files = ["slides.js"]
+html_css_files = ["slides.css"]
 html_theme = "sphinx_book_theme"
 html_title = f"neuroncore {version}"
 html_theme_options = {
@@ -27,6 +30,7 @@ html_theme_options = {
     "navbar_persistent": [],
     "use_download_button": False,
     "home_page_in_toc": True,
+    "footer_content_items": [],
 }
 html_context = {"default_mode": "auto"}  # else the theme warns in the console
 html_copy_source = False

@@ -13,6 +13,7 @@ from neuroncore import cli
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.cli.documentation import HOME
 from neuroncore.cli.explain import pages as explained
+from neuroncore.puzzles.exercise import exercises
 
 pytestmark = pytest.mark.source
 
@@ -26,6 +27,10 @@ def test_each_instruction_error_and_chapter_has_a_page():
     assert {f"reference/instructions/{name}.md" for name in INSTRUCTIONS} <= pages.keys()
     assert {f"reference/errors/{name}.md" for name in explained()} <= pages.keys()
     assert all(f"\n## {name}\n" in pages["reference/commands.md"] for name in cli.COMMANDS)
+    lectures = {path.name[:2] for path in Path("docs/lectures").glob("l*.md")}
+    homes = {name.split(".")[0] for name in exercises() if name.startswith("l")}
+    assert lectures == homes == {f"l{n}" for n in range(1, 8)}
+    assert {f"lectures/exercises/{name}.md" for name in lectures} <= pages.keys()
     chapters = {path.stem for path in Path("kernels").glob("ch*.py")}
     assert chapters == {Path(name).stem for name in pages if name.startswith("learn/")}
 
@@ -33,7 +38,7 @@ def test_each_instruction_error_and_chapter_has_a_page():
 def test_each_page_is_in_the_table_of_contents():
     entries = set(Path("docs/index.md").read_text().split())
     pages = {path.relative_to("docs").with_suffix("") for path in Path("docs").rglob("*.md")}
-    others = {"index", "learn", "reference", "_build"}
+    others = {"index", "learn", "lectures", "reference", "_build"}
     assert {str(page) for page in pages if page.parts[0] not in others} <= entries
 
 

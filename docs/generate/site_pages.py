@@ -15,6 +15,7 @@ from neuroncore import cli, machine
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.cli import explain
 from neuroncore.plain.reading import meaning
+from neuroncore.puzzles.exercise import Exercise, exercises
 
 DOCS = Path(__file__).parents[1]
 CHAPTERS = {  # the kernel that a chapter's page runs
@@ -44,6 +45,9 @@ def pages() -> Iterator[tuple[str, str]]:
     """Return the path of each page below docs/, and its text."""
     for name, kernel in CHAPTERS.items():
         yield f"learn/{name}.md", _chapter(name, kernel)
+    for name in sorted({name.partition(".")[0] for name in exercises()}):
+        if name.startswith("l"):
+            yield f"lectures/exercises/{name}.md", _exercises(name)
     for name in INSTRUCTIONS:
         yield f"reference/instructions/{name}.md", _instruction(name)
     for name, page in explain.pages().items():
@@ -112,10 +116,22 @@ def _chapter(name: str, kernel: str) -> str:
     """The page of a chapter: the text of its file, the kernel, a run, and exercises."""
     text = ast.get_docstring(ast.parse((DOCS.parent / "kernels" / f"{name}.py").read_text()))
     title, rest = text[: text.index("\n")], text[text.index("\n") :]
-    exercises = (DOCS / "learn/exercises" / f"{name[:4]}.md").read_text()
     return CHAPTER.format(
-        text=title.rstrip(".") + rest, name=name, kernel=kernel, exercises=exercises
+        text=title.rstrip(".") + rest, name=name, kernel=kernel, exercises=_exercises(name[:4])
     )
+
+
+def _exercises(home: str) -> str:
+    """The exercises of a chapter or lecture, and the commands that check them."""
+    own = [one for name, one in exercises().items() if name.startswith(f"{home}.")]
+    texts = [f"{number}. {_exercise(one)}\n" for number, one in enumerate(own, 1)]
+    return "".join(texts)
+
+
+def _exercise(one: Exercise) -> str:
+    unit = f" (in {one.unit})" if one.unit else ""
+    check = f" Check: `neuroncore exercises {one.name} NUMBER`{unit}." if one.value else ""
+    return one.text + check
 
 
 def _instruction(name: str) -> str:

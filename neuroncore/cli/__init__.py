@@ -45,6 +45,7 @@ COMMANDS = {
     "eval": ("evaluate", "judge kernels that are not trusted, against a specification"),
     "grade": ("grade", "judge the submissions in a folder, and write a table"),
     "puzzles": ("puzzles", "learn by solving puzzles: a kernel with a hole for each idea"),
+    "exercises": ("exercises", "check answers to the exercises of the chapters and lectures"),
     "mcp": ("agents", "serve tools for coding agents, by the Model Context Protocol"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "machines, instances, and every number about them"),

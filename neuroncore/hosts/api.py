@@ -325,18 +325,19 @@ class Run:
         values: range | Literal["some"] | None = "some",
         answers: bool = True,
         window: PageWindow | range | None = None,
+        at: str = "",
     ) -> Page:
-        """Return a page of the run for a browser. A notebook displays it, and
-        `view().save("k.html")` writes it as one file that needs no network.
+        """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
+        writes one file that needs no network.
 
-        The record is executed again for the values of tiles. The instructions in a range have all
-        elements and others thumbnails; "some" stores as many as fit, and None stores no values.
-        Without `answers` the page hides the bottleneck and the advice. The page has the
-        instructions of a `window`, by default the first million.
+        The record is executed again for the values of tiles. Instructions in a range have all
+        elements, others thumbnails; "some" stores as many as fit, None stores no values. Without
+        `answers` the page hides the bottleneck and the advice. A `window` selects instructions, by
+        default the first million. The page opens at a selection: "step=60&pane=memory".
         """
-        shown = self.shown(values, answers, window)
         with progress(lambda: "writing the page"):
-            return viewing.page([shown])
+            shown = self.shown(values, answers, window)
+            return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> Server:
         """Serve the page on a port of this machine (0 for a free one) until it is closed. All
@@ -372,8 +373,7 @@ class Run:
         return compare.agreement(got, wanted, tolerance)
 
     def _referred(self, reference: Callable[..., Any], given: Arguments) -> Any:
-        """Return the results of a reference for the arguments, of each rank if there are "
-        "several."""
+        """Return the results of a reference, of each rank if there are several."""
         if self.world.ranks == 1:
             return reference(*given[0], **given[1])
         each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]

@@ -151,11 +151,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a line of its first file, and whether it reloads when its reader returns
-    to it, because the file may have been written again."""
+    """How a page opens: at a line of its first file, with the selection `at`, as in the address of
+    a page (such as "step=60&pane=memory"), and whether it reloads when its reader returns to it,
+    because the file may have been written again."""
 
     line: int | None = None
     watched: bool = False
+    at: str = ""
 
 
 USUAL = Opening()

@@ -19,7 +19,8 @@ from neuroncore.base.lazy import version
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.view import columns
-from neuroncore.view.document import SCHEMA, USUAL, Opening, document
+from neuroncore.view.document import SCHEMA, USUAL, document
+from neuroncore.view.document import Opening as Opening
 from neuroncore.view.document import Shown as Shown
 
 WEB = Path(__file__).parent / "web"

@@ -34,6 +34,13 @@ def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
         assert opened.errors == []
 
 
+def test_a_page_opens_at_the_selection_that_is_asked_for(chromium, run, tmp_path):
+    run.view(None, at="step=2&pane=memory").save(tmp_path / "page.html")
+    with tabs.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "")
+        assert opened.page.evaluate("[view.state.step, view.state.pane]") == [2, "memory"]
+
+
 def test_the_page_of_a_trace_says_that_it_is_measured(chromium, tmp_path):
     for name, data in zip(("k.ntff", "k.neff"), captures.copied()):
         (tmp_path / name).write_bytes(data)

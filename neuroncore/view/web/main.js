@@ -259,7 +259,7 @@ async function start() {
   source = new Source();
   memory = new Memory(panes.memory);
   if (panes.together) together = new Together(panes.together);
-  const wanted = asked(location.hash.slice(1));
+  const wanted = { ...asked(made.opens.at), ...asked(location.hash.slice(1)) };
   const failed = cores.findIndex((each) => each.outcome?.kind === "failed"), first = failed < 0 ? made.first : failed;
   await open(wanted.core ?? first);
   Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line), ...(made.sides && { pane: "together" }) }, wanted);

@@ -1,0 +1,44 @@
+"""neuroncore exercises: list the exercises of the chapters and lectures, and check an answer."""
+
+from __future__ import annotations
+
+import argparse
+
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.cli import terminal
+from neuroncore.puzzles.exercise import Exercise, exercises
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "List the exercises of the chapters (ch01.1) and lectures (l1.1), print one, or check a "
+        "number: neuroncore exercises l5.1 150. Exit code 1 if it is wrong."
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="such as ch05.1")
+    parser.add_argument("answer", nargs="?", type=float, metavar="NUMBER", help="your answer")
+    parser.set_defaults(command=command)
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """List, print or check."""
+    known = exercises()
+    if arguments.name is None:
+        for one in known.values():
+            terminal.write(f"{one.name:8} {one.text}")
+        return 0
+    if arguments.name not in known:
+        near = did_you_mean(arguments.name, known) or "list them with `neuroncore exercises`"
+        raise UsageError(f"there is no exercise {arguments.name!r}; {near}")
+    one = known[arguments.name]
+    if arguments.answer is None:
+        terminal.write(one.text + (f" (in {one.unit})" if one.unit else ""))
+        return 0
+    return _check(one, arguments.answer)
+
+
+def _check(one: Exercise, given: float) -> int:
+    if not one.value:
+        raise UsageError(f"{one.name} is an open question: no number is its answer")
+    right, said = one.verdict(given)
+    terminal.write(said)
+    return 0 if right else 1

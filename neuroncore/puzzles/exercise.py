@@ -1,0 +1,95 @@
+"""Exercises of the chapters and lectures: questions whose answer is a number, and its check.
+
+The answer is computed when it is checked, from the machine's numbers or from a run of a chapter's
+kernel, so that it agrees with the model of the installed version.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuroncore import machine, numerics
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
+from neuroncore.frontend.alias import activated
+from neuroncore.hosts.api import Run, run
+from neuroncore.puzzles.puzzle import HOME, module
+
+FOLDER = Path(__file__).with_name("exercises")
+TARGET = "trn2"
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A question. `value` is an expression for the answer, or "" for an open question. In it,
+    `machine` has the numbers of trn2, and `run` and `before` are runs of `kernel` (FILE:NAME of
+    `kernels/`) with and without `edits`. A given answer may differ by the fraction `within`."""
+
+    name: str
+    text: str
+    value: str = ""
+    unit: str = ""
+    hint: str = ""
+    within: float = 0.0
+    kernel: str = ""
+    edits: Sequence[Sequence[str]] = ()
+
+    @property
+    def answer(self) -> float:
+        """Return the answer."""
+        with activated():
+            return float(eval(self.value, {}, _Names(self)))
+
+    def verdict(self, given: float) -> tuple[bool, str]:
+        """Return whether an answer is right, and a sentence about it."""
+        answer = self.answer
+        if math.isclose(given, answer, rel_tol=self.within, abs_tol=1e-9):
+            return True, f"right: {answer:.6g} {self.unit}".rstrip()
+        size = "small" if given < answer else "large"
+        return False, f"{given:g} is too {size}. {self.hint}".rstrip()
+
+
+class _Names(dict[str, Any]):
+    """The names in the expression of an answer, each computed when it is used."""
+
+    def __init__(self, exercise: Exercise) -> None:
+        super().__init__(np=np, numerics=numerics)
+        self.exercise = exercise
+
+    def __missing__(self, name: str) -> Any:
+        if name == "machine":
+            return machine.load(TARGET)
+        if name in ("run", "before"):
+            return _run(self.exercise, self.exercise.edits if name == "run" else ())
+        raise KeyError(name)
+
+
+def _run(exercise: Exercise, edits: Sequence[Sequence[str]]) -> Run:
+    file, _, kernel = exercise.kernel.partition(":")
+    path = HOME.parent / f"{file}.py"
+    text = path.read_text("utf-8")
+    for was, now in edits:
+        if text.count(was) != 1:
+            raise UsageError(f"{exercise.name}: {was!r} does not occur once in {path.name}")
+        text = text.replace(was, now)
+    made = module(text, path)
+    return run(getattr(made, kernel), *made.inputs(np.random.default_rng(0)), target=TARGET)
+
+
+def exercises() -> Mapping[str, Exercise]:
+    """Return all exercises by name, such as ch01.1 and l5.2, in order."""
+    return dict(_all())
+
+
+def _all() -> Iterator[tuple[str, Exercise]]:
+    for file in sorted(FOLDER.glob("*.toml")):
+        rows = tomllib.loads(file.read_text("utf-8"))["exercise"]
+        for number, row in enumerate(rows, 1):
+            name = f"{file.stem}.{number}"
+            yield name, Exercise(name=name, **row)
