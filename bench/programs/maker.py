@@ -69,10 +69,11 @@ class Maker(Windows):
         lists = {key: many for key, many in given.items() if isinstance(many, list)}
         views |= {f"{key}[{i}]": one for key, many in lists.items() for i, one in enumerate(many)}
         told = ", ".join(f"{key}={text_of(one)}" for key, one in given.items())
-        self.say(f"{name}({told})", None, {*kinds, *self._roles(name, views)}, [views])
-        for key, view in views.items():
-            if key.partition("[")[0] in writes:
-                self.wrote(view)
+        written = [one for key, one in views.items() if key.partition("[")[0] in writes]
+        kinds = {*kinds, *self._roles(name, views), *_changes(written)}
+        self.say(f"{name}({told})", None, kinds, [views])
+        for view in written:
+            self.wrote(view)
         self.used += views.values()
         if name.startswith("nisa."):
             self.issued.append((name, tuple(writes), given))
@@ -117,8 +118,9 @@ class Maker(Windows):
         return REGIONS[region]
 
     def given(self, shape: Sequence[int], form: str, kind: str = "any", *more: int) -> View:
-        """A new input."""
-        made = Tensor(self.name("x"), "hbm", tuple(shape), form, constant=True)
+        """A new input, to which a program of one core may write unless its numbers are known."""
+        fixed = kind != "any" or self.cores > 1 or self.chance(0.2)
+        made = Tensor(self.name("x"), "hbm", tuple(shape), form, constant=fixed)
         made.written[:] = True
         self.inputs.append(Input(made.name, made.shape, form, kind, *more))
         self.tensors.append(made)
@@ -263,7 +265,9 @@ class Maker(Windows):
 
     def returned(self, most: int = 3) -> None:
         """Copy what was written last of some tensors to HBM, and return it."""
-        left = [one for one in self.tensors if one.last is not None and one.on_chip]
+        left = [
+            one for one in self.tensors if one.last is not None and (one.on_chip or one.is_input)
+        ]
         self.random.shuffle(left)
         for tensor in left[:most]:
             assert tensor.last is not None
@@ -290,6 +294,11 @@ class Maker(Windows):
         """What was made."""
         launch = Launch(self.target, self.cores, self.ranks, self.options)
         return Program(self.seed, launch, self.inputs, self.statements, self.results)
+
+
+def _changes(written: Iterable[View]) -> list[str]:
+    """The kind of what writes to an input of the kernel."""
+    return ["an input that changes"] * any(one.tensor.is_input for one in written)
 
 
 def text_of(given: Any) -> str:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from bench.programs import picks
-from bench.programs.draws import INTEGERS
+from bench.programs.draws import INTEGERS, NUMBERS
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
-CHANGED = ("stationary", "moving", "data", "src", "data1", "data2")
+BOUNDED = ("min", "max", "prob")  # arguments that are not any number
+SCALED = ("nisa.activation", "nisa.activation_reduce")
 
 
 def again(maker: Maker) -> None:
@@ -52,6 +53,26 @@ def touch(maker: Maker, view: View) -> None:
         maker.issue("nisa.tensor_copy", dst=dst, src=src)
 
 
+def other_numbers(maker: Maker) -> None:
+    """Issue an instruction again with other constants, an activation with a scale."""
+    known = [
+        one for one in maker.issued if one[0] in SCALED or any(map(_is_number, one[2].items()))
+    ]
+    if not known:
+        return
+    name, writes, given = maker.choose(known)
+    more = {"scale": "1.0"} if name in SCALED and "scale" not in given else {}
+    changed = filter(_is_number, {**given, **more}.items())
+    numbers = {key: maker.number() for key, _ in changed}
+    maker.issue(name, writes, **{**given, **numbers}, kinds=["another number"])
+
+
+def _is_number(argument: tuple[str, Any]) -> bool:
+    """Whether an argument is a number that may be any other."""
+    key, value = argument
+    return isinstance(value, str) and value in NUMBERS and key not in BOUNDED
+
+
 def _may_be_picked(view: View) -> bool:
     """Whether an index may pick elements of a tensor: all of it has been written, in SBUF."""
     return view.tensor.region == "sbuf" and view.tensor.places is None and view.is_written()
@@ -70,4 +91,4 @@ def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
     return {"dst": into, "stationary": stationary, "moving": narrow}
 
 
-STEPS = ((again, 5),)
+STEPS = ((again, 5), (other_numbers, 3))

@@ -62,6 +62,11 @@ class Tensor:
         return self.region != "hbm"
 
     @property
+    def is_input(self) -> bool:
+        """Whether the kernel is given it."""
+        return self.name.startswith("x")
+
+    @property
     def row(self) -> int:
         """The bytes of a partition; of a tensor in HBM, all."""
         return prod(self.shape[1:] if self.on_chip else self.shape) * SIZES[self.form]
