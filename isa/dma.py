@@ -19,7 +19,7 @@ from neuroncore.core.core import Core
 from neuroncore.core.rows import RowBlock, asked, down_columns, put
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics import copies
+from neuroncore.numerics import codec
 
 from .words import dma as words
 
@@ -51,7 +51,7 @@ def dma_copy(
         return partial(moved_rows, oob_mode is SKIP)
     if dst.held is not src.held:
         return converted
-    return moved_few if dst.shape == src.shape and dst.size < copies.LEAST else moved_bits
+    return moved_few if dst.shape == src.shape and dst.size < codec.LEAST else moved_bits
 
 
 @instruction(engine.dma, cost=words.compute_cost, rules=words.COMPUTE, traits=Traits(casts=True))

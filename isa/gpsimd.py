@@ -17,7 +17,7 @@ from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
-from neuroncore.numerics.copies import WORDS
+from neuroncore.numerics.codec import WORDS
 from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL

@@ -17,8 +17,8 @@ from neuroncore import machine
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
 from neuroncore.report.measurements import Harness
+from neuroncore.time.loops.work import NO_MOVES
 from neuroncore.time.policy import POLICIES
-from neuroncore.time.residency import NO_MOVES
 
 FILE = Path(__file__).with_suffix(".toml")
 FITTED = "fitted"  # a grade of harnesses
@@ -40,23 +40,23 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         lambda calls: np.zeros(len(calls), np.int32),
     ),
     "copies out of PSUM are omitted if their readers can read PSUM": (
-        "neuroncore.time.compiled.bypassed",
+        "neuroncore.time.compiled.copies.bypassed",
         lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
     "copies within SBUF are omitted if their readers can read the source": (
-        "neuroncore.time.compiled.forwarded",
+        "neuroncore.time.compiled.forwarding.forwarded",
         lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
     "small instructions of all iterations of a parallel loop are merged": (
-        "neuroncore.time.compiled.vectorized",
+        "neuroncore.time.compiled.vectorized.vectorized",
         lambda program, *_: (program, np.full(len(program), -1, np.int32)),
     ),
     "products that are added to a tile in PSUM accumulate": (
-        "neuroncore.time.compiled.accumulated",
+        "neuroncore.time.compiled.copies.accumulated",
         _nobody,
     ),
     "copies of transposes in the same bank are merged": (
-        "neuroncore.time.compiled.merged",
+        "neuroncore.time.compiled.copies.merged",
         _nobody,
     ),
     "work without an engine is distributed among engines": (

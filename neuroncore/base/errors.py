@@ -37,10 +37,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from types import CodeType, TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from neuroncore.base import source
 from neuroncore.base.lazy import Lazy
+
+if TYPE_CHECKING:
+    from neuroncore.base import syntax
+else:
+    syntax = Lazy("neuroncore.base.syntax")
 
 difflib: Any = Lazy("difflib")
 
@@ -94,7 +99,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         """The call in the user's kernel, of it the offending argument; None if there is none."""
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
-        return source.argument(self.stack[0][0], self._name, self._position)
+        return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: tuple[CodeType, int] | None) -> Self:
         """The error at another place of the user's code than the one it is made at."""

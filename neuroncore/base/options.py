@@ -14,6 +14,7 @@ from neuroncore.base.structs import dataclass
 
 Order = Literal["in-order", "scheduled", "standalone", "compiled"]
 LaunchPath = Literal["framework", "standalone"]
+HarnessName = Literal["neuron-profile", "neuron-explorer", "nki.benchmark"]
 PATHS: dict[LaunchPath, Order] = {"framework": "scheduled", "standalone": "standalone"}
 DISABLE_DGE = (
     "--disable-dge"  # a flag of the older API: descriptors are written before the kernel runs

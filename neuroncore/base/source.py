@@ -1,22 +1,49 @@
-"""Where in the user's kernel something happened: file, line, columns and call stack."""
+"""Where in the user's kernel something happened: file, line, columns and call stack; and values
+that are kept for such places."""
 
 from __future__ import annotations
 
-import ast
 import linecache
-import opcode
 import os.path
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import wraps
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from neuroncore.base.sites import Sites
 from neuroncore.base.structs import dataclass
+
+T = TypeVar("T")
+ROOM = 1 << 16  # places; tuners make and drop kernels without end
+
+
+class Sites(dict[int, T]):
+    """Values by place. The key of a place is `id(code) + instruction`, one number, because a pair
+    takes twice as long to hash.
+
+    Two places never share a key. Since Python 3.11 a code object holds its bytecode itself, so the
+    sum is an address inside the object. The object is kept with the value, so Python cannot give
+    its memory to another. At `room` places all are dropped, values and code together.
+    """
+
+    def __init__(self, room: int = ROOM) -> None:
+        super().__init__()
+        self.room = room
+        self._kept: dict[int, CodeType] = {}
+
+    def keep(self, code: CodeType, instruction: int, value: T) -> T:
+        """Keep the value of a place, and return it."""
+        if len(self) >= self.room:
+            self.clear()
+            self._kept.clear()
+        self._kept[id(code)] = code
+        self[id(code) + instruction] = value
+        return value
+
+    def at(self, code: CodeType, instruction: int) -> T | None:
+        """Return the value of a place, or None."""
+        return self.get(id(code) + instruction)
 
 
 @dataclass(frozen=True)
@@ -133,7 +160,7 @@ def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
-def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
+def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     """First line, last line, first column and last column, in bytes."""
     spans = islice(code.co_positions(), instruction // 2, None)
     return next(spans, (None, None, None, None))
@@ -157,15 +184,15 @@ def place(code: CodeType, instruction: int) -> Place:
 
 
 def _place(code: CodeType, instruction: int) -> Place:
-    line, end_line, column, end_column = _span(code, instruction)
+    line, end_line, column, end_column = span(code, instruction)
     line = line or code.co_firstlineno
     end_line = end_line or line
-    start = _characters(linecache.getline(code.co_filename, line), column or 0)
-    end = _characters(linecache.getline(code.co_filename, end_line), end_column or 0)
+    start = characters(linecache.getline(code.co_filename, line), column or 0)
+    end = characters(linecache.getline(code.co_filename, end_line), end_column or 0)
     return Place(code.co_filename, line, start, end_line, end, code.co_name)
 
 
-def _characters(text: str, column: int) -> int:
+def characters(text: str, column: int) -> int:
     """A column in characters; Python counts bytes of UTF-8."""
     return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
@@ -237,188 +264,6 @@ def _integers(frame: FrameType) -> dict[str, int]:
     return {n: int(v) for n, v in numbers.items() if not n.startswith("_")}
 
 
-T = TypeVar("T")
-MISSING = object()
-
-
-def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
-    """Keep the result of a function of a frame, by the frame's code and current instruction. The
-    result must depend on nothing else of the frame."""
-    kept: Sites[Any] = Sites()
-
-    @wraps(made_of)
-    def function(frame: FrameType) -> T:
-        known: Any = kept.get(id(frame.f_code) + frame.f_lasti, MISSING)
-        if known is MISSING:
-            known = kept.keep(frame.f_code, frame.f_lasti, made_of(frame))
-        result: T = known
-        return result
-
-    return function
-
-
-@by_site
-def user_of_value(frame: FrameType) -> ast.AST | None:
-    """The node of the source that uses the value of the expression that a frame is at."""
-    line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
-    parents = _parents(frame.f_code.co_filename)
-    return parents.get((line, column, end_line, end_column))
-
-
-BETWEEN = frozenset(
-    opcode.opmap[name] for name in ("EXTENDED_ARG", "COPY", "TO_BOOL") if name in opcode.opmap
-)
-
-
-class Question(NamedTuple):
-    """Nodes of the source: an expression, and what asks whether its value is true, such as an `if`
-    or an `and`. Both are None without the source."""
-
-    of: ast.AST | None
-    by: ast.AST | None
-
-
-@by_site
-def question(frame: FrameType) -> Question:
-    """Return the expression whose truth a frame asks for.
-
-    Python 3.11 gives a jump the span of the whole statement, and later releases the span of the
-    value, so the instruction before the jump finds the expression.
-    """
-    at, written = frame.f_lasti - 2, frame.f_code.co_code
-    while written[at] in BETWEEN:
-        at -= 2
-    line, end_line, column, end_column = _span(frame.f_code, at)
-    span = line, column, end_line, end_column
-    by = _parents(frame.f_code.co_filename).get(span)
-    children = ast.iter_child_nodes(by) if by is not None else ()
-    of = next((one for one in children if _lies(one) == span), None)
-    return Question(of, by)
-
-
-def _lies(node: ast.AST) -> tuple[int | None, ...]:
-    where = ("lineno", "col_offset", "end_lineno", "end_col_offset")
-    return tuple(getattr(node, name, None) for name in where)
-
-
-def is_assigned(frame: FrameType) -> bool:
-    """Return whether the value of the current expression of a frame is stored into a subscript
-    next: `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
-
-    Without source text it may be, so the result is True.
-    """
-    stored = _is_stored(frame)
-    if stored is not None:
-        return stored
-    caller = frame.f_back
-    return caller is not None and not is_ours(caller) and is_assigned(caller)
-
-
-@by_site
-def _is_stored(frame: FrameType) -> bool | None:
-    """Return whether the user of a frame's current value stores it into a subscript; None if the
-    value is returned to the caller."""
-    match user_of_value(frame):
-        case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
-            return True
-        case ast.Return() | ast.Lambda():
-            return None
-    return False
-
-
-FILES = 64  # of which something is kept
-
-
-def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
-    """Keep the result of a function of a file's source while the file has that text: a file that is
-    edited and imported again, or a new cell of the same name, has another text. Beyond FILES files
-    the least recently used one is dropped."""
-    kept: dict[str, tuple[list[str], T]] = {}
-
-    @wraps(made_of)
-    def function(file: str) -> T:
-        lines, known = linecache.getlines(file), kept.pop(file, None)
-        if known is None or known[0] != lines:
-            known = lines, made_of(file)
-        kept[file] = known
-        if len(kept) > FILES:
-            del kept[next(iter(kept))]
-        return known[1]
-
-    return function
-
-
-@by_text
-def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """The node that uses the value of each expression of a file, by the expression's span; pytest
-    gives an `assert` a different span."""
-    return {
-        _lies(value): node
-        for node in ast.walk(tree(file))
-        for value in (node, *ast.iter_child_nodes(node))
-        if isinstance(value, ast.expr if value is not node else ast.Assert)
-    }
-
-
-@by_text
-def tree(file: str) -> ast.Module:
-    """The syntax of a file; empty if there is no source text."""
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return ast.Module([], [])
-
-
-def call(code: CodeType, instruction: int) -> ast.Call | None:
-    """The call that a bytecode instruction makes; None if it makes none, or without the source."""
-    return _calls(code.co_filename).get(_span(code, instruction))
-
-
-@by_text
-def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
-    return {
-        (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): node
-        for node in ast.walk(tree(file))
-        if isinstance(node, ast.Call)
-    }
-
-
-def conjuncts(frame: FrameType) -> list[Any]:
-    """The values of all comparisons of the `a < b and c < d` that a frame is in the middle of; none
-    if it isn't, or if that joins anything but comparisons."""
-    span = _span(frame.f_code, frame.f_lasti)
-    values = _conjunctions(frame.f_code.co_filename).get(span, [])
-    return [eval(code, frame.f_globals, frame.f_locals) for code in values]
-
-
-@by_text
-def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
-    """The operands of each `and` of comparisons in a file, by the span of the whole."""
-    return {
-        (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
-            compile(ast.Expression(value), file, "eval") for value in node.values
-        ]
-        for node in ast.walk(tree(file))
-        if isinstance(node, ast.BoolOp)
-        and isinstance(node.op, ast.And)
-        and all(isinstance(value, ast.Compare) for value in node.values)
-    }
-
-
-def parameter(code: CodeType, name: str) -> Place | None:
-    """A parameter where its function is defined; None if the file has it no more."""
-    for node in ast.walk(tree(code.co_filename)):
-        if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
-            continue
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-        given = node.args
-        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs):
-            if first == code.co_firstlineno and one.arg == name:
-                end = one.end_lineno or one.lineno, one.end_col_offset or one.col_offset
-                return Place(code.co_filename, one.lineno, one.col_offset, *end, node.name)
-    return None
-
-
 def position(name: str) -> int | None:
     """The position of a parameter in the neuroncore function that the user's code called."""
     called, frame = None, sys._getframe(1)
@@ -428,43 +273,3 @@ def position(name: str) -> int | None:
         return None
     names = called.f_code.co_varnames[: called.f_code.co_argcount]
     return names.index(name) - (names[0] == "self") if name in names else None
-
-
-def argument(where: Place, name: str, position: int | None) -> Place:
-    """The span of one argument of the call at `where`; the whole call if the argument can't be
-    found."""
-    lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
-    if not lines or not lines[0]:
-        return where
-    lines[-1] = lines[-1][: where.end_column]
-    lines[0] = lines[0][where.column :]
-    node = _call_argument("".join(lines), name, position)
-    if node is None or node.end_lineno is None or node.end_col_offset is None:
-        return where
-    shift = where.column if node.lineno == 1 else 0
-    end_shift = where.column if node.end_lineno == 1 else 0
-    return Place(
-        where.file,
-        where.line + node.lineno - 1,
-        _characters(lines[node.lineno - 1], node.col_offset) + shift,
-        where.line + node.end_lineno - 1,
-        _characters(lines[node.end_lineno - 1], node.end_col_offset) + end_shift,
-        where.function,
-    )
-
-
-def _call_argument(text: str, name: str, position: int | None) -> ast.expr | None:
-    try:
-        call = ast.parse(textwrap.dedent(text), mode="eval").body
-    except SyntaxError:
-        return None
-    if not isinstance(call, ast.Call):
-        return None
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if position is None or position >= len(call.args):
-        return None
-    if any(isinstance(given, ast.Starred) for given in call.args[: position + 1]):
-        return None
-    return call.args[position]

@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.base import source
@@ -35,7 +36,7 @@ COMMANDS = {
         "why:add_diff",
         "compare two kernels: which is faster, how certain that is, what differs",
     ),
-    "view": ("run:add_view", "write an HTML page that shows a run (it needs no network)"),
+    "view": ("view", "write an HTML page that shows a run (it needs no network)"),
     "profile": (
         "profile",
         "print profiles that kernels saved with save_neff_name, save_trace_name",
@@ -88,7 +89,8 @@ def _ended(arguments: argparse.Namespace) -> int:
         print("neuroncore: the output is closed", file=sys.stderr)
         return 2
     try:
-        with limits.limited(getattr(arguments, "time_limit", None)):
+        seconds = getattr(arguments, "time_limit", None)
+        with nullcontext() if seconds is None else limits.limited(seconds):
             code = int(arguments.command(arguments))
             sys.stdout.flush()
         return code

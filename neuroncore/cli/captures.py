@@ -14,7 +14,6 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session, terminal
 from neuroncore.cli.run import add_launches, kept_run
-from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -24,12 +23,14 @@ if TYPE_CHECKING:
     from neuroncore.capture.run import Measured
     from neuroncore.hosts.api import Run
     from neuroncore.time.timeline import Timeline
+    from neuroncore.view import page as pages
 else:
     capturing = Lazy("neuroncore.capture.run")
     differing = Lazy("neuroncore.capture.difference")
     listing = Lazy("neuroncore.capture.listing")
     programs = Lazy("neuroncore.capture.neff")
     sides = Lazy("neuroncore.capture.sides")
+    pages = Lazy("neuroncore.view.page")
 
 
 SCHEMA = "neuroncore.capture/1"

@@ -15,7 +15,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.cli import terminal
-from neuroncore.cli.world import add_world, check_world
+from neuroncore.cli.usage import add_world, check_world
 from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:

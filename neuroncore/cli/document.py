@@ -11,36 +11,41 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
-from neuroncore.base.lazy import version
+from neuroncore.base.lazy import Lazy, modules, version
+from neuroncore.base.options import HarnessName
 from neuroncore.base.units import plural
 from neuroncore.cli import session, terminal
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
 from neuroncore.frontend.settings import target_machine
 from neuroncore.hosts.api import Run
-from neuroncore.machine import harness
-from neuroncore.machine.harness import HarnessTime
 from neuroncore.record import is_record
-from neuroncore.report import collectives, perfetto, precision, text
+from neuroncore.report import collectives, listing, perfetto, precision
 from neuroncore.report.estimate import estimate
 from neuroncore.report.progress import progress
+from neuroncore.report.summary import as_text, compared
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
-from neuroncore.view import document as documents
-from neuroncore.view import page as viewing
 
 if TYPE_CHECKING:
+    from neuroncore.machine import harness
+    from neuroncore.machine.harness import HarnessTime
     from neuroncore.report.compare import Agreement
+    from neuroncore.view import document as documents
+    from neuroncore.view import page as viewing
     from neuroncore.view.document import Shown
+else:
+    harness = Lazy("neuroncore.machine.harness")
+    documents, viewing = modules("neuroncore.view", "document page").values()
 
 
 def add_harness(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--harness",
-        choices=(*harness.NAMES, "none"),
+        choices=(*get_args(HarnessName), "none"),
         default="none",
         help="also report the time that this tool would measure: the estimate and the overhead of "
         "the tool (default: none)",
@@ -238,7 +243,7 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):
         yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
-        yield from (f"  {line}" for line in text.listing(timeline.compiled))
+        yield from (f"  {line}" for line in listing.listing(timeline.compiled))
 
 
 def _in_a_line(run: Run, found: Agreement | None) -> str:
@@ -263,7 +268,7 @@ def _verdict(found: Agreement) -> str:
 
 
 def _compared(found: Agreement) -> Iterator[str]:
-    yield from text.compared(found.comparisons)
+    yield from compared(found.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
     yield f"{_verdict(found)}   (relative L2 at most {limits})"
 
@@ -281,7 +286,7 @@ def _timed(run: Run, answers: bool) -> Iterator[str]:
     rank, _ = collectives.slowest(timelines, run.collectives)
     number = max(world.cores_of(rank), key=lambda core: timelines[core].total_ns)
     yield world.named(number)
-    yield from text.estimated(timelines[number], answers)
+    yield from as_text(timelines[number], answers)
 
 
 def _estimated(
@@ -293,7 +298,7 @@ def _estimated(
             yield f"core {number}, {len(own)} of {total} programs, one after another"
         elif total > 1:
             yield f"core {number}"
-        yield from text.estimated(timeline, answers)
+        yield from as_text(timeline, answers)
 
 
 def _launch(

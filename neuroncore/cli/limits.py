@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,33 +26,10 @@ class TimeLimit(KeyboardInterrupt):
         return f"--time-limit: ended after {self.seconds:g} s{where}"
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--time-limit",
-        type=positive,
-        metavar="SECONDS",
-        help="end the command after this time, with the line that it has reached (exit code 1)",
-    )
-
-
-def positive(text: str) -> float:
-    """Return a positive number. Raises ArgumentTypeError for others."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return seconds
-
-
 @contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
     """Raise TimeLimit inside after so many seconds. Raises UsageError where the operating system
     has no alarms."""
-    if seconds is None:
-        yield
-        return
     if not hasattr(signal, "SIGALRM"):
         raise UsageError("--time-limit needs alarms, which this operating system does not have")
 

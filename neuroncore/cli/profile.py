@@ -8,15 +8,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.units import duration
 from neuroncore.cli import captures
 from neuroncore.report import saved
 from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
-from neuroncore.view import page as viewing
+
+if TYPE_CHECKING:
+    from neuroncore.view import page as viewing
+else:
+    viewing = Lazy("neuroncore.view.page")
 
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")
 FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a terminal

@@ -1,13 +1,11 @@
-"""neuroncore run and neuroncore view: run a kernel or a script on the emulated core, and report the
-results or write a page; and the one launch that other commands look at."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results; and the
+one launch that other commands look at."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import re
-import threading
-import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import LaunchPath, Options, Order, profile
-from neuroncore.cli import limits, tools, usage, watching
+from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
-from neuroncore.cli.world import add_world, check_world, natural
+from neuroncore.cli.usage import add_time_limit, add_world, check_world, natural
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -29,12 +28,12 @@ from neuroncore.hosts.api import Run
 from neuroncore.lint.static import read
 from neuroncore.record import is_record
 from neuroncore.report.progress import progress
-from neuroncore.view import document as documents
-from neuroncore.view import server as serving
 
 if TYPE_CHECKING:
     from neuroncore.report.compare import Agreement
-    from neuroncore.view.document import PageWindow
+    from neuroncore.view import document as documents
+else:
+    documents = Lazy("neuroncore.view.document")
 
 
 SIMILAR = 0.8  # of a misspelled option and one of a command that takes any
@@ -143,7 +142,7 @@ def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
         help=f"import a vendor package from a checkout of its public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
-    limits.add_to(parser)
+    add_time_limit(parser)
     parser.set_defaults(parser=parser, is_script=is_script)
 
 
@@ -283,7 +282,7 @@ def _values(text: str) -> range | Literal["some"] | None:
     return range(int(first), int(last))
 
 
-def _window(text: str) -> PageWindow:
+def _window(text: str) -> documents.PageWindow:
     """Return an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
@@ -406,83 +405,3 @@ def options(arguments: argparse.Namespace) -> Options:
     """Return the options of the environment, with the order and launch path of the command."""
     given = {name: getattr(arguments, name) for name in ("order", "launch", "descriptors")}
     return replace(environment_options(), **{n: value for n, value in given.items() if value})
-
-
-def add_view(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Run FILE.py::KERNEL or FILE.py like `neuroncore run`, and write or serve one HTML page "
-        "of the run: timeline, source, steps, memory, values and figures. Without -o and --serve "
-        "the page is KERNEL.html or FILE.html in the current folder."
-    )
-    parser.usage = (
-        "neuroncore view FILE.py[::KERNEL] [-o OUT.html | --serve] [options of run] [[--] "
-        "ARGUMENT ...]"
-    )
-    parser.allow_abbrev = False
-    add_page(parser, "-o", "--html")
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve the page on this machine until Ctrl-C; values of a step are computed by a "
-        "replay when you look at it, and long runs can be browsed by windows",
-    )
-    parser.add_argument(
-        "--open", action="store_true", help="open the page in the browser of this machine"
-    )
-    parser.add_argument(
-        "--line",
-        type=natural,
-        metavar="N",
-        help="the source line at which the page opens (default: the most expensive line)",
-    )
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="write the page again when FILE.py or a Python file next to it changes, until "
-        "Ctrl-C; an open page reloads when you return to it",
-    )
-    parser.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
-    )
-    add_running(parser)
-    parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
-
-
-def view(arguments: argparse.Namespace) -> int:
-    if not (arguments.html or arguments.serve):
-        arguments.html = _usual(arguments.file)
-    if arguments.watch:
-        if arguments.serve:
-            raise UsageError("--watch writes a file: it does not go with --serve")
-        return watching.watch(arguments)
-    document = Document(arguments)
-    code = finished(arguments, document)
-    if arguments.serve and document.shown:
-        _serve(document, arguments.port)
-    return code
-
-
-def _usual(file: str) -> Path:
-    """Return the usual file of a page. Raise UsageError if it exists and is not such a page."""
-    name, _, kernel = file.partition("::")
-    path = Path(f"{kernel or Path(name).stem}.html")
-    if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
-        raise UsageError(f"{path} exists and is not a page of a run: use -o OUT.html")
-    return path
-
-
-def _serve(document: Document, port: int) -> None:
-    server = serving.Server(document.shown, port)
-    document.say(f"page       {server.url} (open it in a browser; Ctrl-C ends it)")
-    if document.arguments.open:
-        webbrowser.open(server.url)
-    try:
-        until_ended()
-    except KeyboardInterrupt:
-        server.close()
-
-
-def until_ended() -> None:
-    """Serve until KeyboardInterrupt."""
-    threading.Event().wait()

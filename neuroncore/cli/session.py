@@ -22,7 +22,7 @@ import numpy as np
 from neuroncore import machine
 from neuroncore.base import source
 from neuroncore.base.errors import REPORT, EmulatorError, KernelError, NotEmulated, UsageError
-from neuroncore.base.lazy import Lazy
+from neuroncore.base.lazy import Lazy, modules
 from neuroncore.cli import arguments as values
 from neuroncore.cli import terminal
 from neuroncore.cli.arguments import NotPython
@@ -36,17 +36,18 @@ from neuroncore.record.program import Program
 from neuroncore.report import compare
 from neuroncore.report.progress import issued
 from neuroncore.time.schedule import schedule_cores
-from neuroncore.view import document as documents
-from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
     from neuroncore.frontend import misuse
     from neuroncore.frontend.neuronxcc.nki import kernel as older
     from neuroncore.report.compare import Agreement
+    from neuroncore.view import document as documents
+    from neuroncore.view import page as pages
     from neuroncore.view.document import Shown
 else:
     misuse = Lazy("neuroncore.frontend.misuse")
     older = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
+    documents, pages = modules("neuroncore.view", "document page").values()
 
 
 INTERRUPTED = 130  # the code of a shell for a program that Ctrl-C ended

@@ -1,4 +1,5 @@
-"""Wrong usage: the nearest commands and options, also as JSON for programs."""
+"""The usage of commands: options of several commands, and the nearest options to wrong ones, for
+people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import NoReturn
 
-from neuroncore.base.errors import did_you_mean
+from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.cli import terminal
 
 SCHEMA = "neuroncore.error/1"
@@ -70,3 +71,61 @@ def print_json(statement: str) -> None:
     """Print an error as a JSON object."""
     told = {"schema": SCHEMA, "passed": False, "error": {"statement": statement}}
     print(json.dumps(told, indent=2))
+
+
+def add_world(parser: argparse.ArgumentParser) -> None:
+    """Add the options for several ranks."""
+    parser.add_argument(
+        "--ranks",
+        type=natural,
+        metavar="N",
+        help="run the kernel on N ranks; functions that make arguments and the reference receive "
+        "the rank if they have a parameter `rank`",
+    )
+    parser.add_argument(
+        "--lnc",
+        type=int,
+        choices=(1, 2),
+        help="physical cores per rank (default: those of the grid)",
+    )
+    parser.add_argument(
+        "--instance", metavar="NAME", help="the instance of the ranks, such as trn2.48xlarge"
+    )
+
+
+def check_world(arguments: argparse.Namespace, what: str) -> None:
+    """Raise UsageError if ranks are given without a kernel FILE.py::KERNEL, or options of ranks
+    without ranks."""
+    if arguments.ranks is None:
+        for option in ("lnc", "instance"):
+            if getattr(arguments, option) is not None:
+                raise UsageError(f"--{option} needs --ranks")
+    elif "::" not in what:
+        raise UsageError(f"--ranks needs a kernel: {what}::KERNEL")
+
+
+def natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a natural number")
+    return int(text)
+
+
+def add_time_limit(parser: argparse.ArgumentParser) -> None:
+    """Add the limit on the time of a command."""
+    parser.add_argument(
+        "--time-limit",
+        type=positive,
+        metavar="SECONDS",
+        help="end the command after this time, with the line that it has reached (exit code 1)",
+    )
+
+
+def positive(text: str) -> float:
+    """Return a positive number. Raises ArgumentTypeError for others."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return seconds

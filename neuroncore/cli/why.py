@@ -12,7 +12,7 @@ from typing import Any
 from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
 from neuroncore.cli.session import Session
-from neuroncore.cli.world import add_world, check_world, natural
+from neuroncore.cli.usage import add_world, check_world, natural
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 

@@ -26,7 +26,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.findings import Finding, Severity
 from neuroncore.base.options import Options
-from neuroncore.base.sites import Sites
+from neuroncore.base.source import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.clause.alu import NUMBERS

@@ -13,7 +13,7 @@ from neuroncore.clause.arithmetic import shaped
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics import codec, copies
+from neuroncore.numerics import codec
 from neuroncore.numerics.formats import uint32
 
 Numbers = Callable[[str, Tile, Tile, Machine], Array]
@@ -87,7 +87,7 @@ def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
     """Write codes in the order of the tile's elements, all or those that are `chosen`."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
-        copies.copy(codes, into)
+        codec.copy(codes, into)
     else:
         chosen = shaped(chosen, tile.shape)
         into[chosen] = codes[chosen]

@@ -21,7 +21,7 @@ from neuroncore.clause.instruction import Run
 from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.core.packs import PackForm
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics import copies
+from neuroncore.numerics import codec
 from neuroncore.numerics.formats import float32
 from neuroncore.numerics.loops import matmul
 
@@ -263,4 +263,4 @@ def put_bits(dst: Tile, codes: Array) -> None:
     into = dst.codes()
     if codes.itemsize < into.itemsize:
         into = into.view(dst.held.code_type)
-    copies.copy(codes.reshape(dst.shape), into)
+    codec.copy(codes.reshape(dst.shape), into)

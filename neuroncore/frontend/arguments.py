@@ -12,18 +12,23 @@ import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import source
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
 from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.libraries import as_numpy, library
 from neuroncore.record.inputs import Setting, like
+
+if TYPE_CHECKING:
+    from neuroncore.base import syntax
+else:
+    syntax = Lazy("neuroncore.base.syntax")
 
 Array = npt.NDArray[Any]
 
@@ -68,7 +73,7 @@ def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Itera
     for name, one in declared.items():
         shape = tuple(getattr(arguments.get(name), "shape", ()))
         if isinstance(one, Annotation) and one.shape and shape and one.shape != shape:
-            place = source.parameter(inspect.unwrap(function).__code__, name)
+            place = syntax.parameter(inspect.unwrap(function).__code__, name)
             message = f"{name} has the shape {shape}; its annotation declares {one.shape}"
             yield Finding("ANNOTATION_SHAPE", message, place)
 

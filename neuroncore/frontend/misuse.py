@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from neuroncore.base import source
+from neuroncore.base import source, syntax
 from neuroncore.base.errors import (
     REPORT,
     EmulatorError,
@@ -193,7 +193,7 @@ class _Called:
 
 def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
     """Return the error for a call, or another expression, that refuses its operands."""
-    if source.call(frame.f_code, instruction) is None:
+    if syntax.call(frame.f_code, instruction) is None:
         return _wrong_values("this", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
     if called is None or not callable(called.function):
@@ -225,7 +225,7 @@ def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
 def _called(frame: FrameType, instruction: int) -> _Called | None:
     """Return the call that a frame executes, if its function is a name or an attribute of a
     name."""
-    node = source.call(frame.f_code, instruction)
+    node = syntax.call(frame.f_code, instruction)
     if node is None or not _is_name(node.func):
         return None
     code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")

@@ -4,17 +4,23 @@ Python and numpy that need its contents, which only the device knows."""
 from __future__ import annotations
 
 import ast
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DynamicControlError, NeuronError, SignatureError
+from neuroncore.base.lazy import Lazy
 from neuroncore.clause.alu import Operator
 from neuroncore.core.core import current, running
 from neuroncore.memory.tile import Tile
 from neuroncore.report import heat_maps
+
+if TYPE_CHECKING:
+    from neuroncore.base import syntax
+else:
+    syntax = Lazy("neuroncore.base.syntax")
 
 
 class Seen(Tile):
@@ -129,10 +135,10 @@ def asserted() -> bool:
     return isinstance(question().by, ast.Assert)
 
 
-def question() -> source.Question:
+def question() -> syntax.Question:
     """Return the expression whose truth value the user's code needs."""
     frame = source.user_frame()
-    return source.Question(None, None) if frame is None else source.question(frame)
+    return syntax.Question(None, None) if frame is None else syntax.question(frame)
 
 
 def is_there(tile: Tile) -> bool:

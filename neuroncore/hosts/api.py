@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
-from neuroncore.base.lazy import Lazy
+from neuroncore.base.lazy import Lazy, modules
 from neuroncore.base.options import Options
 from neuroncore.base.structs import dataclass
 from neuroncore.checks.recorded import recorded
@@ -43,10 +43,6 @@ from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.schedule import Timeline, schedule_cores
-from neuroncore.view import card as cards
-from neuroncore.view import document as documents
-from neuroncore.view import page as viewing
-from neuroncore.view import server as serving
 
 if TYPE_CHECKING:
     from neuroncore.checks import orders as reordering
@@ -61,13 +57,16 @@ if TYPE_CHECKING:
     from neuroncore.report.difference import Difference, Side
     from neuroncore.report.heat_maps import TileContents
     from neuroncore.report.why import Why
-    from neuroncore.view.document import PageWindow, Shown
-    from neuroncore.view.page import Page
-    from neuroncore.view.server import Server
+    from neuroncore.view import card as cards
+    from neuroncore.view import document as documents
+    from neuroncore.view import page as viewing
+    from neuroncore.view import server as serving
 else:
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
     verifying = Lazy("neuroncore.frontend.verifying")
+    pages = modules("neuroncore.view", "card document page server")
+    cards, documents, viewing, serving = pages.values()
 
 Array = npt.NDArray[Any]
 
@@ -302,8 +301,8 @@ class Run:
         self,
         values: range | Literal["some"] | None = "some",
         answers: bool = True,
-        window: PageWindow | range | None = None,
-    ) -> Shown:
+        window: documents.PageWindow | range | None = None,
+    ) -> documents.Shown:
         """Return the launch for a page; see `view`."""
         if isinstance(window, range):
             window = documents.PageWindow(window.start, window.stop)
@@ -324,9 +323,9 @@ class Run:
         self,
         values: range | Literal["some"] | None = "some",
         answers: bool = True,
-        window: PageWindow | range | None = None,
+        window: documents.PageWindow | range | None = None,
         at: str = "",
-    ) -> Page:
+    ) -> viewing.Page:
         """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
         writes one file that needs no network.
 
@@ -339,7 +338,7 @@ class Run:
             shown = self.shown(values, answers, window)
             return viewing.page([shown], viewing.Opening(at=at))
 
-    def serve(self, answers: bool = True, port: int = 0) -> Server:
+    def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
         """Serve the page on a port of this machine (0 for a free one) until it is closed. All
         steps have all values, which are replayed on request."""
         return serving.Server([self.shown(answers=answers)], port)

@@ -19,18 +19,19 @@ from neuroncore.base.errors import KernelError, NotEmulated
 from neuroncore.base.lazy import Lazy
 from neuroncore.hosts import budgets
 from neuroncore.hosts.assertions import KernelTest
-from neuroncore.view import page as pages
 
 if TYPE_CHECKING:
     from neuroncore.frontend import alias, misuse, outcome
     from neuroncore.frontend import settings as setting
     from neuroncore.hosts import api
+    from neuroncore.view import page as pages
 else:
     alias = Lazy("neuroncore.frontend.alias")
     api = Lazy("neuroncore.hosts.api")
     misuse = Lazy("neuroncore.frontend.misuse")
     setting = Lazy("neuroncore.frontend.settings")
     outcome = Lazy("neuroncore.frontend.outcome")
+    pages = Lazy("neuroncore.view.page")
 
 
 NAME = "neuroncore.pytest"

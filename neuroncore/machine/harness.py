@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
+from neuroncore.base.options import HarnessName
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.machine import Fact, FactReader
 
-BENCHMARK = "nki.benchmark"
-PROFILE = "neuron-profile"
-EXPLORER = "neuron-explorer"
-NAMES = (PROFILE, EXPLORER, BENCHMARK)
+NAMES = PROFILE, EXPLORER, BENCHMARK = get_args(HarnessName)
 
 
 @dataclass(frozen=True)

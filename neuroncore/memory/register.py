@@ -6,10 +6,16 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from neuroncore.base import source
 from neuroncore.base.errors import DynamicControlError
+from neuroncore.base.lazy import Lazy
+
+if TYPE_CHECKING:
+    from neuroncore.base import syntax
+else:
+    syntax = Lazy("neuroncore.base.syntax")
 
 WIDTH = 32  # bits of a register (nki.isa.register_alloc)
 
@@ -112,7 +118,7 @@ class VirtualRegister:
         condition: Python would choose one branch for the kernel that all ranks and runs share (the
         page of nki.isa.VirtualRegister). Without the source it may be such a `while`."""
         frame = source.user_frame()
-        asker = source.question(frame).by if frame is not None else None
+        asker = syntax.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):
             raise _needs_constant(
                 "a register is used as a Python condition",

@@ -3,7 +3,8 @@
 `encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` are
 the same on arrays. Rounding is to nearest even. Floats overflow to infinity as IEEE says (NaN
 where a format has no infinity, the largest number where it has no NaN either); integers saturate
-(NKI 0.6.0 release notes). Packed formats are taken apart first: `unpack`.
+(NKI 0.6.0 release notes). Packed formats are taken apart first: `unpack`. `copy` copies
+large transposed arrays by compiled code.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.native import buffers
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
 from neuroncore.numerics.loops import codec as native
+from neuroncore.numerics.loops import transpose
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
+WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # by their bytes
+LEAST = 1 << 11  # elements of a matrix for which a compiled transpose is worth its call
 fractions: Any = Lazy("fractions")
 
 
@@ -312,3 +316,40 @@ def ranks(codes: Array, lost: bool = False) -> Array:
     found = mirrored(codes)
     found[(codes & top) > infinity] = bottom if lost else top
     return found
+
+
+def copy(source: Array, target: Array) -> None:
+    """target[...] = source, of equal shapes.
+
+    Elements that lie one after the other along different axes of the two are taken as matrices.
+    """
+    axes = _dense(source, target)
+    if axes is None or np.may_share_memory(source, target):
+        target[...] = source
+        return
+    rows, columns = axes
+    source, target = source.view(WORDS[source.itemsize]), target.view(WORDS[target.itemsize])
+    if source.ndim == 2:
+        transpose.turn(*(source.T, target) if rows == 0 else (source, target.T))
+        return
+    order = [axis for axis in range(source.ndim) if axis not in axes]
+    matrices, into = (
+        source.transpose(*order, columns, rows),
+        target.transpose(*order, rows, columns),
+    )
+    for place in np.ndindex(into.shape[:-2]):
+        transpose.turn(matrices[place], into[place])
+
+
+def _dense(source: Array, target: Array) -> tuple[int, int] | None:
+    """The axes along which source and target are dense, if elements of the two are alike and a
+    matrix of these axes is large; else None."""
+    steps, others, item = source.strides, target.strides, target.itemsize
+    if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
+        return None
+    if item not in steps or item not in others:
+        return None
+    rows, columns = steps.index(item), others.index(item)
+    if rows == columns or source.shape[rows] * source.shape[columns] < LEAST:
+        return None
+    return rows, columns

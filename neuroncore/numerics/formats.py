@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import difflib
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.numerics import names
+from neuroncore.base.lazy import Lazy
+
+if TYPE_CHECKING:
+    from neuroncore.numerics import names
+else:
+    names = Lazy("neuroncore.numerics.names")
 
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
 Held = Literal["engines", "memory", "packs", "nothing"]

@@ -18,7 +18,7 @@ import numpy as np
 from neuroncore.base import source
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
-from neuroncore.base.sites import Sites
+from neuroncore.base.source import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.core.indirection import Picked
 from neuroncore.memory.geometry import Geometry, unplaced

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from neuroncore.base import source
 from neuroncore.base.options import Order as Order
-from neuroncore.base.sites import Sites
+from neuroncore.base.source import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine.world import World

@@ -24,7 +24,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.time.compiled import REPEATED
-from neuroncore.time.loops.spills import RELOADED, SAVED
+from neuroncore.time.loops.work import RELOADED, SAVED
 from neuroncore.time.path import steps
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline

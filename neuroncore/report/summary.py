@@ -3,15 +3,15 @@
 Counts, bytes and flops are exact; times are estimates, in seconds. Percentages are fractions, as in
 published profiles: 0.45 is 45 %. The definitions of the counters of instructions, bytes and flops
 are inferred from published counters of kernels on trn1 and trn2, and reproduce them
-(docs/counters.md).
+(docs/counters.md). `as_text` has the most important ones as text.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from neuroncore.base.enums import engine
 from neuroncore.base.options import PATHS
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import plural, size
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
 from neuroncore.core.system import cores_together
@@ -27,11 +28,14 @@ from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.time.compiled import ISSUED, Compiled
-from neuroncore.time.loops.spills import RELOADED, REREAD, SAVED
+from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
 from neuroncore.time.meetings import collectives
+from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_transfer
-from neuroncore.time.residency import Moves
 from neuroncore.time.schedule import Timeline
+
+if TYPE_CHECKING:
+    from neuroncore.report.compare import Comparison
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")
@@ -130,8 +134,8 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
 def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
     """Add a call that was made `times` times."""
     done = product(call, machine)
-    for memory, size in accesses(call, machine):
-        found.bytes[memory] += size * times
+    for memory, nbytes in accesses(call, machine):
+        found.bytes[memory] += nbytes * times
     if done is None:
         turned = call.instruction.traits.transposes  # on an engine that does not multiply
         found.opcodes[queue, "TRANSPOSE" if turned else call.instruction.opcode] += times
@@ -412,3 +416,50 @@ def _left_out(timeline: Timeline) -> dict[str, int]:
     """Return the number of instructions after the end of the record."""
     left_out = timeline.program.left_out
     return {"instructions_left_out": left_out} if left_out else {}
+
+
+def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
+    for number, c in enumerate(comparisons):
+        where = ", ".join(map(str, c.worst))
+        yield (
+            f"result {number}   max abs error {c.max_abs:.3g}   relative L2 {c.rel_l2:.3g}   "
+            f"worst at ({where}): got {c.got:.9g}, want {c.want:.9g}"
+        )
+
+
+def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
+    """Yield the estimate and, with `answers`, the bottleneck; the order of instructions, bytes
+    moved and memory used."""
+    machine, found = timeline.machine, estimate(timeline)
+    yield f"estimate   {found if answers else found.time}"
+    if timeline.program.coverage:
+        yield f"covers     {timeline.program.coverage}"
+    yield f"order      {POLICIES[timeline.order].said}"
+    if timeline.program.flags:
+        yield f"flags      {'   '.join(effects(timeline.program.flags))}"
+    shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
+    yield f"busy       {shares}"
+    yield from _counters(timeline, counted(timeline))
+    yield (
+        f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "
+        f"PSUM {size(timeline.peak_psum)} of {size(machine.psum.partition_bytes)}   per partition"
+    )
+
+
+def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
+    moved = counters.bytes
+    read, written = (size(moved[f"hbm_{verb}_bytes"]) for verb in ("read", "write"))
+    parts = [f"HBM {read} read, {written} written"]
+    if counters.transfers:
+        average = size(counters.transfer_bytes / counters.transfers)
+        parts.append(f"DMA {plural(counters.transfers, 'transfer')} of {average} on average")
+    saved, reloaded = (moved[f"spill_{verb}_bytes"] for verb in ("save", "reload"))
+    if saved or reloaded:
+        parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")
+    yield f"moved      {'   '.join(parts)}"
+    bandwidth = utilization(timeline, counters)["mbu_estimated_percent"]
+    # relative to one peak, as readers expect; hfu_estimated_percent uses a different peak
+    model, all_of_it = (
+        share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
+    )
+    yield f"used       MFU {model:.1%}   HFU {all_of_it:.1%}   MBU {bandwidth:.1%}"

@@ -6,25 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import ON_CHIP
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
-from neuroncore.time.copies import accumulated, adds_in_psum, bypassed, is_open, merged
 from neuroncore.time.costs import CallTable
-from neuroncore.time.forwarding import forwarded
 from neuroncore.time.loops import dependencies
+from neuroncore.time.loops.work import NO_MOVES, Moves
 from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
-from neuroncore.time.residency import NO_MOVES, Moves, loads_and_spills
-from neuroncore.time.vectorized import vectorized
+
+if TYPE_CHECKING:  # what only the older API's compiler does
+    from neuroncore.time import copies, forwarding, residency, vectorized
+else:
+    copies = Lazy("neuroncore.time.copies")
+    forwarding = Lazy("neuroncore.time.forwarding")
+    residency = Lazy("neuroncore.time.residency")
+    vectorized = Lazy("neuroncore.time.vectorized")
 
 Array = npt.NDArray[Any]
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # what becomes of an instruction
@@ -75,17 +81,17 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written, heads = policy_of(program, order), program, nobody
     if policy.rewrites:
-        program, made = vectorized(written, machine, policy.reach)
-        copies = merged(program, machine.psum.bank_bytes)
-        heads = np.where(copies < 0, made, copies)
+        program, made = vectorized.vectorized(written, machine, policy.reach)
+        merged = copies.merged(program, machine.psum.bank_bytes)
+        heads = np.where(merged < 0, made, merged)
     columns, table = program.columns(), CallTable(program.calls, machine, policy)
     reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
     copied, sums = nobody, nobody
-    if policy.rewrites and any(is_open(call) or adds_in_psum(call) for call in program.calls):
+    if policy.rewrites and copies.any_left_out(program.calls):
         flow = dependencies.dependencies(np.zeros_like(nobody), 1, accesses, weights, True)
-        sums = accumulated(program, accesses, flow)
-        copied, forwards = forwarded(program, accesses, flow)
+        sums = copies.accumulated(program, accesses, flow)
+        copied, forwards = forwarding.forwarded(program, accesses, flow)
         accesses = accesses._replace(operands=forwards)
     row = table.rows_for(columns.call, policy, heads, copied < 0)
     if policy.generates(machine):
@@ -94,10 +100,10 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, policy.rewrites)
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
-        loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+        loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
         products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
-            products, operands = bypassed(program, accesses, flow)
+            products, operands = copies.bypassed(program, accesses, flow)
         if (products >= 0).any():  # found by definitions, and changes who waits for whom
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)

@@ -20,10 +20,8 @@ from neuroncore.native import buffers
 from neuroncore.record.boxes import Box
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
-from neuroncore.time.loops.spills import RELOADED, SAVED
-from neuroncore.time.loops.work import Queues, Work
+from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
-from neuroncore.time.residency import Moves
 
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")

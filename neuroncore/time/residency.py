@@ -8,33 +8,16 @@ program order, and tiles are dropped after their last use.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.record.program import Program
 from neuroncore.time.loops import spills
+from neuroncore.time.loops.work import NO_MOVES, REREAD, Moves
 
 Array = npt.NDArray[Any]
-
-
-class Moves(NamedTuple):
-    """Transfers that the compiler adds, in their order: the `kind` of each (SAVED, RELOADED or
-    REREAD, `neuroncore.time.loops.spills`), the instruction that it comes before, the piece of the
-    record that it moves (`Boxes.pieces`), and its bytes. All that counters, the schedule and lists
-    say of spills is of these."""
-
-    kind: Array
-    before: Array
-    piece: Array
-    nbytes: Array
-
-    def bytes_of(self, kind: int) -> int:
-        return int(self.nbytes[self.kind == kind].sum())
-
-
-NO_MOVES = Moves(*np.zeros((4, 0), np.int64))
 
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
@@ -54,7 +37,7 @@ def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Arr
         kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
         loaded = np.flatnonzero(load >= 0)
         line = columns.line[load[loaded]]
-        reread = np.isin(loaded, moved[kind == spills.REREAD])
+        reread = np.isin(loaded, moved[kind == REREAD])
         again = loaded[np.isin(line, line[reread])]
         if (same_as[again] != again).any():
             same_as[again] = again

@@ -2,7 +2,7 @@
 
 import gc
 
-from neuroncore.base.sites import Sites
+from neuroncore.base.source import Sites
 
 
 def codes(count):

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from neuroncore.base import source
-from neuroncore.base.sites import Sites
-from neuroncore.base.source import Place
+from neuroncore.base import source, syntax
+from neuroncore.base.source import Place, Sites
 
 
 def written(tmp_path, text):
@@ -65,7 +64,7 @@ def test_a_place_spans_the_call(tmp_path, text):
 @pytest.mark.parametrize("name, position", [("a", 0), ("b", 7), ("b", None)])
 def test_an_argument_spans_its_value(tmp_path, text, name, position):
     place = call_in(tmp_path, text)
-    part = spanned(text, source.argument(place, name, position))
+    part = spanned(text, syntax.argument(place, name, position))
     values = {"a": ("1", "é", "i"), "b": ("2", "ü", "'→'", "[n for n in range(3)]")}
     assert part in values[name]
 
@@ -86,19 +85,19 @@ def test_an_argument_spans_its_value(tmp_path, text, name, position):
 )
 def test_an_argument_that_can_t_be_told_is_the_call(tmp_path, text, name, position, part):
     place = call_in(tmp_path, text)
-    assert spanned(text, source.argument(place, name, position)) == part
+    assert spanned(text, syntax.argument(place, name, position)) == part
 
 
 def test_text_that_is_not_there_is_empty():
     place = Place("<nowhere>", 3, 4, 3, 9, "kernel")
-    assert place.text == "" and source.argument(place, "a", 0) is place
+    assert place.text == "" and syntax.argument(place, "a", 0) is place
 
 
 def test_what_is_no_call_stays_as_it_is(tmp_path):
     place = Place(written(tmp_path, "x = a[0] + b\n"), 1, 4, 1, 12, "kernel")
-    assert source.argument(place, "a", 0) == place
+    assert syntax.argument(place, "a", 0) == place
     cut = Place(place.file, 1, 4, 1, 7, "kernel")
-    assert source.argument(cut, "a", 0) == cut
+    assert syntax.argument(cut, "a", 0) == cut
 
 
 LIVING = []  # modules live as long as the program, and so do their code objects
@@ -200,13 +199,13 @@ def test_a_file_that_is_edited_is_read_again(tmp_path):
     for text in ("call(one)\n", "call(other, more)\n"):
         file.write_text(text)
         linecache.checkcache(str(file))
-        assert ast.unparse(source.tree(str(file))) == text.strip()
+        assert ast.unparse(syntax.tree(str(file))) == text.strip()
 
 
 def test_what_is_made_of_files_is_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(source, "FILES", 3)
+    monkeypatch.setattr(syntax, "FILES", 3)
     made = []
-    lines = source.by_text(lambda file: made.append(file))
+    lines = syntax.by_text(lambda file: made.append(file))
     for file in ("a", "b", "c", "a", "d", "a", "b"):
         lines(file)
     assert made == ["a", "b", "c", "d", "b"]

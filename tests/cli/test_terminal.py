@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from neuroncore.cli import main, schemas, terminal, watching
+from neuroncore.cli import main, schemas, terminal, view
 
 TEXT = (
     "double on trn2\n  estimate   1 us (80 % range 1 us to 2 us)   bound by DMA latency\n  DIFFERS"
@@ -128,7 +128,7 @@ def test_a_watched_page_is_written_again_after_a_change(file, monkeypatch, capsy
         (file.parent / "other.py").write_text("changed = True")
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(watching.subprocess, "run", written)
+    monkeypatch.setattr(view.subprocess, "run", written)
     assert main(["view", f"{file}::double", "--watch", "--open"]) == 130
     first, second = commands
     assert first == ["view", "--watched", "--open", f"{file}::double"]

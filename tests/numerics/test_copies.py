@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.numerics import copies
+from neuroncore.numerics import codec
 
 KINDS = (np.uint8, np.int16, np.float16, np.float32, np.int32, np.float64)
 
@@ -25,7 +25,7 @@ def test_any_order_of_axes(data):
     shape = tuple(data.draw(st.lists(st.sampled_from([1, 3, 33, 64]), min_size=1, max_size=3)))
     source, target = data.draw(arrays(shape)), data.draw(arrays(shape))
     wanted = source.astype(target.dtype)
-    copies.copy(source, target)
+    codec.copy(source, target)
     np.testing.assert_array_equal(target, wanted)
 
 
@@ -34,14 +34,14 @@ def test_any_order_of_axes(data):
 def test_matrices_are_transposed(kind, shape):
     source = np.arange(np.prod(shape)).astype(kind).reshape(shape).swapaxes(-1, -2)
     target = np.zeros(source.shape, kind)
-    copies.copy(source, target)
+    codec.copy(source, target)
     np.testing.assert_array_equal(target, source)
 
 
 def test_a_matrix_can_be_transposed_in_its_place():
     matrix = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     wanted = matrix.T.copy()
-    copies.copy(matrix.T, matrix)
+    codec.copy(matrix.T, matrix)
     np.testing.assert_array_equal(matrix, wanted)
 
 
@@ -49,5 +49,5 @@ def test_a_matrix_can_be_transposed_in_its_place():
 def test_bits_stay(bits):
     source = np.full((64, 64), bits, np.uint32).view(np.float32).T
     target = np.zeros((64, 64), np.float32)
-    copies.copy(source, target)
+    codec.copy(source, target)
     assert (target.view(np.uint32) == bits).all()

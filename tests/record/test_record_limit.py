@@ -14,8 +14,7 @@ from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.report import perfetto, saved
-from neuroncore.report.summary import figures
-from neuroncore.report.text import estimated
+from neuroncore.report.summary import as_text, figures
 from neuroncore.time.schedule import schedule
 
 X = np.arange(15, dtype=np.float32).reshape(3, 5)
@@ -86,8 +85,8 @@ COVERED = "the first 4 of 9 instructions"
 
 
 def test_the_report_says_what_it_covers():
-    assert any(COVERED in line for line in estimated(timeline(run(4))))
-    assert not any("covers" in line for line in estimated(timeline(run(ISSUED))))
+    assert any(COVERED in line for line in as_text(timeline(run(4))))
+    assert not any("covers" in line for line in as_text(timeline(run(ISSUED))))
 
 
 def test_the_figures_count_what_is_left_out():

@@ -8,8 +8,8 @@ from device import Device
 
 from neuroncore.base.units import size
 from neuroncore.cli import main
+from neuroncore.report.listing import listing
 from neuroncore.report.summary import counted
-from neuroncore.report.text import listing
 from neuroncore.time.compiled import ISSUED, compiled
 from neuroncore.time.schedule import schedule
 

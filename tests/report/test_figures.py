@@ -11,8 +11,7 @@ from published_machines import PUBLISHED
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report import text
-from neuroncore.report.summary import figures
+from neuroncore.report.summary import as_text, figures
 from neuroncore.time.schedule import schedule
 
 CLOCKS = {name: row.clocks for name, row in PUBLISHED.items()}
@@ -79,7 +78,7 @@ def test_the_text_tells_mfu_and_hfu_of_one_peak(target, dtype):
     a, b = (np.ones((128, n), dtype) for n in (128, 512))
     run = launch(product_only, (a, b), tensor=NkiTensor, target=target)
     timeline = schedule(run.core.program, run.machine)
-    (line,) = (one for one in text.estimated(timeline) if one.startswith("used"))
+    (line,) = (one for one in as_text(timeline) if one.startswith("used"))
     shares = {n: float(share.rstrip("%")) for n, share in pairs(line.split()[1:])}
     times = 2 if dtype is np.float32 else 1
     assert shares["MFU"] > 1

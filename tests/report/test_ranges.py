@@ -13,7 +13,6 @@ from neuroncore import machine
 from neuroncore.base import units
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report import text
 from neuroncore.report.estimate import (
     LEFT_OUT,
     Coverage,
@@ -29,7 +28,7 @@ from neuroncore.report.estimate import (
     left_out,
     range_of,
 )
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import as_text, summary
 from neuroncore.time.compiled import REPEATED
 from neuroncore.time.schedule import schedule
 
@@ -148,7 +147,7 @@ def timeline(kernel):
 def test_an_estimate_is_told_with_its_range():
     made = timeline(copy)
     stated, total = range_of(kind_of(made)), made.total_ns
-    first = next(text.estimated(made))
+    first = next(as_text(made))
     said = f"{units.duration(total * stated.low)} to {units.duration(total * stated.high)}"
     assert first.startswith(f"estimate   {units.duration(total)} (80 % range {said})   bound by ")
     fields = summary(made)
@@ -159,7 +158,7 @@ def test_an_estimate_is_told_with_its_range():
 def test_nothing_has_no_range():
     made = timeline(nothing)
     assert range_of(kind_of(made)) is None
-    assert "range" not in next(text.estimated(made))
+    assert "range" not in next(as_text(made))
     assert not {"total_time_p10", "total_time_p90"} & set(summary(made))
 
 
@@ -183,4 +182,4 @@ def test_what_the_compiler_leaves_out_is_why_its_form_is_in_doubt():
     assert left_out >= LEFT_OUT
     said = f"the compiler is assumed to omit {left_out:.0%} of the instructions"
     assert doubt_of(older) == said
-    assert f"; low confidence: {said})" in next(text.estimated(older))
+    assert f"; low confidence: {said})" in next(as_text(older))

@@ -16,10 +16,10 @@ from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
-from neuroncore.report import perfetto, text
+from neuroncore.report import perfetto
 from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import bound
-from neuroncore.report.summary import bound_by, counted, summary
+from neuroncore.report.summary import as_text, bound_by, compared, counted, summary
 from neuroncore.time.schedule import schedule
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ def test_sizes_have_three_digits_and_a_unit(count, shown):
 
 
 def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):
-    lines = list(text.estimated(products))
+    lines = list(as_text(products))
     assert [line.split()[0] for line in lines] == [
         "estimate", "order", "busy", "moved", "used", "peak"
     ]  # fmt: skip
@@ -448,7 +448,7 @@ def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(product
 
 
 def test_a_comparison_is_a_line_with_the_worst_place():
-    line = next(iter(text.compared([compare([[1.0, 2.0]], [[1.0, 4.0]])])))
+    line = next(iter(compared([compare([[1.0, 2.0]], [[1.0, 4.0]])])))
     assert "max abs error 2 " in line and "worst at (0, 1): got 2, want 4" in line
 
 
@@ -458,7 +458,7 @@ def test_a_comparison_is_a_line_with_the_worst_place():
 def test_two_runs_give_the_same_bytes():
     def report():
         line = timeline(many, np.ones((16, 48), np.float32))
-        return json.dumps([summary(line), events(line), list(text.estimated(line))])
+        return json.dumps([summary(line), events(line), list(as_text(line))])
 
     assert report() == report()
 

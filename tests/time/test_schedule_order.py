@@ -19,8 +19,7 @@ from neuroncore.cli import main
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load, save
 from neuroncore.report import saved
-from neuroncore.report.summary import summary
-from neuroncore.report.text import estimated
+from neuroncore.report.summary import as_text, summary
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import schedule
@@ -356,7 +355,7 @@ def test_an_empty_program_has_an_order(order):
 def test_the_report_says_which_order_it_is_of(order):
     timeline = in_order(copies(3), order)
     assert summary(timeline)["order"] == order
-    (line,) = [line for line in estimated(timeline) if line.startswith("order ")]
+    (line,) = [line for line in as_text(timeline) if line.startswith("order ")]
     assert line == f"order      {POLICIES[order].said}"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.time.loops.spills import RELOADED, REREAD, SAVED
+from neuroncore.time.loops.work import RELOADED, REREAD, SAVED
 from neuroncore.time.residency import loads_and_spills
 
 WIDTH = 64  # elements of a tile in each partition, of 4 bytes

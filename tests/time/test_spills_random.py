@@ -14,7 +14,7 @@ from device import Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroncore.time.loops.spills import RELOADED, REREAD, SAVED
+from neuroncore.time.loops.work import RELOADED, REREAD, SAVED
 from neuroncore.time.residency import loads_and_spills
 
 SHAPE = (64, 64)

@@ -12,7 +12,7 @@ from cli_files import KERNEL
 from viewed import document
 
 from neuroncore.cli import main
-from neuroncore.cli import run as command
+from neuroncore.cli import view as command
 from neuroncore.view.page import Page
 
 

@@ -1,10 +1,11 @@
 """The tables that the loops of the schedule read and write: instructions, queues, costs of a core,
-times."""
+times, and transfers that the compiler adds."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
@@ -65,3 +66,24 @@ class Times(NamedTuple):
     done: Array
     end: Array
     cause: Array
+
+
+SAVED, RELOADED, REREAD = range(3)
+
+
+class Moves(NamedTuple):
+    """Transfers that the compiler adds, in their order: the `kind` of each (SAVED, RELOADED or
+    REREAD), the instruction that it comes before, the piece of the
+    record that it moves (`Boxes.pieces`), and its bytes. All that counters, the schedule and lists
+    say of spills is of these."""
+
+    kind: Array
+    before: Array
+    piece: Array
+    nbytes: Array
+
+    def bytes_of(self, kind: int) -> int:
+        return int(self.nbytes[self.kind == kind].sum())
+
+
+NO_MOVES = Moves(*np.zeros((4, 0), np.int64))

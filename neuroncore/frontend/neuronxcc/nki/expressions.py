@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import source
+from neuroncore.base import source, syntax
 from neuroncore.base.errors import DynamicControlError, ShapeError, SignatureError
 from neuroncore.base.structs import dataclass
 from neuroncore.frontend.neuronxcc.nki import refusals
@@ -347,7 +347,7 @@ class Mask:
         if False in held:
             return False
         frame = source.user_frame()
-        joined = source.conjuncts(frame) if frame else []
+        joined = syntax.conjuncts(frame) if frame else []
         if joined:
             if not all(value for value in joined if not isinstance(value, Mask)):
                 return True  # then Python evaluates the next operand

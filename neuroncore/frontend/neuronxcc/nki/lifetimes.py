@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuroncore.base import source
+from neuroncore.base import source, syntax
 from neuroncore.base.findings import Severity
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
@@ -88,7 +88,7 @@ def bound(frame: FrameType | None) -> ReboundName | None:
     return ReboundName(frame, carried) if carried else None
 
 
-@source.by_site
+@syntax.by_site
 def _carried(frame: FrameType) -> dict[str, int]:
     return dict(_carried_by(frame.f_code, frame.f_lasti))
 
@@ -198,9 +198,9 @@ def numbering(frame: FrameType | None) -> Numbering:
     return NONE if frame is None else _numbering(frame)
 
 
-@source.by_site
+@syntax.by_site
 def _numbering(frame: FrameType) -> Numbering:
-    code, user = frame.f_code, source.user_of_value(frame)
+    code, user = frame.f_code, syntax.user_of_value(frame)
     is_known = user is not None and _text(code) in _texts(code.co_filename)
     return _of_assigned(user, code.co_filename) if user is not None and is_known else NONE
 
@@ -214,11 +214,11 @@ def _text(code: CodeType) -> Text:
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
 
 
-@source.by_text
+@syntax.by_text
 def _texts(file: str) -> set[Text]:
     """Return the keys of all code in a file, which may have changed since the running code was
     made."""
-    texts, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
+    texts, codes = set(), [compile(syntax.tree(file), file, "exec", dont_inherit=True)]
     while codes:
         code = codes.pop()
         texts.add(_text(code))
@@ -251,10 +251,10 @@ def _of_assigned(made: ast.AST, file: str) -> Numbering:
     return _numbered(inner, [listed or [] for listed in keys])
 
 
-@source.by_text
+@syntax.by_text
 def _above(file: str) -> dict[ast.AST, ast.AST]:
     """Return the parent of each node of a file."""
-    walk = ast.walk(source.tree(file))
+    walk = ast.walk(syntax.tree(file))
     return {child: node for node in walk for child in ast.iter_child_nodes(node)}
 
 

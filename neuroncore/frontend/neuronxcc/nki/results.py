@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base import source
+from neuroncore.base import source, syntax
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -222,7 +222,7 @@ def produce(
         _flush(state)
     before, core.site = core.site, source.site(frame)
     try:
-        awaited = not now and frame is not None and source.is_assigned(frame)
+        awaited = not now and frame is not None and syntax.is_assigned(frame)
         shape, scope = out[0], state.loops[-1] if state.loops else None
         sizes = tuple(shape) if len(shape) > 1 else (*shape, 1)
         if awaited:
@@ -346,7 +346,7 @@ def hold(
 
     core, frame = current(), source.user_frame()
     flush()
-    if frame is None or not source.is_assigned(frame):
+    if frame is None or not syntax.is_assigned(frame):
         run(made, None)
         return made
     held = Pending(core, made, run, boxes, regions, sums, frame, frame.f_lasti)

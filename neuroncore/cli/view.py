@@ -1,0 +1,131 @@
+"""neuroncore view: run a kernel or a script, and write one HTML page of the run, or serve it."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from pathlib import Path
+
+from neuroncore.base.errors import UsageError
+from neuroncore.cli import terminal
+from neuroncore.cli.document import Document
+from neuroncore.cli.run import add_page, add_running, finished
+from neuroncore.cli.usage import natural
+from neuroncore.view import document as documents
+from neuroncore.view import server as serving
+
+SECONDS = 0.3  # between two looks at the files
+ONCE = "--watch", "--open"  # options of the first page only
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run FILE.py::KERNEL or FILE.py like `neuroncore run`, and write or serve one HTML page "
+        "of the run: timeline, source, steps, memory, values and figures. Without -o and --serve "
+        "the page is KERNEL.html or FILE.html in the current folder."
+    )
+    parser.usage = (
+        "neuroncore view FILE.py[::KERNEL] [-o OUT.html | --serve] [options of run] [[--] "
+        "ARGUMENT ...]"
+    )
+    parser.allow_abbrev = False
+    add_page(parser, "-o", "--html")
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve the page on this machine until Ctrl-C; values of a step are computed by a "
+        "replay when you look at it, and long runs can be browsed by windows",
+    )
+    parser.add_argument(
+        "--open", action="store_true", help="open the page in the browser of this machine"
+    )
+    parser.add_argument(
+        "--line",
+        type=natural,
+        metavar="N",
+        help="the source line at which the page opens (default: the most expensive line)",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="write the page again when FILE.py or a Python file next to it changes, until "
+        "Ctrl-C; an open page reloads when you return to it",
+    )
+    parser.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
+    )
+    add_running(parser)
+    parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
+
+
+def view(arguments: argparse.Namespace) -> int:
+    if not (arguments.html or arguments.serve):
+        arguments.html = _usual(arguments.file)
+    if arguments.watch:
+        if arguments.serve:
+            raise UsageError("--watch writes a file: it does not go with --serve")
+        return _watch(arguments)
+    document = Document(arguments)
+    code = finished(arguments, document)
+    if arguments.serve and document.shown:
+        _serve(document, arguments.port)
+    return code
+
+
+def _usual(file: str) -> Path:
+    """Return the usual file of a page. Raise UsageError if it exists and is not such a page."""
+    name, _, kernel = file.partition("::")
+    path = Path(f"{kernel or Path(name).stem}.html")
+    if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
+        raise UsageError(f"{path} exists and is not a page of a run: use -o OUT.html")
+    return path
+
+
+def _serve(document: Document, port: int) -> None:
+    server = serving.Server(document.shown, port)
+    document.say(f"page       {server.url} (open it in a browser; Ctrl-C ends it)")
+    if document.arguments.open:
+        webbrowser.open(server.url)
+    try:
+        until_ended()
+    except KeyboardInterrupt:
+        server.close()
+
+
+def until_ended() -> None:
+    """Serve until KeyboardInterrupt."""
+    threading.Event().wait()
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    """Write the page in a new process, which imports the files as they are now, and again after
+    each change of a Python file in the folder of the kernel, until Ctrl-C."""
+    folder = Path(arguments.file.partition("::")[0]).resolve().parent
+    words = [word for word in arguments.words if word not in ONCE]
+    opens = ["--open"] * arguments.open
+    code = 0
+    while True:
+        seen = _changes(folder)
+        command = [sys.executable, "-m", "neuroncore", words[0], "--watched", *opens, *words[1:]]
+        code, opens = subprocess.run(command, check=False).returncode, []
+        if code == 2:
+            return code  # wrong usage
+        terminal.write(f"watching   {folder} (Ctrl-C ends it)")
+        while _changes(folder) == seen:
+            time.sleep(SECONDS)
+
+
+def _changes(folder: Path) -> dict[Path, int]:
+    """Return when each Python file of a folder was last changed."""
+    found = {}
+    for path in folder.glob("*.py"):
+        try:
+            found[path] = path.stat().st_mtime_ns
+        except OSError:  # an editor replaces it
+            continue
+    return found
