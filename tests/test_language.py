@@ -72,6 +72,10 @@ DONE = [
     "docs/terminal.md",
     "docs/why.md",
     "docs/puzzles.md",
+    "docs/lectures",
+    "docs/start",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
     "neuroncore/puzzles",
 ]
 

@@ -1,5 +1,6 @@
 """What is installed: the packages, their data, one name, one version."""
 
+import json
 import os
 import re
 import subprocess
@@ -115,6 +116,8 @@ def test_the_version_is_the_same_everywhere():
     if changes.is_file():
         newest = re.search(r"^## \[?v?(\d[^\]\s]*)", changes.read_text(), re.MULTILINE)
         assert newest and newest[1] == version
+        citation = (ROOT / "CITATION.cff").read_text()
+        assert f"\nversion: {version}\n" in citation and "license: Apache-2.0" in citation
 
 
 def test_public_names_and_modules_are_attributes(tmp_path):
@@ -147,3 +150,20 @@ def test_every_extra_and_dependency_has_a_lower_bound():
     for requirement in chain.from_iterable(lists):
         bound = re.search("[>=~]=", requirement)
         assert bound or requirement.startswith("neuroncore"), requirement
+
+
+@pytest.mark.source
+def test_the_matrix_of_ci_has_each_python_and_system():
+    text = (ROOT / ".github/workflows/tests.yml").read_text()
+    lowest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert f'python: ["{lowest}", "3.12", "3.13", "3.14"]' in text
+    assert "os: [ubuntu-latest, macos-latest, windows-latest]" in text
+    named = re.findall(r"Python :: (3\.\d+)", str(PROJECT["project"]["classifiers"]))
+    assert named == [v for v in ("3.11", "3.12", "3.13", "3.14") if v in named]
+
+
+@pytest.mark.source
+def test_files_of_a_repository_are_in_the_sdist():
+    included = (ROOT / "MANIFEST.in").read_text().splitlines()[0].split()[1:]
+    assert all((ROOT / name).is_file() for name in included)
+    assert json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())["postCreateCommand"]

@@ -80,17 +80,36 @@ def write(folder: Path) -> None:
 
     They are written on demand because an installed file does not know its Python.
     """
-    root = Path(neuroncore.__file__).parents[1]
-    script = (
-        "#!/bin/sh\n"
-        f'PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}"{shlex.quote(str(root))} '
-        f'exec {shlex.quote(sys.executable)} -P -m neuroncore profile "$@"\n'
-    )
+    root = str(Path(neuroncore.__file__).parents[1])
+    on_windows = os.name == "nt"
+    made = batch_file(sys.executable, root) if on_windows else shell_script(sys.executable, root)
     for name in NAMES:
         unfinished = folder / f".{name}.{os.getpid()}"
-        unfinished.write_text(script)
+        unfinished.write_text(made, newline="")
         unfinished.chmod(0o755)
-        unfinished.replace(folder / name)  # the old one may be running
+        file = folder / (f"{name}.cmd" if on_windows else name)
+        unfinished.replace(file)  # the old one may be running
+
+
+def shell_script(python: str, root: str) -> str:
+    """Return a program for a POSIX shell. `root` is the folder that neuroncore is in."""
+    return (
+        "#!/bin/sh\n"
+        f'PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}"{shlex.quote(root)} '
+        f'exec {shlex.quote(python)} -P -m neuroncore profile "$@"\n'
+    )
+
+
+def batch_file(python: str, root: str) -> str:
+    """Return the same program for Windows, where a percent sign in a path is doubled."""
+    python, root = (text.replace("%", "%%") for text in (python, root))
+    return (
+        "@echo off\r\n"
+        "setlocal\r\n"
+        f'if defined PYTHONPATH (set "PYTHONPATH=%PYTHONPATH%;{root}") '
+        f'else (set "PYTHONPATH={root}")\r\n'
+        f'"{python}" -P -m neuroncore profile %*\r\n'
+    )
 
 
 def _folder() -> Path:

@@ -269,6 +269,14 @@ def test_the_folder_it_is_started_in_is_not_imported_from(path):
     assert done.returncode == 0, done.stderr
 
 
+def test_on_windows_it_is_a_batch_file(monkeypatch, tmp_path):
+    made = tools.batch_file(r"C:\100% mine\python.exe", r"C:\lib")
+    assert made.startswith("@echo off\r\n") and made.count("\r\n") == made.count("\n") == 4
+    assert r'"C:\100%% mine\python.exe" -P -m neuroncore profile %*' in made
+    assert r'"PYTHONPATH=%PYTHONPATH%;C:\lib"' in made
+    assert "C:" in made and "exec" not in made
+
+
 def test_where_the_cache_cant_be_written_it_is_elsewhere(capsys, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
