@@ -243,10 +243,12 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows: the number of each window, where its part lies and begins."""
+    """Parts of windows: the number of each window, and which of some geometries its part has, and
+    where it begins."""
 
     of: Array
     lies: Sequence[Geometry]
+    number: Array
     offset: Array
 
 
@@ -254,19 +256,9 @@ def parted_windows(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
     """The windows with parts of some at their end, on the same storages."""
-    fixed = np.full(len(parts.of), -1)
-    number = len(geometries) + np.arange(len(parts.of))
-    more = Windows(
-        *(
-            np.concatenate(pair)
-            for pair in (
-                (windows.storage, windows.storage[parts.of]),
-                (windows.geometry, number),
-                (windows.offset, parts.offset),
-                (windows.moving, fixed),
-            )
-        )
-    )
+    storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
+    columns = storage, len(geometries) + parts.number, parts.offset, fixed
+    more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
     of_window = np.concatenate((found.of_window, found.of_window[parts.of]))
     return more, found._replace(of_window=of_window), [*geometries, *parts.lies]
 

@@ -85,6 +85,12 @@ class _Read:
         """The columns, with the box of each window in its place."""
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
+    def with_columns(self, columns: Columns) -> _Read:
+        """Other rows of the same windows, and so of the same boxes."""
+        found = replace(self, columns=columns)
+        vars(found)["boxes"] = self.boxes
+        return found
+
     def copied(self, chosen: Array) -> _Read:
         """The tables where the operands that `chosen` flags are on copies of their storages."""
         columns, windows = self.columns, self.windows
@@ -126,6 +132,8 @@ class Program:
         self.numbers = _Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: _Read | None = None
+        self._lines_at: dict[str, list[int]] = {}  # of as many lines as are known
+        self._lines_known = 0
 
     def __len__(self) -> int:
         return self.count
@@ -302,7 +310,7 @@ class Program:
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
         varied.calls = [*self.calls, *instead]
-        varied._read = replace(read, columns=replace(read.columns, call=call))
+        varied._read = read.with_columns(replace(read.columns, call=call))
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
@@ -331,8 +339,16 @@ class Program:
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
-        varied._read = replace(read, columns=read.columns.permuted(rows))
+        varied._read = read.with_columns(read.columns.permuted(rows))
         return varied
+
+    def lines_at(self, place: source.Place) -> list[int]:
+        """The places of the record that are in the same source line."""
+        if self._lines_known != len(self.lines):
+            self._lines_at, self._lines_known = {}, len(self.lines)
+            for number in range(len(self.lines)):
+                self._lines_at.setdefault(self.place(number).short, []).append(number)
+        return self._lines_at.get(place.short, [])
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]

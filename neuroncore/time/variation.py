@@ -146,9 +146,8 @@ def _joined(work: Work, joined: Array) -> Work:
     first = np.zeros(count + 1, work.first.dtype)
     np.cumsum(np.bincount(own[kept], minlength=count), out=first[1:])
     previous = mapped[work.previous]
-    for i in gone.tolist():
-        earlier = np.where(previous[i] < head[i], previous[i], -1)
-        previous[head[i]] = np.maximum(previous[head[i]], earlier)
+    earlier = np.where(previous[gone] < head[gone, None], previous[gone], np.int32(-1))
+    np.maximum.at(previous, head[gone], earlier)
     previous[gone] = -1
     previous[previous >= np.arange(count)[:, None]] = -1
     times = np.where(joined >= 0, 0.0, 1.0)

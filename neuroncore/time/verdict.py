@@ -109,7 +109,8 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
         return Bound("nothing")
     if saturated(timeline):
         return None
-    met = parts(timeline, steps(timeline)).collectives / timeline.total_ns
+    alone = timeline.world.ranks == 1
+    met = 0.0 if alone else parts(timeline, steps(timeline)).collectives / timeline.total_ns
     if met >= TOGETHER:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.source import Place
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
-from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, line_numbers
+from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit
 from neuroncore.time.flow import MOST_USES, contents
 from neuroncore.time.path import SPACE, CriticalSteps
 from neuroncore.time.schedule import Timeline
@@ -44,38 +45,45 @@ class SpaceWait(NamedTuple):
 def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
     """The waits for space on the critical path, the most frequent first."""
     program, accesses = timeline.program, timeline.compiled.accesses
-    counts: dict[tuple[Buffer, str, bool], tuple[Place, int]] = {}
-    at = np.flatnonzero(found.held == SPACE)
-    for k in at.tolist():
+    windows, found_on = program.windows(), program.storages()
+    kinds, lines = found_on.kind[found_on.of_window], timeline.columns.line
+    counts: dict[tuple[int, int, int, bool], int] = {}
+    for k in np.flatnonzero(found.held == SPACE).tolist():
         i, before = found.instruction[k], found.instruction[k - 1]
         first, last = accesses.start[i] + accesses.reads[i], accesses.start[i + 1]
         used = set(accesses.operands[accesses.start[before] : accesses.start[before + 1]].tolist())
-        place = program.place(int(timeline.columns.line[i]))
         for operand in range(first, last):
             box = accesses.operands[operand]
             near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
+            window = program.operand_windows()[operand]
+            kind = int(kinds[window])
             reused = not used.isdisjoint(near.tolist())
-            buffer = _buffer(program, operand, place)
-            if buffer is not None and (reused or operand == last - 1):
-                key = buffer, str(place), reused
-                counts[key] = place, counts.get(key, (place, 0))[1] + 1
+            if (reused or operand == last - 1) and found_on.kinds[kind].region in ON_CHIP:
+                lies = int(windows.geometry[window]) if found_on.kinds[kind].placed else -1
+                key = kind, lies, int(lines[i]), reused
+                counts[key] = counts.get(key, 0) + 1
                 break
-    ranked = sorted(counts.items(), key=lambda item: -item[1][1])
-    return [SpaceWait(b, place, reused, n) for (b, _, reused), (place, n) in ranked]
+    return _ranked(program, counts)
 
 
-def _buffer(program: Program, operand: int, user: Place) -> Buffer | None:
-    """The buffer of an operand; None in HBM."""
-    windows, found = program.windows(), program.storages()
-    window = int(program.operand_windows()[operand])
-    kind = found.kinds[int(found.kind[found.of_window[window]])]
-    if kind.region not in ON_CHIP:
-        return None
-    if kind.placed:
-        layout = program.geometries[windows.geometry[window]].layout
-        return Buffer("", user, kind.region, layout.given)
-    place = program.place(kind.line) if kind.line >= 0 else user
-    return Buffer(program.name_of(kind), place, kind.region, None)
+def _ranked(program: Program, counts: Mapping[tuple[int, int, int, bool], int]) -> list[SpaceWait]:
+    """The waits by the kind of a tile, its geometry, the line that waits and whether its buffer is
+    reused; waits of the same buffer and line are counted together."""
+    waits: dict[SpaceWait, int] = {}
+    for (kind, lies, line, reused), times in counts.items():
+        user = program.place(line)
+        wait = SpaceWait(_buffer(program, kind, lies, user), user, reused, 0)
+        waits[wait] = waits.get(wait, 0) + times
+    made = [wait._replace(times=times) for wait, times in waits.items()]
+    return sorted(made, key=lambda wait: -wait.times)
+
+
+def _buffer(program: Program, kind: int, lies: int, user: Place) -> Buffer:
+    area = program.storages().kinds[kind]
+    if area.placed:
+        return Buffer("", user, area.region, program.geometries[lies].layout.given)
+    place = program.place(area.line) if area.line >= 0 else user
+    return Buffer(program.name_of(area), place, area.region, None)
 
 
 def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
@@ -109,7 +117,7 @@ def _uses(program: Program, buffer: Buffer) -> Array:
     windows, found = program.windows(), program.storages()
     of_window = found.of_window
     if buffer.address is None:
-        lines = set(line_numbers(program, buffer.place))
+        lines = set(program.lines_at(buffer.place))
         alike = [
             not kind.placed and kind.region is buffer.region and kind.line in lines
             for kind in found.kinds

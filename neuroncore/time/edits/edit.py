@@ -61,15 +61,10 @@ def edit(
     return Edit(place, action, change, max(one.sbuf for one in done), max(one.psum for one in done))
 
 
-def line_numbers(program: Program, place: Place) -> list[int]:
-    """A source line may have several places in the record."""
-    return [n for n in range(len(program.lines)) if program.place(n).short == place.short]
-
-
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
     """The calls of a line, and the instructions of each in order."""
     columns = program.columns()
-    here = np.flatnonzero(np.isin(columns.line, line_numbers(program, place)))
+    here = np.flatnonzero(np.isin(columns.line, program.lines_at(place)))
     calls = columns.call[here]
     return [(program.calls[c], here[calls == c]) for c in np.unique(calls).tolist()]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,17 +14,19 @@ from neuroncore.base.enums import ON_CHIP, engine, reduce_cmd
 from neuroncore.base.source import Place
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.legality import stays_legal
+from neuroncore.memory.geometry import Geometry
 from neuroncore.record.columns import Parts
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
-from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, line_numbers
+from neuroncore.time.edits.edit import Edit, Edited, edit
 from neuroncore.time.lines import Line
 from neuroncore.time.loops.dependencies import Accesses
+from neuroncore.time.loops.halves import put_off
 from neuroncore.time.variation import AS_IT_IS
 
 Array = npt.NDArray[Any]
-MOST = 20_000  # instructions of a program whose order is found one by one
 LEAST = 128  # elements per partition of a tile that is worth two instructions
+AXES = 16  # more than a tensor has
 WHOLE = -1  # the axis of an operand that both halves use
 
 
@@ -47,16 +48,16 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
             if key not in seen:
                 seen.add(key)
                 action = "work on its tile in two halves"
-                found = edit(base, line.place, action, partial(_split, place=line.place))
+                make = partial(_split, rows=dict(zip(base.programs, rows, strict=True)))
+                found = edit(base, line.place, action, make)
                 if found is not None:
                     yield found
 
 
-def _split(program: Program, place: Place) -> Edited | None:
-    if len(program) > MOST or len(program.edges()) or (program.decided() >= 0).any():
+def _split(program: Program, rows: Mapping[Program, Array]) -> Edited | None:
+    if len(program.edges()) or (program.decided() >= 0).any():
         return None
-    rows = _connected(program, place)
-    split = _in_two(program, rows) if rows.any() else None
+    split = _in_two(program, rows[program]) if rows[program].any() else None
     return None if split is None else Edited(_ordered(*split), AS_IT_IS)
 
 
@@ -111,7 +112,7 @@ def _connected(program: Program, place: Place) -> Array:
     storage = kinds.of_window[program.operand_windows()]
     regions = [kind.region in ON_CHIP for kind in kinds.kinds]
     on_chip = np.array(regions)[kinds.kind][storage]
-    rows = possible & np.isin(columns.line, line_numbers(program, place))
+    rows = possible & np.isin(columns.line, program.lines_at(place))
     while True:
         shared = np.isin(storage, storage[on_chip & rows[user]]) & on_chip & possible[user]
         lines = np.union1d(columns.line[rows], columns.line[user[shared]])
@@ -130,12 +131,13 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     half, second = np.full(len(columns.call), -1), np.cumsum(1 + rows)[rows] - 1
     half[second - 1], half[second] = 0, 1
     user = np.repeat(np.arange(len(half)), np.diff(columns.start))
-    axes = np.append(_axes(halves), np.full((len(halves), 99), WHOLE), axis=1)
-    axis = axes[columns.call[user], np.arange(len(user)) - columns.start[user]]
+    width = np.diff(columns.start).max()
+    axis = _axes(halves, width)[columns.call[user], np.arange(len(user)) - columns.start[user]]
     split = np.flatnonzero((half[user] >= 0) & (axis >= 0))
-    keys = np.column_stack((columns.operands[split], axis[split], half[user[split]]))
-    kinds, which = np.unique(keys, axis=0, return_inverse=True)
-    parts = _parts(program, kinds.tolist())
+    keys = 2 * (AXES * columns.operands[split] + axis[split]) + half[user[split]]
+    kinds, which = np.unique(keys, return_inverse=True)
+    at, second_half = np.divmod(kinds, 2)
+    parts = _parts(program, *np.divmod(at, AXES), second_half)
     if parts is None:
         return None
     operands, known = columns.operands.copy(), [one for one in halves if one is not None]
@@ -146,84 +148,36 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     return program.with_parts(columns, parts, [one.call for one in known]), half
 
 
-def _axes(halves: Sequence[Halves | None]) -> Array:
-    """The axis of each operand of each call, WHOLE for the rest."""
+def _axes(halves: Sequence[Halves | None], width: int) -> Array:
+    """The axis of each of so many operands of each call, WHOLE for the rest."""
     each = [() if one is None else one.axes for one in halves]
-    width = max(map(len, each))
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 
-def _parts(program: Program, kinds: Sequence[Sequence[int]]) -> Parts | None:
+def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
     """Halves of windows: of each a window, an axis and which half."""
-    windows, lies, offset = program.windows(), [], []
-    for window, axis, half in kinds:
-        whole = program.geometries[int(windows.geometry[window])]
-        if axis >= len(whole.shape) or whole.shape[axis] % 2:
+    windows, lies, apart = program.windows(), list[Geometry](), list[int]()
+    keys = windows.geometry[window] * AXES + axis
+    kinds, number = np.unique(keys, return_inverse=True)
+    for key in kinds.tolist():
+        whole, along = program.geometries[key // AXES], key % AXES
+        if along >= len(whole.shape) or whole.shape[along] % 2:
             return None
-        shape = _half(whole.shape, axis)
+        shape = _half(whole.shape, along)
         lies.append(whole.layout.geometry(shape, whole.strides, whole.dtype))
-        offset.append(int(windows.offset[window]) + half * whole.strides[axis] * shape[axis])
-    return Parts(np.array([window for window, *_ in kinds]), lies, np.array(offset))
+        apart.append(whole.strides[along] * shape[along])
+    offset = windows.offset[window] + half * np.array(apart)[number]
+    return Parts(window, lies, number, offset)
 
 
 def _ordered(program: Program, half: Array) -> Program:
     """The program with second halves as late as possible: before the next turn of their loop, and
     before what needs them."""
-    columns, later = program.columns(), _Later(accesses_of(program))
-    order, seen = list[int](), set[int]()
-    for i, (line, which) in enumerate(zip(columns.line.tolist(), half.tolist(), strict=True)):
-        if which == 1:
-            later.put_off(i)
-            continue
-        if which == 0 and line in seen:
-            order += later.all()
-            seen.clear()
-        seen.add(line)
-        order += later.before(i)
-        order.append(i)
-    return program.permuted(np.array([*order, *later.all()]))
-
-
-class _Later:
-    """Instructions that are put off, by the boxes that they use: each with whether it writes it."""
-
-    def __init__(self, accesses: Accesses) -> None:
-        self.accesses, self.rows = accesses, dict[int, None]()
-        self.users = defaultdict[int, list[tuple[int, bool]]](list)
-
-    def put_off(self, i: int) -> None:
-        self.rows[i] = None
-        for box, writes in self._operands(i):
-            self.users[box].append((i, writes))
-
-    def all(self) -> list[int]:
-        found = list(self.rows)
-        self.rows.clear()
-        self.users.clear()
-        return found
-
-    def before(self, i: int) -> list[int]:
-        """Those that have to come before an instruction, which do not wait any more."""
-        needed, wanted = set[int](), [i]
-        while self.rows and wanted:
-            late = wanted.pop()
-            found = set(self._users(late)) - needed
-            needed |= found
-            wanted += found
-        for row in needed:
-            del self.rows[row]
-        return sorted(needed)
-
-    def _users(self, late: int) -> Iterator[int]:
-        """Those that an instruction has to wait for: one of both writes what the other uses."""
-        near, at = self.accesses.near, self.accesses.near_start
-        for box, writes in self._operands(late):
-            for other in near[at[box] : at[box + 1]].tolist():
-                for row, also in self.users.get(other, ()):
-                    if (writes or also) and row < late and row in self.rows:
-                        yield row
-
-    def _operands(self, i: int) -> Iterator[tuple[int, bool]]:
-        start, operands, reads, *_ = self.accesses
-        own = operands[start[i] : start[i + 1]].tolist()
-        return ((box, k >= reads[i]) for k, box in enumerate(own))
+    columns, (near, near_start) = program.columns(), program.boxes().near
+    reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
+    boxes = len(near_start) - 1
+    uses = Accesses(columns.start, columns.operands, reads, near, near_start)
+    noted = np.full((2, boxes), -1), np.full(len(program.lines), -1)
+    order = np.empty(len(half), np.int64)
+    put_off.over(len(half))(uses, half, columns.line, *noted, order)
+    return program.permuted(order)

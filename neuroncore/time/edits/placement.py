@@ -22,7 +22,6 @@ from neuroncore.time.edits.edit import (
     Edited,
     accesses_of,
     edit,
-    line_numbers,
     rows_by_call,
     with_calls,
 )
@@ -78,7 +77,7 @@ def _narrowed(program: Program, place: Place) -> Edited | None:
     user = np.repeat(np.arange(len(program)), np.diff(columns.start))
     reads = np.arange(len(columns.operands)) < (columns.start[:-1] + inputs)[user]
     storage = windows.storage[program.operand_windows()]
-    here = np.isin(columns.line, line_numbers(program, place))
+    here = np.isin(columns.line, program.lines_at(place))
     passes = np.array([_passes(call) for call in program.calls])[columns.call]
     narrow = np.unique(storage[reads & here[user]])
     while True:

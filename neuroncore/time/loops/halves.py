@@ -1,0 +1,50 @@
+"""The order of instructions on halves of tiles: `neuroncore.time.edits.halves`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled
+from neuroncore.time.loops.dependencies import Accesses
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def put_off(
+    accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
+) -> None:
+    """Put second halves (half[i] is 1) off until a first half of a line is there again, or until
+    something needs them: one of both writes what the other uses. They stay in order.
+
+    last[0, b] and last[1, b] are the second halves that used and wrote box b last, and turn[l] is
+    the turn in which line l was seen last: -1 for each, at first."""
+    start, operands, reads, near, near_start = accesses
+    count, done, now, k = half.shape[0], 0, 0, 0
+    for i in range(count + 1):
+        if i < count and half[i] == 1:
+            for o in range(start[i], start[i + 1]):
+                last[0, operands[o]] = i
+                if o >= start[i] + reads[i]:
+                    last[1, operands[o]] = i
+            continue
+        needed = -1
+        if i == count or (half[i] == 0 and turn[line[i]] == now):
+            needed, now = count, now + 1
+        else:
+            for o in range(start[i], start[i + 1]):
+                row = 0 if o >= start[i] + reads[i] else 1
+                box = operands[o]
+                for n in range(near_start[box], near_start[box + 1]):
+                    needed = max(needed, last[row, near[n]])
+        while done < i and done <= needed:
+            if half[done] == 1:
+                order[k] = done
+                k += 1
+            done += 1
+        if i < count:
+            turn[line[i]] = now
+            order[k] = i
+            k += 1
