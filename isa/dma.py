@@ -144,7 +144,8 @@ def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Arra
 
 
 def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
-    """Rows picked at run time are added to what is there."""
+    """Return whether rows that an index picks at run time are added to the contents of the
+    destination."""
     if not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs):
         return
     raise ShapeError(

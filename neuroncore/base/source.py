@@ -171,7 +171,7 @@ _places: Sites[Place] = Sites(CODES)  # equal code objects may be of different f
 
 
 def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
-    """Remember a code object by its id, which stays its own while the object is kept."""
+    """Remember a code object by its id. The object is kept, so no other object can get this id."""
     if len(kept) >= CODES:
         kept.clear()
     kept[id(code)] = code

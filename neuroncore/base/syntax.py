@@ -162,8 +162,9 @@ def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
 
 
 def conjuncts(frame: FrameType) -> list[Any]:
-    """The values of all comparisons of the `a < b and c < d` that a frame is in the middle of; none
-    if it isn't, or if that joins anything but comparisons."""
+    """Return the values of all comparisons of the expression `a < b and c < d` that a frame is
+    evaluating. The list is empty if the frame evaluates no such expression, or if the expression
+    joins anything but comparisons."""
     where = source.span(frame.f_code, frame.f_lasti)
     values = _conjunctions(frame.f_code.co_filename).get(where, [])
     return [eval(code, frame.f_globals, frame.f_locals) for code in values]

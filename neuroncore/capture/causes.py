@@ -40,7 +40,7 @@ class Causes:
 
 
 class _History:
-    """The values of one semaphore over time, by stretches in which they do not decrease."""
+    """The values of one semaphore over time, in intervals in which they do not decrease."""
 
     def __init__(self, updates: Array) -> None:
         self.ns: list[float] = updates["ns"].tolist()

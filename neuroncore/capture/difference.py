@@ -87,7 +87,8 @@ class CaptureSide:
 
 
 def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
-    """The side of an estimate: what is left of the record on the device, with its times."""
+    """Return the side of an estimate: the instructions of the compiled program, with their
+    times."""
     found = counted(timeline)
     kinds = {
         (QUEUES[queue], opcode): CaptureKind(count, 0.0)
@@ -135,7 +136,7 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A row on both sides of one engine: an opcode, or a line; lines have no counts."""
+    """A row with both sides for one engine and one opcode, or one line; lines have no counts."""
 
     engine: str
     what: str

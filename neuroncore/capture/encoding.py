@@ -225,8 +225,8 @@ def our_operator(name: str) -> str:
 
 
 def our_function(name: str) -> tuple[str, bool]:
-    """neuroncore's name for an activation function, and whether a bias is added to what it takes.
-    Raises LookupError for an unknown one."""
+    """Return neuroncore's name of an activation function, and whether the function adds a bias to
+    its input. Raises LookupError for an unknown function."""
     found = _tables().ours["functions"][name]
     return found["name"], found["bias"]
 

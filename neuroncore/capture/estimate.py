@@ -34,8 +34,8 @@ MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
 
 class Done(NamedTuple):
-    """An instruction of an engine that was timed: its number in the stream, its begin, until when
-    it keeps the engine, and when its result is there."""
+    """A timed instruction of an engine: its number in the stream, its begin, the time at which the
+    engine is free again, and the time at which the result is available."""
 
     engine: int
     number: int
@@ -175,7 +175,8 @@ class _Replay:
         return self.machine.fixed.semaphore_ns
 
     def _cost(self, engine: int, kind: DecodedInstruction) -> tuple[float, float]:
-        """How long an instruction keeps its engine, and how much later its result is there."""
+        """Return how long an instruction occupies its engine, and how much later the result is
+        available."""
         if kind.role == "table":
             return self.machine.fixed.activation_table_ns, 0.0
         if kind.role == "weights":
@@ -260,7 +261,7 @@ def _sizes(move: DmaMove) -> tuple[int, int]:
 
 
 def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
-    """The Vector engine's rate for what an instruction reads and writes."""
+    """Return the Vector engine's rate for the operands of an instruction."""
     if sum(one.reads for one in streams) > 1:
         return "two_streams"
     apart = any(one.steps[0] not in (0, 1) for one in streams if one.free > 1)

@@ -33,7 +33,8 @@ LISTED = 12  # kinds of instructions that a refusal names
 
 
 class Waiting(NamedTuple):
-    """An engine that can't go on: its next instruction, and what that waits for."""
+    """An engine that cannot continue: its next instruction, and the condition that the instruction
+    waits for."""
 
     engine: int
     number: int
@@ -191,7 +192,8 @@ def _output(state: State, name: str, form: str, shape: tuple[int, ...]) -> Array
 
 
 def _run(state: State, graph: Graph) -> None:
-    """Let each engine go as far as it can, until all have ended."""
+    """Execute the instructions of each engine until all have ended. Raises UsageError if all
+    engines wait."""
     at = dict.fromkeys(graph.code, 0)
     while True:
         before = sum(at.values())

@@ -189,7 +189,8 @@ def _clock(core: MeasuredCore) -> dict[str, float]:
 def _of_peak(
     machine: Machine, cores: int, total: float, flops: dict[str, int], moved: dict[str, int]
 ) -> dict[str, float]:
-    """The peak is that of all cores of a logical core."""
+    """Return the figures that are relative to a peak, which is that of all cores of a logical
+    core."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]
     found = {"mfu_inst_estimated_percent": model / (peak * total)}

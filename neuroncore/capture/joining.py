@@ -236,8 +236,8 @@ def _equal(whole: Signature, part: Signature) -> int:
 
 
 def _merged(whole: Signature, part: Signature) -> int:
-    """How many instructions are merged in one: all sizes but that of partitions are so many times
-    as large; 0 if they are others."""
+    """Return how many instructions are merged into one: the factor by which all sizes except the
+    partitions are larger. The result is 0 if the sizes have no common factor."""
     (kind, sizes), (other, smaller) = whole, part
     if kind != other or not smaller[-1] or sizes[-1] % smaller[-1]:
         return 0

@@ -186,8 +186,8 @@ def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
 def _elements(
     graph: Graph, origin_ps: int, names: Mapping[tuple[int, int], str], queues: Sequence[str]
 ) -> Array:
-    """The queues of older files number the DMA engines of a core from 0, those of newer ones as its
-    elements do."""
+    """Return the transfers of elements, with the number of the queue of each. The queues of older
+    files number the DMA engines of a core from 0; those of newer files use the engines' numbers."""
     made = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
@@ -200,7 +200,7 @@ def _elements(
 def _instructions(
     graph: Graph, origin_ps: int, program: Program | None
 ) -> tuple[Array, list[DecodedInstruction], list[str]]:
-    """The rows, the distinct instructions, and the compiler's name of each row."""
+    """Return the rows, the distinct instructions, and the compiler's name of each row."""
     rows = _in_ns(graph.instructions, INSTRUCTION, origin_ps)
     rows["statement"] = -1
     names, numbers = np.full(len(rows), "", object), {b"": 0}  # of distinct instructions

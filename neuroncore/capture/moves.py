@@ -181,8 +181,8 @@ def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]
 def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
-    """The ends of the transfers that these instructions start: those of the first block with as
-    many, none before its begin."""
+    """Return the ends of the transfers that these instructions start: those of the first block with
+    the same number of transfers, none of which ends before its begin."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)
@@ -204,8 +204,8 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 
 
 def _fitting(elements: Array, free: list[int], count: int) -> int:
-    """The first of the queues that has so many transfers on each of its DMA engines, else the first
-    of all, which is taken out; -1 if there is none."""
+    """Return the first queue that has this number of transfers on each of its DMA engines, else the
+    first of all queues, and remove it from the list; -1 if there is none."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:

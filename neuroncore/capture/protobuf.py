@@ -16,7 +16,7 @@ class Malformed(ValueError):
 
 
 class Message:
-    """The fields of one message, by number. A field may be there several times."""
+    """The fields of one message by number. A field may occur several times."""
 
     def __init__(self, data: memoryview) -> None:
         """Raises Malformed if the bytes are not a message."""

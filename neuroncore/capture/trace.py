@@ -299,8 +299,8 @@ def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
-    """Which instructions are the compiler's, and where they were in what the compiler made, from
-    what the runtime has put in and taken out."""
+    """Return which instructions are the compiler's, and their positions in the compiler's program,
+    from the lists of what the runtime has added and removed."""
     own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
     for edit in edits:
         at, number = edit.integer(1) // SIZE, edit.integer(2)
@@ -350,8 +350,8 @@ def _instructions(found: Array, streams: Mapping[int, EventStream], clocks: _Clo
 
 
 def _transfers(found: Array, clocks: _Clocks) -> Array:
-    """Transfers of elements; those of one queue of one DMA engine end in the order of their
-    begins."""
+    """Return transfers from their elements. Elements of one queue on one DMA engine end in the
+    order in which they begin."""
     found = found[np.argsort(found["ps"], kind="stable")]
     engine, kind = found["unit"].astype(np.int64) - DMA_UNIT, found["value"] & 0xF
     if (engine < 0).any():

@@ -154,8 +154,8 @@ def as_matrix(array: Array, rows: int) -> Array:
 
 
 def power(a: Array, b: Any, out: Array) -> None:
-    """In float64. numpy takes five times as long where a negative number has no power that is
-    a number, so those of an array of exponents are made from the powers of magnitudes."""
+    """Compute powers in float64. numpy takes five times as long if a negative number has no real
+    power, so for arrays of exponents the result is computed from the powers of the magnitudes."""
     fast = np.ndim(b) > 0 and bool(np.signbit(a).any())
     found = np.power(np.abs(a) if fast else a, b, dtype=np.float64)
     if fast:

@@ -368,8 +368,9 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """The Tensor engine: columns stream past columns of weights. A transpose that is two products,
-    of the upper and the lower bits, loads the weights of each."""
+    """The cost of the Tensor engine: columns of moving data stream past columns of weights. A
+    transpose that consists of two products, of the upper and the lower bits, loads the weights of
+    each."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     held = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles

@@ -110,7 +110,7 @@ def _figures(output: Array, form: str) -> Figures:
 
 
 def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
-    """The largest error, which is infinite where one of both is NaN."""
+    """Return the largest error. It is infinite where only one of the two values is NaN."""
     if output.shape != wanted.shape:
         raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
     values, expected = output.astype(np.float64), wanted.astype(np.float64)

@@ -93,8 +93,8 @@ class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Wait at a point until every one of its cores is there; what each brought. The last to
-        come does what is to be done `then`, before anyone goes on."""
+        """Wait at a point until all of its cores have arrived, and return the value that each core
+        brought. The last core to arrive calls `then` before any core continues."""
         ...
 
 
@@ -328,7 +328,7 @@ class Core:
         return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
-        """Count an instruction that the record has no room for."""
+        """Count an instruction for which the record has no room."""
         assert self.program is not None
         if not self.program.left_out:
             self.report("RECORD_LIMIT", self.program.ending)

@@ -33,9 +33,9 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 @dataclass
 class _Laid(Generic[T]):
-    """Reads of a storage, which left there leftovers of one format: the finding of each and the
-    site, whose code is kept, by site, window and how much had been written. Every write that fills
-    a gap is counted."""
+    """Reads of a storage that found leftovers of one format: the finding of each read and its site,
+    by site, window and number of written elements. The code of a site is kept. Every write that
+    fills a gap is counted."""
 
     gaps: Gaps
     held: Format

@@ -260,7 +260,8 @@ class System:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """A few parts in one line; of many, a line for each of the first ones, and how many more."""
+    """Return a few parts in one line; for many parts, a line for each of the first ones and the
+    number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     left = len(parts) - LISTED

@@ -239,7 +239,7 @@ def _is_of(given: Path, repository: Repository) -> bool:
 
 
 def _seems(given: Path) -> str:
-    """The kind of a folder, as far as one can see."""
+    """Return the kind of checkout that a folder seems to be."""
     if not given.exists():
         return "there is no such folder"
     if not given.is_dir():

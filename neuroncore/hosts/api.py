@@ -160,8 +160,7 @@ class Run:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Return the findings: first those during the launch, in order, then those of the "
-        "record."""
+        """Return the findings: first those of the launch, in order, then those of the record."""
         record = self._finished.record
         told = [] if record is None else recorded(record, self.timelines)
         return [*self._finished.findings, *told]
@@ -240,7 +239,8 @@ class Run:
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """Return the collectives, and who waited for whom; for one rank, those of the rank."""
+        """Return the collectives, and which ranks waited for which; for one rank, the collectives
+        that it takes part in."""
         if self._whole is None:
             return collectives.operations(self.timelines)
         return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]

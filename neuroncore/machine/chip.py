@@ -50,7 +50,7 @@ class Chip:
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:
-        """How many logical cores of so many physical ones it has.
+        """Return the number of logical cores that this number of physical cores makes.
 
         Raises UsageError if there are none of that size.
         """

@@ -74,7 +74,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Group:
-    """Ranks of one collective, as far as time depends on them."""
+    """The properties of the ranks of a collective that decide its time."""
 
     instance: Instance
     lnc: int
@@ -87,7 +87,8 @@ class _Group:
 def collective_time(
     instance: Instance, lnc: int, pattern: str, size_bytes: int, ranks: Sequence[int]
 ) -> CollectiveTime:
-    """The time of one collective of these ranks, alone on its links, once the last rank is there.
+    """Return the time of one collective of these ranks after the last rank has arrived, if nothing
+    else uses the links. Raises UsageError if the instance has no such logical cores or ranks.
 
     Raises UsageError if the instance has no such logical cores or ranks.
     """
@@ -108,7 +109,8 @@ def collective_time(
 def known_time(
     instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
 ) -> CollectiveTime:
-    """The same on an instance by its name, of which all ranks of a group ask."""
+    """Return the time of `collective_time` for an instance name. It is kept because all ranks of a
+    group ask for it."""
     return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
 
 
@@ -181,9 +183,10 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
-    """The smallest that takes so many bytes of a rank (assumed: the table's sizes are of all its
-    ranks, and one table of 16 ranks agrees). RDH needs a power of two of chips, KangaRing whole
-    chips and not too many ranks (documented); a ring is what is left."""
+    """Return the algorithm with the smallest limit that allows this number of bytes of a rank
+    (assumed: the sizes in the table are those of all its ranks together, and one table of 16 ranks
+    agrees). RDH needs a power of two of chips; KangaRing needs whole chips and has a limit on the
+    number of ranks (documented); otherwise a ring is used."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     larger = [
@@ -214,7 +217,7 @@ def _steps(algorithm: str, ranks: int, chips: int) -> int:
 def _part(
     group: _Group, algorithm: str, steps: int, stage: str, level: _Level, size_bytes: float
 ) -> _Part:
-    """A gather or scatter of so many bytes among the chips of a level."""
+    """Return the time of a gather or scatter of this many bytes among the chips of a level."""
     taken = size_bytes * (level.chips - 1) / level.chips
     numbers = _numbers(group.instance, algorithm)
     rate = level.gigabytes_per_s * _share_of_links(group.instance, numbers, stage)

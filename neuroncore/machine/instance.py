@@ -168,7 +168,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Other names of instances, and which they mean."""
+    """Return the other names of instances, and the instance that each one means."""
     return {alias: name for name in names() for alias in load(name).aliases}
 
 
@@ -187,8 +187,8 @@ def find(name: str) -> Instance:
 
 @cache
 def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
-    """The smallest instance of a machine's first product with so many ranks; None if there is
-    none."""
+    """Return the smallest instance of a machine's first product that has at least this number of
+    ranks; None if there is none."""
     product = load_machine(machine).products[0].lower()
     enough = [
         one

@@ -20,7 +20,7 @@ GRADES = ("documented", "measured", "assumed")
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a machine file: what it is, how we know, and from where."""
+    """One number of a machine file, with its meaning, its grade and its source."""
 
     value: Any
     grade: str
@@ -239,12 +239,13 @@ class Machine:
         return feature in self.features
 
     def starts(self, partitions: int) -> tuple[int, ...]:
-        """Where an access of so many partitions may start."""
+        """Return the partitions at which an access to this number of partitions may start."""
         fits = (int(most) for most in self.start_partitions if partitions <= int(most))
         return tuple(self.start_partitions[str(min(fits))])
 
     def beside(self, cores: int) -> Machine:
-        """The machine as one of so many cores sees it that run at once, first on one HBM stack."""
+        """Return the machine as one of this many cores sees it, which run at the same time and fill
+        an HBM stack before the next one: cores share the bandwidth of their stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
         if sharing == 1:
@@ -253,7 +254,8 @@ class Machine:
 
     @cached_property
     def descriptors_ahead(self) -> Machine:
-        """The machine where what hardware could write of DMAs is there before the kernel runs."""
+        """Return the machine for kernels whose DMA descriptors, if hardware could write them, are
+        written before the kernel runs."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @cached_property
@@ -310,7 +312,8 @@ def _text(name: str) -> str:
 
 @cache
 def load(name: str) -> Machine:
-    """The machine of that name, or of which that is another name.
+    """Return the machine with this name or alias. Raises UsageError if there is none, and
+    DefinitionError if its file is wrong.
 
     Raises UsageError if there is none, DefinitionError if its file is wrong.
     """

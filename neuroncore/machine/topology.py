@@ -51,7 +51,8 @@ class Topology:
         return chip
 
     def neighbors(self, chip: int) -> list[int]:
-        """The chips at the other ends of its links, in order; what is behind a switch is none."""
+        """Return the chips at the other ends of a chip's links, in order, without those behind a
+        switch."""
         at = self.coordinates(chip)
         return sorted({self.chip_at(other) for other in self._beside(at)} - {chip})
 

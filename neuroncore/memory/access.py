@@ -237,7 +237,7 @@ class Gaps(Flags):
         return ended
 
     def has_only(self, start: int, what: Footprint) -> bool:
-        """Return whether nothing outside of an access has been written, as far as that is known."""
+        """Return whether nothing outside of an access has been written, as far as this is known."""
         if not self.written:
             return True
         size = what.item * prod(what.shape)

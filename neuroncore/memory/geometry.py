@@ -209,7 +209,7 @@ class Geometry:
         return self.layout.given, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Note what the indices that have this in common mean of every tile that lies so."""
+        """Keep the part that indices with this key select, for every tile with the same layout."""
         make_room(self.parts)
         self.parts[alike] = part
 
@@ -221,8 +221,7 @@ class Geometry:
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
-        """The byte at which it begins, counted from the storage's first, for an offset in
-        elements."""
+        """Return the position of the first byte in the storage, for an offset in elements."""
         layout = self.layout
         if not layout.in_rows:
             return offset * self.element
@@ -252,8 +251,9 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """How many elements in a row, of so many bytes, are one place to a call: in PSUM, each is its
-    own; in SBUF those of a partition are alike, in HBM all are."""
+    """Return how many successive elements of this size are one position to a call. In PSUM each
+    element has its own position; in SBUF all elements of a partition are equivalent, in HBM all
+    elements."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

@@ -48,12 +48,13 @@ new = object.__new__
 
 
 class Parted(Tile):
-    """A tile that has parts, of which its dialect says what indices mean."""
+    """A tile that can be indexed. The dialect defines the meaning of an index."""
 
     __slots__ = ()
 
     def by_keys(self: T, keys: tuple[Any, ...], /) -> T:
-        """The part that indices of axes mean. Raises what is wrong with them."""
+        """Return the part that the indices of the axes select. Raises the error for a wrong
+        index."""
         raise NotImplementedError
 
     def __getitem__(self: T, key: Any) -> T:

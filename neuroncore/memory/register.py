@@ -54,8 +54,8 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """Let loops and conditions of kernels that are launched inside go on by these values, in the
-    order in which they ask, and after them by what their registers hold."""
+    """Give loops and conditions inside these values, in the order in which they need them, and
+    afterwards the values in their registers."""
     token = _chosen.set(iter(values))
     try:
         yield

@@ -104,7 +104,7 @@ class Storage:
         return self.layout.placed
 
     def held_as(self, dtype: Format) -> Format:
-        """The format that elements of another format are held in, where they are viewed so."""
+        """Return the format in which elements of another format would be stored here."""
         return dtype if self.launch is None else self.launch.held(dtype)
 
 
@@ -147,7 +147,7 @@ class HbmMemory:
         self.exchanged: dict[int, Born | None] = {}  # of those that ranks have exchanged, and where
 
     def held(self, dtype: Format) -> Format:
-        """The format that elements of `dtype` are held in."""
+        """Return the format in which elements of `dtype` are stored."""
         return float32 if self.wide and dtype.is_float else dtype
 
 
@@ -245,8 +245,8 @@ class Memory:
         return self._layouts.setdefault((region, shape, dtype), layout)
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
-        """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
-        `HbmMemory.held(dtype)`."""
+        """Return a storage that uses the bytes of a C-contiguous array, which it keeps alive. The
+        array has codes of `HbmMemory.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)

@@ -232,7 +232,7 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """The memory itself, as a numpy view of the storage type of `held`."""
+        """Return the memory itself, as a numpy view of the type in which `held` is stored."""
         if self._array is None:
             if self.dynamic and self.dynamic[0].picks:
                 raise self._picks("has no elements before an instruction picks them")
@@ -275,20 +275,21 @@ class Tile:
         return launch.rounding(self.held, values, out)
 
     def encoded(self, source: Tile, codes: Array) -> Array:
-        """Codes of another tile's format as those of this one: bits of an equal format, else
-        through float32 and rounded as the launch rounds."""
+        """Return the codes of a tile of another format in this tile's format. Codes of an equal
+        format are copied; other values become float32, and are rounded as the launch requires."""
         if source.held is self.held:
             return codes
         return self.rounded(codec.decode(source.held, codes))
 
     def numpy(self) -> Array:
-        """A copy of the contents in the numpy type that users know, of what they are held in."""
+        """Return a copy of the contents in the numpy type for the stored format."""
         return np.array(self.codes(), order="C").view(self.held.numpy)
 
     # --- what was never written ------------------------------------------------------------------
 
     def _covered(self) -> tuple[int, Footprint]:
-        """The bytes of its storage that are its own: where the first is, and the others."""
+        """Return the bytes of the storage that belong to this tile: the position of the first one,
+        and the layout of the rest."""
         return self.offset * self.dtype.itemsize, self.geometry.footprint
 
     def _covered_in(self, image: Image) -> tuple[int, Footprint]:

@@ -83,7 +83,8 @@ _past: list[float] = []  # how long others have taken
 
 
 class CompiledLoop(Generic[P, R]):
-    """A function that numba compiles when it is first called, and imports numba for only then.
+    """A function that numba compiles at its first call; numba is imported only then. Compiled
+    functions may call it too.
 
     Compiled functions may call it as what it is compiled to.
     """
@@ -118,7 +119,8 @@ class CompiledLoop(Generic[P, R]):
         return is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As plain Python, of which numbers from memory views are, as those from arrays are not."""
+        """Call the plain Python function with memory views of the arrays, whose elements are Python
+        numbers."""
         given: Any = map(_viewed, args)
         return self.plain(*given, **kwargs)
 
@@ -192,7 +194,7 @@ def compiling() -> bool:
 
 
 def seconds_compiling() -> float:
-    """The seconds that this process has compiled loops, as far as a line reported them."""
+    """Return the time in seconds that this process has spent on compiling loops."""
     now = time.monotonic()
     return sum(_past) + sum(now - begun for begun in _under_way[:1])
 

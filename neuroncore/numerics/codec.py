@@ -88,8 +88,8 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 
 def _scale_code(form: Format, value: float) -> int:
-    """The nearest power of two, a tie going to the even code; what is below the least, and that
-    is 0 too, becomes the least. There are no negative scales."""
+    """Return the code of the nearest power of two; a tie goes to the even code. Values below the
+    smallest power, and 0, become the smallest power. There are no negative scales."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -184,8 +184,8 @@ def _as_codes(form: Format, stored: Array) -> Array:
 
 
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
-    """Contiguous float32 values, clipped to what the format holds if so asked, and where to put
-    their codes."""
+    """Return contiguous float32 values, clipped to the range of the format if they saturate, and
+    the array for their codes."""
     _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
@@ -268,7 +268,8 @@ def unpack(form: Format, codes: Array, axis: int = -1) -> Array:
 
 
 def pack(form: Format, codes: Array) -> Array:
-    """Packed codes from those of their elements, of which there are four along the last axis."""
+    """Return packed codes for the codes of their elements, four of which are along the last
+    axis."""
     element, mask = _element(form)
     packed = np.zeros(codes.shape[:-1], form.storage)
     for i in range(PACK):
@@ -319,7 +320,8 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """target[...] = source, of equal shapes.
+    """Copy source to target, which have equal shapes: target[...] = source. Axes along which the
+    elements of each array are contiguous are copied as matrices.
 
     Elements that lie one after the other along different axes of the two are taken as matrices.
     """

@@ -30,7 +30,8 @@ WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
-    """States are [lanes, streams, words]: those of a lane take turns."""
+    """A random number generator. States are [lanes, streams, words]; the streams of a lane take
+    turns."""
 
     seeded: Callable[[int, int, int, int, int], Array]
     """(seed, core, unit, lanes, streams) -> states that share no numbers, nor do those of another
@@ -78,8 +79,8 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
 
 
 def _turns(loop: str) -> Callable[[Array, int], Array]:
-    """All states of a lane move at a time, as they do in a cycle of v4's Vector engine; what is
-    left of the last time is dropped."""
+    """Return a function that draws numbers. All states of a lane advance together, as in a cycle of
+    v4's Vector engine; numbers that remain from the previous call are dropped."""
 
     def draw(states: Array, count: int) -> Array:
         lanes, streams, _ = states.shape

@@ -219,7 +219,7 @@ def _blocks(values: Array, block: tuple[int, ...]) -> Array:
 
 
 def _joined(groups: Array, shape: tuple[int, ...]) -> Array:
-    """The array of which these are the blocks."""
+    """Return the array that consists of these blocks."""
     half = groups.ndim // 2
     order = [place for axis in range(half) for place in (axis, axis + half)]
     return groups.transpose(order).reshape(shape)

@@ -44,7 +44,8 @@ NONE = np.empty(0, np.uint32)
 
 
 class Stream(NamedTuple):
-    """Which random words: those of one instruction of one engine of one core under one seed."""
+    """The identity of a sequence of random words: the seed, the core, the engine and the
+    instruction."""
 
     seed: int = 0
     """32 bits; 0 is the default of NEURON_RT_STOCHASTIC_ROUNDING_SEED."""

@@ -49,8 +49,8 @@ class Tensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Bytes as words of a type, and the numbers of those that begin at places, all of which are
-    whole words apart."""
+    """Return bytes as words of a type, and the indices of the words that begin at these places,
+    which must be whole words apart."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size

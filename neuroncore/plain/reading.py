@@ -23,7 +23,7 @@ OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out t
 
 
 def meaning(name: str) -> Any:
-    """The function that says what an instruction means."""
+    """Return the function that computes an instruction."""
     return next(getattr(family, name) for family in FAMILIES if hasattr(family, name))
 
 
@@ -228,7 +228,7 @@ class Reading:
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 
     def tensor(self, core: int, window: Window) -> Tensor:
-        """The tensor of a window, which is there from its first use on."""
+        """Return the tensor of a window. It exists from its first use on."""
         if window.tensor not in self.tensors:
             layout, key = window.geometry.layout, (core, window.geometry.layout.region)
             if layout.placed and key not in self.images:

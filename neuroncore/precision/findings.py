@@ -298,7 +298,7 @@ class Double:
 
 
 def copied(storage: Storage) -> Double:
-    """A Double of what the chip has."""
+    """Return a Double with the chip's values."""
     return adopted(chip_doubles(everything(storage)), storage)
 
 

@@ -65,7 +65,7 @@ class _Peers:
 
 
 class Shadow:
-    """The observer that computes along with one core (`Core.beside`)."""
+    """An observer that computes every instruction of one core in float64 too (`Core.beside`)."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found = core, found
@@ -143,7 +143,8 @@ class Shadow:
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Meet the rank's other core, which may have part of what is sent yet to write."""
+        """Wait for the rank's other core, which may still have to write a part of the data that is
+        sent."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)

@@ -136,7 +136,7 @@ class Step:
         return written
 
     def _overwritten(self, written: Written) -> float:
-        """The error of what a tile has before it is written."""
+        """Return the error of a tile's contents before it is written."""
         tile = written.tile
         assert written.before is not None
         if tile.dynamic or _covers(tile):
@@ -170,7 +170,7 @@ class Step:
         )
 
     def _shared(self, tile: Tile) -> Double | None:
-        """The Double just made of what is written."""
+        """Return the Double that was just made for the written storage."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
@@ -225,7 +225,8 @@ class Step:
         return np.array(shadow.codes()[self.sample.get(name, ...)], order="C")
 
     def _evaluated(self, state: dict[str, Array]) -> list[Array]:
-        """The sample of each result, with such inputs and such contents of what is written."""
+        """Return a sample of each result, for these inputs and these old contents of the
+        destinations."""
         tiles: dict[str, Tile] = {}
         for name, tile in self.inputs.items():
             if name in state:
@@ -246,7 +247,8 @@ class Step:
         return [tiles[w.name].codes() for w in self.written]
 
     def _chip_registers(self) -> Registers:
-        """The chip's accumulators in float64, those of the sampled lanes side by side."""
+        """Return the chip's accumulators in float64, those of the sampled lanes next to each
+        other."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         if not self.traits.registers:
             return found
@@ -277,7 +279,8 @@ class Step:
         return owed
 
     def _moved(self, written: Written) -> float:
-        """The error of what was only moved, or went to or came from an address of run time."""
+        """Return the error of data that was only moved, or whose address is known only at run
+        time."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)

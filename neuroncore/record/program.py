@@ -412,7 +412,7 @@ COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
 def _values(column: array[int]) -> Array:
-    """A copy: what numpy looks at can't grow."""
+    """Return a copy, because an array that numpy refers to cannot grow."""
     return np.array(column, column.typecode)
 
 

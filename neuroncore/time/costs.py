@@ -69,8 +69,8 @@ class CallTable:
                 self.picks_weights[i] = call.view(weights).picked_by is not None
 
     def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
-        """The row of each instruction; that of heads[i] for what is one with it. Instructions that
-        are not `made` keep no engine busy."""
+        """Return the row of each instruction; an instruction that is merged with another has the
+        row of heads[i]. Instructions that are not `made` occupy no engine."""
         row, given = np.zeros(len(call), np.intp), np.zeros(len(QUEUES))
         choices = native.Choices(self.first, self.last, self.queue, self.busy)
         work = native.Instructions(call, heads, made)

@@ -42,7 +42,7 @@ def read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """`first` and `needs` of what is still waited for."""
+    """Return `first` and `needs` for the dependencies that are kept."""
     count = np.concatenate([[0], np.cumsum(kept)])
     return count[first], needs[kept]
 
@@ -72,8 +72,8 @@ def contents(accesses: Accesses, boxes: Array, uses: Array) -> Array:
 
 
 def _oldest(box: int, accesses: Accesses, boxes: Array, last: dict[int, int]) -> int:
-    """The first of the rows that wrote what a box has now. Those before a write of all of it are
-    over; -1 if nobody wrote it."""
+    """Return the first row that wrote the current contents of a box; a write of the whole box
+    replaces earlier writes. The result is -1 if the box was never written."""
     near, start = accesses.near, accesses.near_start
     writers = [(last[b], b) for b in near[start[box] : start[box + 1]].tolist() if b in last]
     if not writers:

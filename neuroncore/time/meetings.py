@@ -25,8 +25,8 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
-    """For each instruction of all cores, those of core c from at[c] on, the next core's of the same
-    meeting, in a ring; -1 where a core meets nobody."""
+    """For each instruction of all cores (those of core c begin at at[c]): return the next core's
+    instruction of the same meeting, in a ring; -1 where a core meets no other."""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
         ring = [int(at[number]) + instruction for number, instruction in meeting.items()]

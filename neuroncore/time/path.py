@@ -139,7 +139,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Pairs of which the kernel asks that one waits for the other."""
+    """Return the pairs in which one instruction waits for the other because the kernel requires
+    it."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -197,7 +198,7 @@ def parts(timeline: Timeline, found: CriticalSteps) -> Parts:
 def parts_of_groups(
     timeline: Timeline, found: CriticalSteps, group: Array, count: int
 ) -> list[Parts]:
-    """The sums over the steps of each of so many groups."""
+    """Return the sums over the steps of each group."""
     own, waiting = found.instruction, found.waiting
     moves, space = timeline.moves[own], found.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]

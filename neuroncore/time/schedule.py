@@ -40,7 +40,8 @@ def schedule_cores(
     order: Order | None = None,
     world: World | None = None,
 ) -> list[Timeline]:
-    """Time the programs of the cores of one launch, those of one rank without a world."""
+    """Time the programs of the cores of a launch. Without a world they are the cores of one
+    rank."""
     of = world or World(1, len(programs))
     shared = machine.beside(of.cores)
     return timed([prepared(compiled(own, shared, order), shared) for own in programs], machine, of)
@@ -91,8 +92,8 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
-    """The instructions of all cores, one after the other, those of core c from at[c] on; its queues
-    are those from c * len(QUEUES) on."""
+    """Concatenate the instructions of all cores: those of core c begin at at[c], and its queues at
+    c * len(QUEUES)."""
     parts = [each.work for each in works]
     busy = np.concatenate([part.busy for part in parts])  # what the timeline changes
     if len(parts) == 1:

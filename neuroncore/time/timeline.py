@@ -58,7 +58,8 @@ class Timeline:
 
     @cached_property
     def moves(self) -> Array:
-        """Which instructions are transfers: those of the rings, and those that GpSimd issues."""
+        """Return which instructions are transfers: those of the DMA rings, and those that GpSimd
+        issues."""
         rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
         moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves

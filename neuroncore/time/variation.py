@@ -69,7 +69,7 @@ class Bench:
     def timelines(
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
-        """Time programs, each with its variation: those of the launch or others in their place."""
+        """Time programs, each with its variation: the programs of the launch, or others instead."""
         same = machine is self.machine
         shared = self._shared if same else machine.beside(self.world.cores)
         both = zip(programs, variations, strict=True)
@@ -135,7 +135,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """The work where some instructions do that of others, which take no time then."""
+    """Return the work in which some instructions also do the work of others, which then take no
+    time."""
     count, gone = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = np.repeat(np.arange(count), np.diff(work.first))

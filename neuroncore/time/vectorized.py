@@ -112,7 +112,8 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, most: int) -> Loops:
-    """The loops that have a row of which all iterations are small enough together."""
+    """Return the loops that have an instruction whose iterations are together small enough to be
+    one."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)

@@ -44,8 +44,8 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a kernel: what it is, how much of the time that takes or which change of it was
-    tried, and the share of the time that the change saves."""
+    """A limit of a kernel: its name, the share of the time that it takes or the change that was
+    tried, and the share of the time that this change saves."""
 
     what: str
     how: str = ""
@@ -70,7 +70,8 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The bound of a core, the changes by which it was found, and the launch that they change."""
+    """The bound of a core, the changes that were tried to find it, and the launch that they
+    change."""
 
     bound: Bound
     base: Change
@@ -104,7 +105,7 @@ def _tried(timeline: Timeline) -> Tried:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """The bound where nothing is saturated, which takes no other schedule to find."""
+    """Return the bound if no resource is saturated. It needs no other schedule."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -129,7 +130,8 @@ def saturated(timeline: Timeline) -> list[str]:
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """The bound in a word, without another schedule: what is busiest, or the chain."""
+    """Return the bound as a word, without another schedule: the busiest resource, or the serial
+    chain."""
     found = bound_by_times(timeline)
     if found is not None:
         return found.what

@@ -136,7 +136,7 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
-    """The time of a collective, and that of one of a byte."""
+    """Return the time of a collective, and the time of the same collective with one byte."""
     each = (done, replace(done, size_bytes=1))
     world, name = timeline.world, timeline.machine.name
     found = [time_of(one, world, timeline.core, name) for one in each]

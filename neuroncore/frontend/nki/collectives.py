@@ -180,7 +180,7 @@ def _groups(given: Any) -> Any:
 
 
 def _flat(name: str, by_channel: Channels) -> list[Tile]:
-    """The tensor of each channel, of which the API takes one in a list."""
+    """Return the tensor of each channel. The API takes a list with one tensor for a channel."""
     lists = isinstance(by_channel, list | tuple)
     if not lists or any(not isinstance(own, list | tuple) or len(own) != 1 for own in by_channel):
         raise SignatureError(

@@ -136,7 +136,7 @@ class Kernel:
 
 
 def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
-    """Say why instructions don't know what they are given, if the kernel is of the other API."""
+    """Explain why instructions do not accept their arguments, if the kernel is of the other API."""
     if dialect(function) == "neuronxcc.nki":
         error.because = (
             "a kernel of neuronxcc.nki is launched through nki.jit, which belongs to the other API"

@@ -78,7 +78,8 @@ def _store(slot: Assigned, value: Any) -> None:
 
 
 def _not_copied(slot: Assigned, value: Any) -> SignatureError:
-    """The error for what no instruction copies to a tile on the chip, with the one to call."""
+    """Return the error for a tensor that no instruction copies to a tile on the chip. It names the
+    instruction to call."""
     if isinstance(value, Tile):
         hint = (
             "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"

@@ -94,8 +94,8 @@ def scaled_block(group: int) -> Any:
 
 
 def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
-    """The operation (source, target, rows) that copies the first columns of so many rows; a vector
-    of columns below the other if they are `stacked`."""
+    """Return the operation (source, target, rows) that copies the first columns of this number of
+    rows; if `stacked`, each vector of columns is below the previous one."""
 
     def _copied(typingctx: Any, source: Any, target: Any, rows: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -92,7 +92,7 @@ def any_nan(vectors: list[Lanes]) -> Lanes:
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Without what is below the cut, where storing alone doesn't take it off."""
+    """Return the code without the bits below the cut, if storing the code does not remove them."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 

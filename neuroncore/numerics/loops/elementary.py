@@ -333,7 +333,8 @@ def _signed_power(a: Any, b: Any, power: Any) -> Any:
 
 @compiled
 def sign_powers(a: Array, b: Array, powers: Array) -> None:
-    """Powers of matrices from those of their magnitudes, in place; `b` may have a single column."""
+    """Set the signs of powers of matrices that were computed from magnitudes, in place; `b` may
+    have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z = a[p], b[p], powers[p]

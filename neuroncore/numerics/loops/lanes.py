@@ -130,7 +130,7 @@ class Lanes:
         return self._made(self.builder.sitofp(self.value, self._of(_FLOAT)))
 
     def to_word(self) -> Lanes:
-        """Floats in [0, 2^32) without what is behind the point."""
+        """Convert floats in [0, 2^32) to integers; the fraction is cut off."""
         return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
 
     def upper(self) -> Lanes:
@@ -197,7 +197,7 @@ def elementwise(
 def _loaded(
     builder: ir.IRBuilder, source: Any, start: Any, count: int, vectors: int
 ) -> list[Lanes]:
-    """Vectors that lie one after the other; those of a later step are asked for."""
+    """Load adjacent vectors, and prefetch those of a later step."""
     found = []
     for v in range(vectors):
         place = builder.add(start, ir.Constant(_INDEX, v * count))
@@ -250,7 +250,8 @@ def interleaved(low: Lanes, high: Lanes) -> Lanes:
 
 
 def lower_halves(low: Lanes, high: Lanes) -> Lanes:
-    """Lanes of 64 bits: the lower halves of those of `low` and, above them, of `high`."""
+    """Return lanes of 64 bits: the lower halves of the lanes of `low`, and above them the lower
+    halves of the lanes of `high`."""
     builder, count = low.builder, 2 * low.value.type.count
     words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
     order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]

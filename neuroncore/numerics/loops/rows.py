@@ -33,7 +33,8 @@ def moments(x: Array, out: Array) -> None:
 
 @compiled
 def aggregate(x: Array, out: Array) -> None:
-    """out[p] = mean and variance of what the (count, mean, sum of squares) in x[p, :] describe."""
+    """out[p] = mean and variance of the data that the triples (count, mean, sum of squares) in x[p,
+    :] describe."""
     for p in range(x.shape[0]):
         count, total, spread = 0.0, 0.0, 0.0
         for j in range(0, x.shape[1], 3):

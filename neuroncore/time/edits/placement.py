@@ -71,7 +71,8 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 
 
 def _narrowed(program: Program, place: Place) -> Edited | None:
-    """A product's operands, and what they are moved, transposed or copied from, in 16 bits."""
+    """Return a product's operands, and the tiles that they are moved, transposed or copied from, in
+    16 bits."""
     columns, windows = program.columns(), program.windows()
     inputs = np.array([call.inputs for call in program.calls])[columns.call]
     user = np.repeat(np.arange(len(program)), np.diff(columns.start))

@@ -46,8 +46,8 @@ def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
 
 
 def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
-    """The edit by which what a line loads again and again is kept; `room` is the number of bytes
-    per partition of SBUF that are free."""
+    """Return the edit that keeps the data that a line loads repeatedly; `room` is the number of
+    free bytes per partition of SBUF."""
     if not any(map(_is_plain_transfer, line.calls)):
         return None
     make = partial(_kept, place=line.place, room=room)
@@ -97,8 +97,8 @@ def _side(program: Program, rows: Array, writes: bool) -> Side:
 
 
 def _groups(side: Side, several: int) -> tuple[int, Array]:
-    """The distance between successive transfers in HBM that is most frequent, in elements, and the
-    transfers, so many to a row, that are at that distance."""
+    """Return the most frequent distance in HBM between successive transfers, in elements, and the
+    transfers that are at this distance, `several` in each row."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -114,8 +114,8 @@ def _groups(side: Side, several: int) -> tuple[int, Array]:
 
 
 def _larger(call: Call, several: int, step: int) -> Call | None:
-    """The transfer of so many tiles, which are next to each other in SBUF; None if the machine
-    refuses it."""
+    """Return one transfer for this number of tiles that are next to each other in SBUF; None if the
+    machine refuses it."""
     made = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
     larger = replace(call, arguments={**call.arguments, **made})
     return larger if stays_legal(larger) else None

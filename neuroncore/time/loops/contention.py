@@ -76,8 +76,8 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 @borrowing
 def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float:
-    """The extra time of instruction i, which begins at `time`, and of the one `beside` it (-1:
-    none), because they share a port of SBUF. Both get busier by that."""
+    """Return the extra time of instruction i, which begins at `time`, because it shares a port of
+    SBUF with the other instruction (-1: none). The other one becomes longer too."""
     if beside < 0:
         return 0.0
     longer = min(busy[i], times.begin[beside] + busy[beside] - time)

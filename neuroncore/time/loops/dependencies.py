@@ -161,7 +161,8 @@ def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, found: int)
 
 @borrowing
 def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
-    """Instruction i kills what a writer, or nobody, has put into box b."""
+    """Record that instruction i overwrites the contents of box b, whether or not the box was
+    written."""
     if writer >= 0:
         flow.killer[writer] = min(flow.killer[writer], i)
     for q in range(flow.previous.shape[1]):
@@ -196,7 +197,8 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 def _recomputed(
     call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
-    """Keeps in `slots`, from that of its hash on, the last of those that do the same."""
+    """Keep in `slots`, from the position of its hash on, the last of the instructions that compute
+    the same result."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):
         count = compared[call[i]]

@@ -116,7 +116,7 @@ def _choose(
 def _let_in(
     q: int, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Let into the window of queue q what has come in its reach."""
+    """Admit the instructions that have come into the reach of queue q to its window."""
     reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
     within = min(windows.allowed[q], queues.start[q + 1])
     while reached < within or (admitted < reached and held < queues.limits[q, 0]):
@@ -136,7 +136,8 @@ def _let_in(
 def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
+    """Add the instruction at a place to the known ones of its queue, or let it wait for an end that
+    is not known yet."""
     i = queues.order[place]
     q = work.queue[i]
     begin, first = windows.asked[i], work.first[i + 1]
@@ -292,7 +293,8 @@ def _look_again(
 def _finish(
     i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
-    """When the result of i is there, if that is known, and look again at what waited to know it."""
+    """Return when the result of i is available, if this is known, and check the instructions again
+    that waited for this time."""
     met, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:

@@ -131,7 +131,7 @@ def program_ndim() -> int | None:
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep what is inside in program order, which is the only order there is here."""
+    """Keep the instructions inside in program order. Neuroncore always uses this order."""
     return contextlib.nullcontext()
 
 

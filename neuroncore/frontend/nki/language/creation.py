@@ -29,7 +29,7 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 class _PartitionSize(int):
-    """A size marked as that of the partition axis."""
+    """The size of a partition axis."""
 
 
 def par_dim(size: int) -> int:

@@ -36,7 +36,8 @@ def checked(x: Any) -> Any:
 
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
-    """A new tile of SBUF, of the same shape and, unless said otherwise, format."""
+    """Return a new tile in SBUF with the same shape, and the same format unless another is
+    given."""
     return ndarray(checked(like).shape, dtype or like.dtype)
 
 
@@ -50,7 +51,8 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
-    """The tile, or its one partition in so many: nc_stream_shuffle, one per group of 32."""
+    """Return a tile that repeats the one partition of a tile in this many partitions:
+    nc_stream_shuffle, one per group of 32."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
@@ -61,7 +63,8 @@ def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
 
 
 def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
-    """A view with free axes of size 1 as long as those of the shape; no instruction."""
+    """Return a view whose free axes of size 1 are repeated to the sizes of the shape; no
+    instruction."""
     for axis in range(1, len(shape)):
         if x.shape[axis] != shape[axis]:
             x = x.broadcast(axis, shape[axis])
