@@ -21,6 +21,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")
+DOMINATES = 0.99  # the probability of the order where one variant costs less in each instruction
 UNCERTAIN = 0.8  # a probability below which the order is not reported
 # The candidates for the three numbers that are fitted to pairs.
 NOISES = (0.02, 0.03, 0.04, 0.05)
@@ -92,10 +93,33 @@ def unlike(one: PairWork, other: PairWork) -> float:
     return sum(abs(a - b) for a, b in both) / most if most else 0.0
 
 
+def faster_core(old: Timeline, new: Timeline) -> float:
+    """Return the probability that the new variant is faster than the old one, by their cores."""
+    if dominates(new, old):
+        return DOMINATES
+    return 1 - DOMINATES if dominates(old, new) else faster(work(old), work(new))
+
+
 def faster(old: PairWork, new: PairWork) -> float:
-    """Return the probability that the new variant is faster than the old one."""
+    """Return the probability that the new variant is faster than the old one, by their work."""
     right = stated().of(difference(old, new), unlike(old, new))
     return right if new.ns <= old.ns else 1 - right
+
+
+def dominates(new: Timeline, old: Timeline) -> bool:
+    """Return whether the new variant issues the same instructions on the same queues, none of which
+    costs more than before, and some less: then no error of the estimate changes the order."""
+    names = [[c.name for c in one.program.calls] for one in (new, old)]
+    calls = [np.array(own)[one.columns.call] for own, one in zip(names, (new, old), strict=True)]
+    if len(new.queue) != len(old.queue) or (new.queue != old.queue).any():
+        return False
+    costs = [
+        np.stack([of.take(one.compiled.row) for of in (table.busy, table.latency, table.lane_ns)])
+        for one in (new, old)
+        for table in (one.compiled.table,)
+    ]
+    fewer = (costs[0] <= costs[1]).all() and (costs[0] < costs[1]).any()
+    return bool(fewer and (calls[0] == calls[1]).all() and new.total_ns <= old.total_ns)
 
 
 def margin(old: PairWork, new: PairWork) -> float:

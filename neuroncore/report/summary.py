@@ -458,8 +458,8 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
         parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")
     yield f"moved      {'   '.join(parts)}"
     bandwidth = utilization(timeline, counters)["mbu_estimated_percent"]
-    # relative to one peak, as readers expect; hfu_estimated_percent uses a different peak
+    # relative to one peak, and so not the vendor's hfu
     model, all_of_it = (
         share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
     )
-    yield f"used       MFU {model:.1%}   HFU {all_of_it:.1%}   MBU {bandwidth:.1%}"
+    yield f"used       MFU {model:.1%}   all flops {all_of_it:.1%}   MBU {bandwidth:.1%}"

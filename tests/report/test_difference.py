@@ -55,6 +55,16 @@ def test_what_is_far_faster_surely_is(products):
     assert "faster with probability 9" in str(found) and "slower with probability 9" in str(back)
 
 
+def test_a_kernel_that_costs_less_in_each_instruction_is_faster():
+    """The same instructions on half the bytes; with one more instruction nothing is certain."""
+    kernel = scaling(2)
+    wide = neuroncore.run(kernel, X, target="trn2")
+    narrow = neuroncore.run(kernel, np.ones(X.shape, np.float16), target="trn2")
+    other = neuroncore.run(scaling(3), np.ones(X.shape, np.float16), target="trn2")
+    assert wide.diff(narrow).faster == pytest.approx(1 - narrow.diff(wide).faster) == 0.99
+    assert wide.diff(other).faster < 0.99
+
+
 def test_what_is_nearly_as_fast_is_inside_the_noise(products):
     _, free, blocked = products
     found = free.diff(blocked)
