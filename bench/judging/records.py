@@ -3,10 +3,10 @@
     python bench/judging/records.py [COUNT] [SEED]
 
 COUNT records of honest kernels, 10,000 by default, are changed at random; then come bombs, which
-cost as much as they can. Each is judged in a process with limits. It prints how often each code
-came, the slowest record, and the cost of each bomb. A record that passes must have the latency of
-the honest one; a fault of the judge, or another verdict on the honest record at the end, is an
-error.
+cost as much as they can. Each is judged in a process with limits, as a Worker does. It prints how
+often each code came, the slowest record, and the cost of each bomb. A record that passes must have
+the latency of the honest one; a fault of the judge, or another verdict on the honest record at the
+end, is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +30,8 @@ from damaged_records import mutated
 from specs import PROBLEMS
 
 from neuroncore.eval import answers, child, judge
+from neuroncore.eval.court import Court, Judged
 from neuroncore.eval.isolation import Limits
-from neuroncore.eval.worker import apart
 from neuroncore.record import saved
 
 LIMITS = Limits(judge_seconds=5, judge_memory=3 << 30)
@@ -43,13 +42,13 @@ Head = dict[str, Any]
 class Subject(NamedTuple):
     """A problem with one shape, the content of its honest record, and the honest verdict."""
 
-    judge: Callable[[list[bytes]], dict[str, Any]]
+    court: Court
     content: bytes
     honest: dict[str, Any]
 
-    def judged(self, record: bytes) -> tuple[dict[str, Any], float]:
+    def judged(self, record: bytes) -> Judged:
         """The verdict on a record, and the milliseconds of CPU that it took."""
-        return apart(self.judge, [record], LIMITS)
+        return self.court.judged(None, [record])
 
 
 def subject(name: str) -> Subject:
@@ -60,11 +59,15 @@ def subject(name: str) -> Subject:
     with neuroncore.activated():
         content = bytes(answers.HELD.size) + child.answer(PROBLEMS[name].honest, task, ())
     (record,) = answers.records(content)
-    judging = partial(judge.one_seed, spec=spec, case=those[0], number=0)
-    if not spec.dynamic:
-        judging = partial(judge.judged, spec=spec, those=those)
-    honest, _ = apart(judging, [record], LIMITS)
-    return Subject(judging, zlib.decompress(record.partition(b"\n")[2]), honest)
+
+    def judging(_: Any, parts: list[bytes]) -> dict[str, Any]:
+        if spec.dynamic:
+            return judge.one_seed(parts, spec, those[0], 0)
+        return judge.judged(parts, spec, those)
+
+    court = Court(judging, LIMITS)
+    content = zlib.decompress(record.partition(b"\n")[2])
+    return Subject(court, content, court.judged(None, [record]).found)
 
 
 def packed(content: bytes) -> bytes:
@@ -148,7 +151,7 @@ def main() -> int:
             f"{name}: {len(record):,} bytes, {cpu:.0f} ms, {error['code']} {error['message']:.90}"
         )
     for one in subjects:
-        assert one.judged(packed(one.content))[0] == one.honest, "another verdict"
+        assert one.judged(packed(one.content)).found == one.honest, "another verdict"
     return int(codes["WRONG"] > 0)
 
 

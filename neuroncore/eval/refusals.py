@@ -30,3 +30,8 @@ class Refused(Exception):
         """Return the entry `error` of a verdict."""
         found = {"code": self.code, "message": self.message, "line": self.line, "hint": self.hint}
         return found if self.errors is None else {**found, "errors": self.errors}
+
+
+def failed(refusal: Refused) -> dict[str, Any]:
+    """Return what a verdict has of a candidate that is refused."""
+    return {"passed": False, "error": refusal.to_dict(), "shapes": []}

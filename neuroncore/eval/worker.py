@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
-import os
-import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,11 +12,12 @@ from neuroncore.base.lazy import version
 from neuroncore.eval import answers
 from neuroncore.eval.answers import Held
 from neuroncore.eval.child import Request, Task
+from neuroncore.eval.court import Court
 from neuroncore.eval.forking import Zygote, meaning
-from neuroncore.eval.isolation import Level, Limits, dies_with_parent
+from neuroncore.eval.isolation import Level, Limits
 from neuroncore.eval.judge import Case, cases, judged, one_seed, path
 from neuroncore.eval.paths import every_loop, strange
-from neuroncore.eval.refusals import Refused
+from neuroncore.eval.refusals import Refused, failed
 from neuroncore.eval.spec import Spec
 from neuroncore.hosts.warm import warm
 
@@ -78,7 +76,11 @@ class Ran(NamedTuple):
     cost: Cost
 
 
-Judge = Callable[[list[bytes]], dict[str, Any]]
+class Asked(NamedTuple):
+    """A question to the judge: all cases; or one case for one hidden seed, or its path alone."""
+
+    case: int | None = None
+    seed: int | None = None
 
 
 class Worker:
@@ -95,9 +97,11 @@ class Worker:
         gc.collect()
         gc.freeze()
         self._zygote = Zygote(task, limits, level)
+        self._court = Court(self._judge, limits)
 
     def close(self) -> None:
-        """End the process that forks candidates."""
+        """End the processes that judge and that fork candidates."""
+        self._court.close()
         self._zygote.close()
 
     def verdict(self, candidate: Candidate) -> dict[str, Any]:
@@ -122,10 +126,16 @@ class Worker:
 
     def _at_once(self, candidate: Candidate) -> Ran:
         """Judge one answer with the records of all cases."""
-        return self._ran(Request(candidate.source), self._judge_all)
+        return self._ran(Request(candidate.source), Asked())
 
-    def _judge_all(self, parts: list[bytes]) -> dict[str, Any]:
-        return judged(parts, self.spec, self.cases, why=self.why)
+    def _judge(self, asked: Asked, parts: list[bytes]) -> dict[str, Any]:
+        """Answer a question, in the process that judges."""
+        if asked.case is None:
+            return judged(parts, self.spec, self.cases, why=self.why)
+        case = self.cases[asked.case]
+        if asked.seed is None:
+            return path(parts, self.spec, case)
+        return one_seed(parts, self.spec, case, asked.seed, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> Ran:
         """Record the program again for each hidden seed, whose values may take other paths. The
@@ -156,34 +166,26 @@ class Worker:
     def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
         """Record a path on which every loop has a turn, and look for instructions that only the
         other paths have."""
-
-        def judge(parts: list[bytes]) -> dict[str, Any]:
-            return path(parts, self.spec, self.cases[number])
-
-        ran = self._ran(Request(candidate.source, number, every_loop(found)), judge)
+        ran = self._ran(Request(candidate.source, number, every_loop(found)), Asked(number))
         made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
         if made is not None and strange(found, made):
             message = "Python computed an argument from the turns of a loop of the device"
-            return Ran(_failed(Refused("DYNAMIC", message)), ran.held, ran.cost)
+            return Ran(failed(Refused("DYNAMIC", message)), ran.held, ran.cost)
         return ran._replace(found={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
         """Record and replay until the program takes the path of a hidden seed."""
-
-        def judge(parts: list[bytes]) -> dict[str, Any]:
-            return one_seed(parts, self.spec, self.cases[case], seed, why=self.why)
-
         decisions: tuple[int, ...] = ()
         cost = Cost()
         while True:
-            ran = self._ran(Request(candidate.source, case, decisions), judge)
+            ran = self._ran(Request(candidate.source, case, decisions), Asked(case, seed))
             cost = cost.plus(ran.cost)
             if "decisions" not in ran.found:
                 return ran._replace(cost=cost)
             following = tuple(ran.found["decisions"])
             if not len(decisions) < len(following) <= MOST_DECISIONS:
                 message = f"more than {MOST_DECISIONS} decisions depend on the values of inputs"
-                return Ran(_failed(Refused("DYNAMIC", message)), ran.held, cost)
+                return Ran(failed(Refused("DYNAMIC", message)), ran.held, cost)
             decisions = following
 
     def records(self, candidate: Candidate) -> list[bytes]:
@@ -191,7 +193,7 @@ class Worker:
         content, _ = self._zygote.played(Request(candidate.source))
         return answers.records(content)
 
-    def _ran(self, request: Request, judge: Judge) -> Ran:
+    def _ran(self, request: Request, asked: Asked) -> Ran:
         """Run a candidate, and judge its records."""
         content, end = self._zygote.played(request)
         cost = Cost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
@@ -201,53 +203,9 @@ class Worker:
                 raise Refused(end.refusal, meaning(end, self._limits))
             parts = answers.records(content)
         except Refused as refusal:
-            return Ran(_failed(refusal), held, cost)
-        found, used = apart(judge, parts, self._limits)
+            return Ran(failed(refusal), held, cost)
+        found, used = self._court.judged(asked, parts)
         return Ran(found, held, cost._replace(judge_cpu_ms=used))
-
-
-def apart(judge: Judge, parts: list[bytes], limits: Limits) -> tuple[dict[str, Any], float]:
-    """Judge in a fork within limits, so that no record harms later verdicts; return what was found
-    and the milliseconds of CPU time."""
-    reads, writes = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(reads)
-        _judge_and_end(judge, parts, limits, writes)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as file:
-        text = file.read()
-    _, ended, used = os.wait4(process, 0)
-    cpu = 1e3 * (used.ru_utime + used.ru_stime)
-    try:
-        found: dict[str, Any] = json.loads(text)
-    except ValueError:
-        message = f"judging ended with status {ended}: more than its time or memory"
-        return _failed(Refused("RECORD_LIMITS", message)), cpu
-    return found, cpu
-
-
-def _judge_and_end(judge: Judge, parts: list[bytes], limits: Limits, writes: int) -> None:
-    """Judge, write the result, and end this process."""
-    try:
-        dies_with_parent()
-        for kind, value in (
-            (resource.RLIMIT_CPU, limits.judge_seconds),
-            (resource.RLIMIT_AS, limits.judge_memory),
-        ):
-            resource.setrlimit(kind, (value, value))
-        answers.write(writes, json.dumps(judge(parts)).encode())
-    except MemoryError:
-        os._exit(1)
-    except BaseException as error:
-        fault = Refused("JUDGE_FAULT", f"a fault of neuroncore: {error!r}"[:400])
-        answers.write(writes, json.dumps(_failed(fault)).encode())
-    finally:
-        os._exit(0)
-
-
-def _failed(refusal: Refused) -> dict[str, Any]:
-    return {"passed": False, "error": refusal.to_dict(), "shapes": []}
 
 
 def status(found: dict[str, Any]) -> str:

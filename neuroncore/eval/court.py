@@ -1,0 +1,146 @@
+"""The process that judges: a fork of a Worker's process with limits of its own, which never runs a
+candidate. It judges one record after the other, because a fork costs more than a small record. It
+is replaced after a record that is damaged or illegal, and after some number of records: what such a
+record may have left in memory does not reach a later verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import signal
+import stat
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from neuroncore.eval import frames
+from neuroncore.eval.isolation import Limits, dies_with_parent
+from neuroncore.eval.refusals import Refused, failed
+
+MOST = 200  # records that one process judges
+READ_WELL = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")  # codes of records that are legal programs
+Judge = Callable[[Any, list[bytes]], dict[str, Any]]
+
+
+class Judged(NamedTuple):
+    """What was found, and the milliseconds of CPU time that it took."""
+
+    found: dict[str, Any]
+    cpu_ms: float
+
+
+class Running(NamedTuple):
+    """A process that judges, and the pipes to it and from it."""
+
+    process: int
+    requests: int
+    replies: int
+
+
+class Court:
+    """Judges requests: `judge` returns what is found of a request and the records of a candidate.
+    It must be closed."""
+
+    def __init__(self, judge: Judge, limits: Limits) -> None:
+        self._judge, self._limits = judge, limits
+        self._running: Running | None = None
+        self._count, self._spent = 0, 0.0  # records of the process, and its milliseconds of CPU
+
+    def judged(self, request: Any, parts: list[bytes]) -> Judged:
+        """Judge records within the limits. A fault of this package has the code JUDGE_FAULT."""
+        if self._running is None:
+            self._running = _started(self._judge, self._limits)
+            self._count, self._spent = 0, 0.0
+        try:
+            frames.send(self._running.requests, pickle.dumps((request, parts)))
+            reply = Judged(*json.loads(frames.receive(self._running.replies)))
+        except (EOFError, OSError):
+            return self._ended()
+        self._count, self._spent = self._count + 1, self._spent + reply.cpu_ms
+        if self._count >= MOST or not _in_order(reply.found):
+            self.close()
+        return reply
+
+    def _ended(self) -> Judged:
+        """Return the verdict on a record that has ended its judge."""
+        status, used = self.close()
+        message = f"judging ended with status {status}: more than its time or memory"
+        return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
+
+    def close(self) -> tuple[int, float]:
+        """End the process; return its status and the milliseconds of CPU that it took."""
+        if self._running is None:
+            return 0, 0.0
+        process, *pipes = self._running
+        self._running = None
+        for pipe in pipes:
+            os.close(pipe)
+        _, status, used = os.wait4(process, 0)
+        return status, 1e3 * (used.ru_utime + used.ru_stime)
+
+
+def _in_order(found: dict[str, Any]) -> bool:
+    error = found.get("error")
+    return error is None or error["code"] in READ_WELL
+
+
+def _started(judge: Judge, limits: Limits) -> Running:
+    reads, requests = os.pipe()
+    replies, writes = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            _serve(judge, limits, reads, writes)
+        finally:
+            os._exit(0)
+    os.close(reads)
+    os.close(writes)
+    return Running(process, requests, replies)
+
+
+def _serve(judge: Judge, limits: Limits, reads: int, writes: int) -> None:
+    """Judge until the requests end."""
+    dies_with_parent()
+    _close_pipes((reads, writes))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.judge_memory, limits.judge_memory))
+    while True:
+        try:
+            request, parts = pickle.loads(frames.receive(reads))
+        except EOFError:
+            return
+        begun = _seconds()
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        last = int(begun) + 1 + limits.judge_seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (last, hard))
+        found = _found(judge, request, parts)
+        frames.send(writes, json.dumps([found, 1e3 * (_seconds() - begun)]).encode())
+
+
+def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
+    try:
+        return judge(request, parts)
+    except MemoryError:
+        return failed(Refused("RECORD_LIMITS", "judging takes more memory than it may"))
+    except Exception as error:
+        return failed(Refused("JUDGE_FAULT", f"a fault of neuroncore: {error!r}"))
+
+
+def _close_pipes(kept: tuple[int, ...]) -> None:
+    """Close pipes and sockets of the parent, whose other ends wait for that."""
+    for name in os.listdir("/dev/fd"):
+        number = int(name)
+        try:
+            mode = os.fstat(number).st_mode
+        except OSError:
+            continue  # the list's own file
+        if number > 2 and number not in kept and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            os.close(number)
+
+
+def _seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
