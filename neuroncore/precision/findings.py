@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base import source
+from neuroncore.base import display, source
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Sites
@@ -29,6 +29,7 @@ from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 from neuroncore.numerics.loops import precision as native
 
+ROWS = 20  # of lines in a notebook
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",
     "SATURATED",
@@ -89,6 +90,20 @@ class Precision:
     def __repr__(self) -> str:
         worst = max((result.rel_l2 for result in self.results), default=0.0)
         return f"<Precision of {len(self.lines)} lines, results within {worst:.3g} of float64>"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for notebooks: the errors of results, and of lines by their shares."""
+        results = [(r.name, f"{r.rel_l2:.3g}") for r in self.results]
+        lines = [
+            (line.place.short, f"{line.share:.1%}", f"{line.max_ulps:.3g}", line.place.text.strip())
+            for line in sorted(self.lines, key=lambda line: -line.share)
+            if line.share or line.max_ulps
+        ]
+        return display.block(
+            "errors in comparison with float64",
+            display.table(results, ("result", "relative L2")),
+            display.table(lines[:ROWS], ("line", "share", "ulps at most", "")),
+        )
 
     def line(self) -> int:
         """The number of the line of the user's code that we are at."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from neuroncore.base import display
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.report import pairs
@@ -89,8 +90,12 @@ class Difference:
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:
-        """Return the text for notebooks and `print`."""
+        """Return the text for `print`."""
         return "\n".join(_text(self))
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for notebooks."""
+        return display.block(_head(self), *_html(self))
 
 
 def difference(old: Side, new: Side, answers: bool = True) -> Difference:
@@ -167,27 +172,53 @@ def _how_much(line: Moved) -> float:
 
 
 def _text(found: Difference) -> Iterator[str]:
-    (old, new), (before, after) = found.names, found.targets
-    yield f"{old} -> {new} on {before if before == after else f'{before} -> {after}'}"
-    seconds = found.old.seconds, found.new.seconds
-    change = f"{seconds[1] / seconds[0] - 1:+.1%}" if seconds[0] else ""
-    yield f"estimate   {' -> '.join(duration(s * 1e9) for s in seconds)}   {change}"
-    yield f"verdict    {_sureness(found)}"
-    if found.answers:
-        yield f"bound by   {found.old.bound} -> {found.new.bound}"
-    yield f"results    {found.results}"
-    shown = {name: found.figures[name] for name in SHOWN if name in found.figures}
+    yield _head(found)
+    for name, said in _said(found):
+        yield f"{name:<11}{said}"
+    shown = _shown(found)
     if shown:
         yield ""
         yield f"{'figures that differ':<34}{'old':>12}{'new':>12}"
     for name, both in shown.items():
         yield f"  {name:<32}" + "".join(f"{_figure(name, value):>12}" for value in both)
-    moved = [line for line in found.lines if _how_much(line) >= 0.01]
+    moved = _moved(found)
     if moved:
         yield ""
         yield "share of the critical path, old and new"
     for line in moved:
         yield f"  {_share(line.old)} {_share(line.new)}   {line.place:<24}{line.text:.60}"
+
+
+def _head(found: Difference) -> str:
+    (old, new), (before, after) = found.names, found.targets
+    return f"{old} -> {new} on {before if before == after else f'{before} -> {after}'}"
+
+
+def _said(found: Difference) -> Iterator[tuple[str, str]]:
+    seconds = found.old.seconds, found.new.seconds
+    change = f"{seconds[1] / seconds[0] - 1:+.1%}" if seconds[0] else ""
+    yield "estimate", f"{' -> '.join(duration(s * 1e9) for s in seconds)}   {change}"
+    yield "verdict", _sureness(found)
+    if found.answers:
+        yield "bound by", f"{found.old.bound} -> {found.new.bound}"
+    yield "results", found.results
+
+
+def _shown(found: Difference) -> dict[str, tuple[float, float]]:
+    return {name: found.figures[name] for name in SHOWN if name in found.figures}
+
+
+def _moved(found: Difference) -> list[Moved]:
+    return [line for line in found.lines if _how_much(line) >= 0.01]
+
+
+def _html(found: Difference) -> Iterator[str]:
+    yield display.table(_said(found))
+    shown = _shown(found).items()
+    figures = [(name, *(_figure(name, value) for value in both)) for name, both in shown]
+    yield display.table(figures, ("figures that differ", "old", "new"))
+    lines = [(m.place, _share(m.old), _share(m.new), m.text[:60]) for m in _moved(found)]
+    yield display.table(lines, ("share of the critical path", "old", "new", ""))
 
 
 def _sureness(found: Difference) -> str:

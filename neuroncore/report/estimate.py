@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import display
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
@@ -230,6 +231,10 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.time}   bound by {self.bound}"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for notebooks."""
+        return display.block(self.time, display.line(f"bound by {self.bound}"))
 
 
 def estimate(timeline: Timeline) -> Estimate:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base import display
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.machine.world import World
@@ -182,8 +183,12 @@ class Why:
         return replace(self, answers=None)
 
     def __repr__(self) -> str:
-        """Return the text for notebooks and `print`."""
+        """Return the text for `print`."""
         return "\n".join(_text(self))
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for notebooks."""
+        return display.block(f"{_head(self)}", *_html(self))
 
 
 def why(
@@ -343,7 +348,7 @@ WIDTH = 64  # of a change in words
 
 
 def _text(told: Why) -> Iterator[str]:
-    yield f"{told.kernel} on {told.target}{_whose(told)}   {told.estimate.time}"
+    yield _head(told)
     if not told.lines:
         yield "no instruction was issued"
         return
@@ -353,6 +358,27 @@ def _text(told: Why) -> Iterator[str]:
     if told.answers is not None:
         yield from ("", *_edits(told.answers, told.top))
         yield from ("", *_limits(told.answers, told.top))
+
+
+def _head(told: Why) -> str:
+    return f"{told.kernel} on {told.target}{_whose(told)}   {told.estimate.time}"
+
+
+def _html(told: Why) -> Iterator[str]:
+    total, found = told.estimate.seconds * 1e9, told.answers
+    if found is not None:
+        yield display.line(found.sentence)
+        edits = [
+            (str(one), duration(one.ns), f"{-one.gain:+.0%}", _range(one), one.space)
+            for one in found.edits[: told.top]
+        ]
+        yield display.table(edits, ("edit", "estimate", "change", "range", "takes"))
+        others = [one for one in (*found.world, *found.limits) if one.matters][: told.top]
+        limits = [(str(one), duration(one.ns), f"{-one.gain:+.0%}") for one in others]
+        yield display.table(limits, ("limit", "estimate", "change"))
+    shares = ((line, line.ns / total) for line in told.lines[: told.top])
+    rows = ((line.name, display.bar(share), f"{share:.0%}") for line, share in shares)
+    yield display.table(rows, ("line", "on the critical path", ""))
 
 
 def _whose(told: Why) -> str:

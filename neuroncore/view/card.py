@@ -3,12 +3,12 @@ also exported ones."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from neuroncore.base import display
 from neuroncore.base.findings import Finding
 from neuroncore.base.units import plural
 from neuroncore.report import arrays as tables
@@ -65,7 +65,6 @@ def _row(one: WhatIf) -> dict[str, Any]:
     return {"change": str(one), "ns": one.ns, "gain": one.gain, "bound": one.bound}
 
 
-BLOCKS = 24  # pixels of a bar for 100 %
 LINES = 5
 
 
@@ -76,30 +75,24 @@ def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]
-    found = f"<div>{plural(len(findings), 'finding')}: .findings</div>" if findings else ""
-    return (
-        f"<div><b>{html.escape(head)}</b></div><div>{html.escape(bound)}</div>"
-        f"{_table(_busy(slowest))}{_table(_lines(slowest))}{found}"
+    found = display.line(f"{plural(len(findings), 'finding')}: .findings") if findings else ""
+    return display.block(
+        head,
+        display.line(bound),
+        display.table(_busy(slowest)),
+        display.table(_lines(slowest)),
+        found,
     )
 
 
 def _busy(timeline: Timeline) -> Iterator[tuple[str, str, str]]:
     for name, share in timeline.busy_share.items():
         if share >= 0.005:
-            yield name, _bar(share), f"{share:.0%} busy"
+            yield name, display.bar(share), f"{share:.0%} busy"
 
 
 def _lines(timeline: Timeline) -> Iterator[tuple[str, str, str]]:
     for row in tables.lines([timeline])[:LINES]:
         share = row["critical_ns"] / (timeline.total_ns or 1.0)
         if share >= 0.005:
-            yield Path(row["place"]).name, _bar(share), f"{share:.0%} of the critical path"
-
-
-def _bar(share: float) -> str:
-    return "█" * max(1, round(BLOCKS * min(share, 1.0)))
-
-
-def _table(rows: Iterable[tuple[str, str, str]]) -> str:
-    cells = ("".join(f"<td align='left'>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+            yield Path(row["place"]).name, display.bar(share), f"{share:.0%} of the critical path"

@@ -14,7 +14,7 @@ def test_a_run_shows_its_estimate_bound_engines_and_lines():
     shown = run._repr_html_()
     assert f"product on trn2: {run.estimate.time}" in shown
     assert html.escape(run.why().answers.sentence) in shown
-    assert re.search(r">DMA</td><td align='left'>█+</td><td align='left'>\d+% busy<", shown)
+    assert re.search(r">DMA</td><td[^>]*>█+</td><td[^>]*>\d+% busy<", shown)
     first = run.lines[0]
     share = first["critical_ns"] / run.timelines[0].total_ns
     assert f"{share:.0%} of the critical path" in shown and "viewed.py:" in shown
@@ -27,3 +27,18 @@ def test_a_run_without_a_record_shows_what_repr_says():
     assert (
         neuroncore.run(viewed.product, *viewed.operands(64), options=options)._repr_html_() is None
     )
+
+
+def test_answers_differences_estimates_and_precision_show_themselves():
+    """Each shows what its text has, without scripts."""
+    run = viewed.run()
+    found, other = run.why(), run.diff(run)
+    errors = neuroncore.precision_of(viewed.product, *viewed.operands(64))
+    for one, words in (
+        (found, [found.answers.sentence, found.lines[0].name, *map(str, found.answers.edits[:1])]),
+        (other, ["inside the noise", "equal, bit by bit"]),
+        (run.estimate, [run.estimate.time, str(run.estimate.bound)]),
+        (errors, [f"{errors.results[0].rel_l2:.3g}"]),
+    ):
+        shown = one._repr_html_()
+        assert all(html.escape(word) in shown for word in words) and "<script" not in shown

@@ -1,0 +1,32 @@
+"""Text and tables in HTML, which every viewer of notebooks keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+BLOCKS = 24  # characters of a bar for 100 %
+
+
+def block(head: str, *parts: str) -> str:
+    """Return a line in bold, and parts of HTML below it."""
+    return f"<div><b>{escape(head)}</b></div>{''.join(parts)}"
+
+
+def line(text: str) -> str:
+    return f"<div>{escape(text)}</div>" if text else ""
+
+
+def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """Return rows of cells under the names of columns, or nothing without rows."""
+    body = "".join(_row(row, "td") for row in rows)
+    return f"<table>{_row(head, 'th') if head else ''}{body}</table>" if body else ""
+
+
+def _row(cells: Sequence[str], kind: str) -> str:
+    made = (f"<{kind} style='text-align:left'>{escape(cell)}</{kind}>" for cell in cells)
+    return f"<tr>{''.join(made)}</tr>"
+
+
+def bar(share: float) -> str:
+    return "█" * max(1, round(BLOCKS * min(share, 1.0)))
