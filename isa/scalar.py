@@ -177,7 +177,7 @@ def activated(
 
 
 def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any, Any], Array]:
-    """How data * scale + bias is made, in float32, leaving out what changes nothing."""
+    """Return how data * scale + bias is made, in float32, leaving out what changes nothing."""
     read = numeric.reader(data, dst.shape)
     factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
     scaled, moved = isinstance(scale, Tile), bias is not None

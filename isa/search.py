@@ -192,7 +192,7 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:
-    """Which of the places compare so with the bound of each partition."""
+    """Return which of the places satisfy the comparison with the bound of each partition."""
     found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
     op.apply(places, bound.column(), found)
     return found

@@ -90,6 +90,8 @@ OPENINGS = {  # the first words of a sentence, and a better way to begin it
     r"Nor\b": "'It also does not ...'",
     r"Beside": "'In addition to ...'",
     r"So (many|much|long|far)\b": "'This many ...'",
+    r"How (many|much|long|far|often)\b(?!.*\?)": "'Return how many ...', 'The number of ...'",
+    r"Which (?!of\b)(?!.*\?)": "'Return which ...', 'The lines that ...'",
 }
 WORDS = {  # in any place of a sentence
     r"told|retold": "reported, printed, shown",

@@ -45,8 +45,8 @@ def are_exact(*tiles: Tile | View) -> bool:
 
 
 def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
-    """Which of `count` partitions a shuffle writes, and from where each of them comes. The mask is
-    as long as a quadrant."""
+    """Return which of `count` partitions a shuffle writes, and from where each of them comes. The
+    mask is as long as a quadrant."""
     rows, quadrant = np.arange(count), len(mask)
     wanted = np.array(mask)[rows % quadrant]
     origin = rows // quadrant * quadrant % (-(-sources // quadrant) * quadrant) + wanted
@@ -83,8 +83,8 @@ def in_pipeline(call: Call) -> bool:
 
 
 def open_arithmetic(call: Call) -> list[engine]:
-    """As `left_open`, of what Scalar's multiplier and adder can do: profiles on trn1 have it there
-    where Vector has much to do (silu, adamw)."""
+    """Return the engines as `left_open` does, for arithmetic that Scalar's multiplier and adder can
+    do: profiles on trn1 have it there where Vector has much to do (silu, adamw)."""
     takes = call["engine"] is unknown and in_pipeline(call)
     return [vector, scalar] if takes else [call.engine]
 
@@ -350,8 +350,9 @@ LOCAL_GATHER = (
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The published 150 + elements / C would make it cheaper the less it gathers at a time, and
-    16-bit formats slower; times C it is what the engine's ports allow (ISA226)."""
+    """The cost is the published 150 + elements / C, times C. Without the factor, gathering fewer
+    elements at a time would be cheaper and 16-bit formats slower; with it the cost is what the
+    engine's ports allow (ISA226)."""
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles

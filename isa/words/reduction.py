@@ -50,7 +50,8 @@ def listed(axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(call: Call) -> int:
-    """How many of the last axes are folded away; 0 if the axes asked for are not the last."""
+    """Return how many of the last axes are folded away; 0 if the axes asked for are not the
+    last."""
     rank, given = len(call.view("data").shape), listed(call["axis"])
     if not all(isinstance(a, int) for a in given):
         return 0
@@ -60,7 +61,7 @@ def reduced_axes(call: Call) -> int:
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """How many axes these are, if they are the last, and not the first."""
+    """Return how many axes these are, if they are the last, and not the first."""
     if not all(-rank <= a < rank for a in axes):
         return 0
     found = sorted(a % rank for a in axes)
@@ -78,7 +79,7 @@ def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
 
 
 def folded(call: Call) -> int:
-    """How many elements are folded into one."""
+    """Return how many elements are folded into one."""
     shape = call.view("data").shape
     return prod(shape[len(shape) - reduced_axes(call) :])
 

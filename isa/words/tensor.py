@@ -357,7 +357,7 @@ SPARSE_MATMUL = (
 
 
 def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
-    """As a dense product of the compressed tile."""
+    """The cost of a dense product of the compressed tile."""
     columns, weights = call.view("dst").free_size, call.view("stationary").free_size
     kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     return cost.systolic(call, machine, kind, columns, weights)

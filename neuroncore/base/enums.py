@@ -86,7 +86,7 @@ ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 
 
 class dma_engine(ApiEnum):
-    """Which DMA a core-to-core transfer uses."""
+    """The DMA that a core-to-core transfer uses."""
 
     dma = 1
     gpsimd_dma = 2

@@ -66,7 +66,7 @@ class Place:
 
     @property
     def short(self) -> str:
-        """Without the folder."""
+        """Return the place without the folder."""
         return self._spelt(os.path.basename(self.file))
 
     def _spelt(self, file: str) -> str:
@@ -138,7 +138,7 @@ def user_above(frame: FrameType | None) -> FrameType | None:
 
 
 def user_level() -> int:
-    """How many frames below the function that warns the user's code is."""
+    """Return how many frames below the function that warns the user's code is."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_ours(frame):
         frame, level = frame.f_back, level + 1
@@ -156,7 +156,7 @@ def instruction_of(frame: FrameType) -> int:
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Where a frame is, as `place` takes it."""
+    """Return where a frame is, as `place` takes it."""
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
@@ -249,7 +249,7 @@ def innermost_place(trace: TracebackType | None) -> Place | None:
 
 
 def visits_of(trace: TracebackType | None) -> list[Visit]:
-    """As `visits`, of an error that has left them."""
+    """Return the visits, as `visits` does, of an error that has left its frames."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
 
 

@@ -51,7 +51,8 @@ class _History:
         self.begins: list[int] = begins.tolist()
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
-        """When it last came to have at least a value, and by whom (an engine, -1 for a DMA)."""
+        """Return when the semaphore last reached at least a value, and what incremented it (an
+        engine, -1 for a DMA)."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None

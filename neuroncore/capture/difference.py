@@ -28,8 +28,8 @@ WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is of the seco
 
 @dataclass(frozen=True)
 class CaptureKind:
-    """How many instructions of one kind there are, and for how many nanoseconds they keep their
-    engine in all."""
+    """The number of instructions of one kind, and the time in nanoseconds that they occupy their
+    engine in total."""
 
     count: int
     ns: float
@@ -112,8 +112,8 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """How long instructions that are issued keep their engines, by engine and opcode, and by engine
-    and line."""
+    """Return how long instructions that are issued keep their engines, by engine and opcode, and by
+    engine and line."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)

@@ -232,8 +232,8 @@ def our_function(name: str) -> tuple[str, bool]:
 
 
 def unpublished(words: Array) -> Array:
-    """Which instructions, of one known opcode, have a value in a byte that isn't read which no
-    published program has there."""
+    """Return the instructions of one known opcode that have, in a byte that is not read, a value
+    that no published program has there."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
     found = np.zeros(len(words), np.bool_)

@@ -74,7 +74,7 @@ class _Semaphores:
             insort(self.times[number], ns)
 
     def reached(self, number: int, value: int) -> float | None:
-        """When it has a value; None as long as that is not known."""
+        """Return when it has a value; None as long as that is not known."""
         times = self.times[number]
         return None if value > len(times) else times[value - 1] if value > 0 else 0.0
 
@@ -88,7 +88,7 @@ class _Clock:
         self.slowest = 1.0 / machine.fixed.cold_clock_share
 
     def slow(self, ns: float) -> float:
-        """By how much products take longer at a time."""
+        """Return the factor by which products take longer at a time."""
         if not self.window_ns:
             return 1.0
         window = int((ns - self.phase) // self.window_ns)

@@ -89,7 +89,7 @@ def working(program: Neff) -> Graph:
 
 
 def refused(graph: Graph) -> Counter[str]:
-    """How many instructions can't be executed, by the reason."""
+    """Return how many instructions can't be executed, by the reason."""
     found: Counter[str] = Counter()
     for code in graph.code.values():
         for kind in code.instructions:

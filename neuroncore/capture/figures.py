@@ -118,7 +118,7 @@ def _kind_of_queue(core: MeasuredCore, number: int) -> str:
 
 
 def _opcodes(core: MeasuredCore) -> Counter[str]:
-    """How often the kernel ran each opcode."""
+    """Return how often the kernel ran each opcode."""
     kinds = core.instructions["kind"][core.kernel]
     numbers, counts = np.unique(kinds, return_counts=True)
     found = Counter[str]()
@@ -167,7 +167,8 @@ def _bytes(capture: Capture) -> dict[str, int]:
 
 
 def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
-    """In a partition. The profiler takes a product to write the format that it reads."""
+    """Return the bytes in a partition. The profiler assumes that a product writes the format that
+    it reads."""
     if kind.role == "product" and not operand.reads:
         read = kind.operand("src")
         return operand.free * read.free_bytes // read.free
@@ -175,7 +176,7 @@ def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
 
 
 def _clock(core: MeasuredCore) -> dict[str, float]:
-    """How long the Tensor engine was kept from its full clock, in the kernel's window."""
+    """Return how long the Tensor engine was kept from its full clock, in the kernel's window."""
     begin, end = core.window
     clock = core.clock
     if not len(clock):

@@ -72,8 +72,9 @@ class MeasuredCore:
 
     @property
     def window(self) -> tuple[float, float]:
-        """From the begin of the kernel's first instruction to the end of its last, or of the last
-        transfer if nothing waits for that; 0 and 0 of a core that has none."""
+        """Return the time from the begin of the kernel's first instruction to the end of its last
+        one, or of the last transfer if no instruction waits for it; 0 and 0 for a core without
+        instructions."""
         if not len(self.kernel):
             return 0.0, 0.0
         own = self.instructions[self.kernel]
@@ -92,7 +93,8 @@ class MeasuredCore:
 
     @cached_property
     def busy_ns(self) -> Array:
-        """How long each row keeps its engine: until it ends, or the engine begins the next one."""
+        """Return how long each row keeps its engine: until it ends, or the engine begins the next
+        one."""
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
         for engine in np.unique(rows["engine"]).tolist():

@@ -60,7 +60,7 @@ class Triggers:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
-        """When DMA engines incremented each semaphore, since the kernel began."""
+        """Return when DMA engines incremented each semaphore, since the kernel began."""
         own = self.rows[self.rows["own"]]
         begun = own["begin_ns"].min() if len(own) else 0.0
         found = self.updates
@@ -168,8 +168,8 @@ def unnamed(triggers: Triggers) -> Iterator[Row]:
 
 
 def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]:
-    """When each transfer ended and on which semaphore, by blocks of semaphores that are not those
-    of other transfers."""
+    """Return when each transfer ended and on which semaphore, by blocks of semaphores that are not
+    those of other transfers."""
     blocks = defaultdict[int, list[tuple[float, int]]](list)
     for number, times in triggers.increments().items():
         if number >= FIRST and (number - FIRST) // BLOCK not in taken:
@@ -229,8 +229,8 @@ def _sizes(elements: Array, queue: int, count: int) -> list[int]:
 
 
 def _end(triggers: Triggers, row: int, times: Array | None, count: int) -> float:
-    """When the semaphore was incremented for the last time; the end of the instruction itself where
-    the trace does not have that."""
+    """Return when the semaphore was incremented for the last time; the end of the instruction
+    itself where the trace does not have that."""
     if times is None or count > len(times):
         return float(triggers.rows["end_ns"][row])
     return float(times[count - 1])

@@ -84,8 +84,8 @@ def _queue(core: MeasuredCore, move: int) -> str:
 
 
 def parts(core: MeasuredCore, found: Sequence[PathStep]) -> list[PathPart]:
-    """By statement, those that keep the path longest first; where statements are not known, by
-    engine and opcode."""
+    """Return the parts by statement, the longest on the path first; by engine and opcode if
+    statements are unknown."""
     groups: dict[object, list[PathStep]] = {}
     for step in found:
         known = step.statement in core.statements
@@ -125,8 +125,8 @@ def place_of(core: MeasuredCore, row: int) -> str:
 
 
 def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
-    """How long engines waited for what, in nanoseconds, the longest first: each engine, what made
-    its condition true (an engine or a queue), and the sum."""
+    """Return how long engines waited for what, in nanoseconds, the longest first: each engine, what
+    made its condition true (an engine or a queue), and the sum."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for row in core.kernel.tolist():
         ns = float(core.causes.waited_ns[row])

@@ -58,7 +58,7 @@ def beside(program: Neff, timeline: Timeline) -> list[SideRow]:
 
 
 def rows(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[SideRow]:
-    """In the order of lines."""
+    """Return the rows in the order of lines."""
     counts: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = defaultdict(
         lambda: (Counter(), Counter())
     )

@@ -100,7 +100,8 @@ class Graph:
 
     @property
     def window_ps(self) -> tuple[int, int]:
-        """From the begin of the compiler's first instruction to the end of its last one."""
+        """Return the time from the begin of the compiler's first instruction to the end of its last
+        one."""
         own = self.instructions[self.instructions["own"]]
         if not len(own):
             return 0, 0

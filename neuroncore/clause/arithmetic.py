@@ -38,8 +38,8 @@ def _type(held: Format) -> np.dtype[Any]:
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
-    still to be read, else in an array of the same shape. Pass the array on to `finish`.
+    """Return where to compute a float32 result: in `dst` itself if that can't disturb a source that
+    is still to be read, else in an array of the same shape. Pass the array on to `finish`.
 
     Each of the sources is read element by element, `later` when all of `dst` has been written.
     """
@@ -97,7 +97,7 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Where a predicate is not 0, or with `reverse` where it is, in the shape of `dst`."""
+    """Return where a predicate is not 0, or with `reverse` where it is, in the shape of `dst`."""
     return shaped(predicate.codes() != 0, dst.shape) ^ bool(reverse)  # 1 is no bool to numpy
 
 
@@ -154,7 +154,7 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """How values of tiles like this one are read in a shape of as many elements for each
+    """Return how values of tiles like this one are read in a shape of as many elements for each
     partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
@@ -166,8 +166,8 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
-    """How operands like this one are read, to broadcast to `dst`: a constant in the type that it is
-    computed in, or a tile of its size or of one element for each partition."""
+    """Return how operands like this one are read, to broadcast to `dst`: a constant in the type
+    that it is computed in, or a tile of its size or of one element for each partition."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]

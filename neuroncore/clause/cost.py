@@ -1,4 +1,4 @@
-"""How long an instruction keeps its engine: words for the clauses in isa/.
+"""The time that an instruction occupies its engine: words for the clauses in isa/.
 
 A cost depends on a Call and a machine, never on data, so that a record can be timed again for
 another machine. Times are in nanoseconds.
@@ -334,7 +334,7 @@ def _axes(view: View) -> slice:
 
 
 def contiguous(view: View) -> int:
-    """How many elements lie next to each other."""
+    """Return how many elements lie next to each other."""
     return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
 
 
@@ -345,18 +345,19 @@ def _repeats_elements(src: View) -> bool:
 
 
 def _rows_of(dst: View, src: View) -> int:
-    """How many rows of elements are moved."""
+    """Return how many rows of elements are moved."""
     return ceil(dst.size / min(_row(dst), _row(src)))
 
 
 def _row(view: View) -> int:
-    """How many elements lie next to each other or apart by one step."""
+    """Return how many elements lie next to each other or apart by one step."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:
-    """Which DMA engines serve the partitions of an on-chip tile; all, between HBM and HBM."""
+    """Return which DMA engines serve the partitions of an on-chip tile; all, between HBM and
+    HBM."""
     if not view.on_chip:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine

@@ -323,7 +323,7 @@ class Call:
 
     @property
     def inputs(self) -> int:
-        """How many operands it reads, with those of indices: the first ones of its rows."""
+        """Return how many operands it reads, with those of indices: the first ones of its rows."""
         return len(self.reads) + len(self.indices)
 
     @property

@@ -408,6 +408,6 @@ def _starts_apart(
 
 
 def _starts(view: View, machine: Machine) -> set[int]:
-    """Where it starts, or may start if the system places it."""
+    """Return where it starts, or may start if the system places it."""
     bases = machine.starts(view.home) if view.home else (0,)
     return {base + view.partition for base in bases}

@@ -34,8 +34,8 @@ HIGH_BITS = np.uint32(0xFFFFF000)  # sign, exponent and 12 significant bits, one
 
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
-    """How [K, free] operands like this one are read: as the float32 values that are multiplied, for
-    the product at hand."""
+    """Return how [K, free] operands like this one are read: as the float32 values that are
+    multiplied, for the product at hand."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -105,8 +105,8 @@ def picks(matrix: Array) -> bool:
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Where a product puts the elements that are flagged in one of its matrices, if the other
-    picks; None if it doesn't, or neither or both have flags."""
+    """Return where a product puts the elements that are flagged in one of its matrices, if the
+    other picks; None if it doesn't, or neither or both have flags."""
     if in_s is not None and in_x is None and picks(x):
         return in_s.T @ x > 0
     if in_x is not None and in_s is None and picks(s):

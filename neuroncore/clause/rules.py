@@ -114,7 +114,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """As many elements altogether, as a DMA wants it; `second` may be a list."""
+    """Require the same total number of elements, as a DMA does; `second` may be a list."""
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
@@ -147,7 +147,7 @@ def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) 
 
 
 def not_both_in_psum(first: str, second: str) -> Rule:
-    """At most one of two streams comes from PSUM."""
+    """Require that at most one of two streams comes from PSUM."""
 
     @rule(
         BufferKindError,

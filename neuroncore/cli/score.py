@@ -335,8 +335,8 @@ def _microseconds(text: str, line: int) -> float:
 
 
 def summaries(rows: Sequence[Measured]) -> list[Summary]:
-    """By harness and machine. The offset and the factor are medians, so that one row that is off
-    does not decide them."""
+    """Return the errors by harness and machine. The offset and the factor are medians, so that one
+    outlier does not determine them."""
     groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for row in rows:
         groups[row.harness, row.machine].append(row)

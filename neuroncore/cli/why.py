@@ -121,7 +121,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
-    """Where at least one side is a capture of a device."""
+    """Report launches of which at least one side is a capture of a device."""
     sides: list[Any] = []
     for file in files:
         if captures.named(file):

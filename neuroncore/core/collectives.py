@@ -262,13 +262,13 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """In the order of the ranks, not rounded on the way."""
+    """Reduce in the order of the ranks, without rounding between them."""
     return functools.reduce(join, values)
 
 
 def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
-    """In as many pieces as ranks: piece p goes round from rank p + 1 to rank p, and is rounded at
-    every hop, which writes it to memory."""
+    """Reduce as many pieces as there are ranks: piece p goes round from rank p + 1 to rank p, and
+    is rounded at every hop, which writes it to memory."""
     count = len(values)
     pieces = [np.array_split(one, count) for one in values]
     done = []
@@ -325,8 +325,8 @@ def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
 ) -> tuple[int, int, int]:
-    """Where in its src a rank has what goes to another, how much it is, and where that puts it.
-    Raises OutOfBoundsError for what isn't in the tensor or in its slot."""
+    """Return where in its src a rank has what goes to another, how much it is, and where that puts
+    it. Raises OutOfBoundsError for what isn't in the tensor or in its slot."""
     source, target = pair
     column = 0 if how.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

@@ -417,7 +417,7 @@ class Core:
         return storage
 
     def birthplace(self) -> tuple[CodeType, int] | None:
-        """Where in the user's code we are, as memory remembers it."""
+        """Return where in the user's code we are, as memory remembers it."""
         return self.site or source.site(source.user_frame())
 
 

@@ -25,7 +25,7 @@ from neuroncore.numerics.loops import elementary
 
 
 def streams(unit: engine, machine: Machine) -> int:
-    """How many states a lane of an engine has."""
+    """Return how many states a lane of an engine has."""
     return 4 if unit is engine.vector and machine.has("vector_random_state") else 1
 
 

@@ -50,7 +50,8 @@ class Picked(Tile):
 
 
 def places(name: str, tile: Tile, size: int, check: Check) -> Array:
-    """Where along the free axis each element is, [P, num_elem]; `size` partitions share offsets.
+    """Return where along the free axis each element is, [P, num_elem]; `size` partitions share
+    offsets.
 
     Raises OutOfBoundsError if that is outside the tensor.
     """
@@ -131,7 +132,8 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Which is the last of the numbered elements that go to each of `size` places; -1 if none."""
+    """Return which is the last of the numbered elements that go to each of `size` places; -1 if
+    none."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))

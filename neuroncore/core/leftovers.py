@@ -210,7 +210,7 @@ class Leftovers(Generic[T]):
         return spot
 
     def within(self, tile: Tile) -> Array | None:
-        """Which elements of an operand depend on leftovers; None for none."""
+        """Return which elements of an operand depend on leftovers; None for none."""
         spot = self._spots.get(tile.storage)
         if spot is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None

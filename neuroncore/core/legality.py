@@ -52,7 +52,7 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Put one argument into a Call, and say what is wrong with it by itself."""
+    """Put one argument into a Call, and yield the errors of this argument alone."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
@@ -94,7 +94,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 def misused(
     instruction: Instruction, arguments: dict[str, Any], machine: Machine
 ) -> KernelError | None:
-    """The error for arguments of the wrong kind altogether; None if there are none such."""
+    """Return the error for arguments of a wrong kind; None if all have a possible kind."""
     for parameter in instruction.parameters:
         value, declared = arguments[parameter.name], parameter.declared
         if parameter.always_tile and not isinstance(value, Tile):

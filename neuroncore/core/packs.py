@@ -83,7 +83,7 @@ class Packs:
         return known.kept
 
     def clear(self) -> None:
-        """Keep nothing of what was."""
+        """Drop all kept data."""
         self._known.clear()
         self._early.clear()
         self.nbytes = self._early_bytes = 0
@@ -95,7 +95,7 @@ class Packs:
             self._forget(next(iter(self._known)))
 
     def _keep_early(self, known: _Known, made: Any) -> Any:
-        """Keep what was made at the first use until others need the room."""
+        """Keep data that was made at the first use until others need the space."""
         self._keep(known, made)
         known.early = True
         self._early.append((known, known.nbytes))

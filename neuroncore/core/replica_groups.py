@@ -1,4 +1,4 @@
-"""Which ranks take part in a collective, and which ranks may: replica groups, pairs, channels."""
+"""The ranks that take part in a collective, and those that may: replica groups, pairs, channels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def instance(core: Core) -> Instance:
 
 
 def chip_ranks(core: Core) -> int:
-    """How many ranks a chip has."""
+    """Return how many ranks a chip has."""
     return instance(core).chip.logical_cores(core.world.cores)
 
 

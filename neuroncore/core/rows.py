@@ -33,7 +33,7 @@ class RowBlock:
 
     @property
     def chosen(self) -> Array | None:
-        """Which elements of the tile exist; None if all do."""
+        """Return which elements of the tile exist; None if all do."""
         if self.inside is None or self.inside.all():
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
@@ -56,8 +56,8 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes as `put` does. A row that is asked for twice keeps what the later partition
-        wrote."""
+        """Write codes as `put` does. A row that is selected twice keeps the codes of the later
+        partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return

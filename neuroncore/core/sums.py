@@ -135,7 +135,7 @@ def multiplied(
 
 
 class _Operand:
-    """How products take operands like a tile: as a matrix, or as what is kept of one."""
+    """An operand of a product: like a tile, but as a matrix, or as packed data that was kept."""
 
     def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
         self.group = group
@@ -159,8 +159,8 @@ class _Operand:
 def _sparing(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Two matrices without what is lost in them, and where it goes; as they are if that is not
-    known."""
+    """Return two matrices without the elements that are lost in them, and where the loss goes; the
+    matrices unchanged if that is unknown."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
@@ -204,7 +204,7 @@ def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: produc
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
-    """Which elements start a sum: all (True), none (False), or an array of flags.
+    """Return which elements start a sum: all (True), none (False), or an array of flags.
 
     Left open, the first write to a location of the tensor overwrites and later ones add (ISA);
     what an earlier tensor left at the same address doesn't count.
@@ -249,8 +249,8 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Which row each column of a matrix picks, all in order if it is an identity matrix, and which
-    columns pick none, if any do."""
+    """Return which row each column of a matrix picks, all in order if it is an identity matrix, and
+    which columns pick none, if any do."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():

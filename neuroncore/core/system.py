@@ -38,8 +38,8 @@ class Parcel:
 
 
 def cores_together(machine: Machine) -> int:
-    """On how many cores the programs of a launch run at once, and can meet: those of a logical
-    core (nki/get-started/about/lnc.rst)."""
+    """Return the number of cores on which the programs of a launch run at the same time and can
+    synchronize: the cores of a logical core (nki/get-started/about/lnc.rst)."""
     return len(CORES) if machine.has("logical_core") else 1
 
 
@@ -134,7 +134,8 @@ class System:
         self._at_meeting = False  # what is raised there is no one rank's
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
-        """Run a program on every core, to the end; what each returned.
+        """Run a program on every core to its end, and return the result of each. Raises the first
+        error of any core, and DeadlockError if they wait for each other forever.
 
         Raises the first error of any of them, DeadlockError if they wait for each other for ever.
         """
@@ -211,7 +212,7 @@ class System:
         self._turn[left].release()  # it stops, and hands over to the next
 
     def _deadlock(self) -> DeadlockError:
-        """The error for cores of which none can go on; it points at the first that waits."""
+        """Return the error for cores that all wait; it points at the first one."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -226,7 +227,8 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """The cores that wait at a meeting, the missing ones, and what those do, grouped."""
+        """Return the cores that wait at a meeting, the missing ones, and what the missing ones do,
+        grouped."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -248,8 +250,8 @@ class System:
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Where a program waits, and with whom if it is called the same as where others wait; empty
-        for one that has ended."""
+        """Return where a program waits, and with whom if it is called the same as where others
+        wait; empty for one that has ended."""
         if number in self._ended:
             return ""
         wait = self._waits[number]

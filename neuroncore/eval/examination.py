@@ -127,8 +127,8 @@ def _last_loads(data: Data) -> Array:
 
 
 def _formats(record: Record, spec: Spec) -> frozenset[str]:
-    """Formats that operands of matrix products may have: those of the specification, and those of
-    the inputs, which are no narrower than what is given."""
+    """Return the formats that operands of matrix products may have: those of the specification and
+    those of the inputs."""
     assert record.setting is not None  # `unpacked` has seen it
     return frozenset(spec.narrow).union(one.dtype.name for one in record.setting.inputs)
 

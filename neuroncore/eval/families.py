@@ -35,7 +35,7 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
-    """The smallest and the largest value alone: the ends of what an index may be."""
+    """Return the smallest and the largest value alone: the ends of the range of an index."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)

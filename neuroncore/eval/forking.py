@@ -25,7 +25,7 @@ class Zygote:
     def __init__(
         self, work: Work, limits: Limits, level: Level, folders: tuple[str, ...] = ()
     ) -> None:
-        """`folders` may be read, in addition to those of Python and this package."""
+        """Allow reading `folders`, in addition to the folders of Python and of this package."""
         places = (*readable(), *folders)
         self._assignment = Assignment(work, limits, level, places, _environment())
         self._process = self._started()

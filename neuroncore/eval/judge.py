@@ -45,7 +45,7 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Case:
-    """One shape of a specification: what candidates see, and what they don't."""
+    """One shape of a specification: the public data, which candidates see, and the hidden data."""
 
     shape: Shape
     public: tuple[Any, ...]

@@ -28,7 +28,7 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # of modules with a name 
 
 
 class VendorFinder(MetaPathFinder):
-    """Finds what other finders don't, and before them what `--with` names."""
+    """Finds modules that other finders do not find, and before them modules that `--with` names."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -108,7 +108,7 @@ def _is_ours(module: ModuleType) -> bool:
 
 
 class Empty(Loader):
-    """Makes a module of which nothing is here."""
+    """Makes an empty module in place of a vendor's module that neuroncore does not have."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return vendor.PlaceholderModule(spec.name)
@@ -153,7 +153,7 @@ class InCheckout(SourceFileLoader):
 
 
 def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
-    """A package from the user's checkout. Raises UsageError if it isn't there."""
+    """Return a package from the user's checkout. Raises UsageError if the checkout lacks it."""
     folder = checkout.package()
     found = spec_from_file_location(
         package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]

@@ -48,7 +48,7 @@ class Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
     def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
-        """With `keeps`, arrays are copied when they enter."""
+        """With `keeps`, copy arrays when they enter."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1

@@ -40,7 +40,7 @@ class Repository:
 
     @property
     def advice(self) -> str:
-        """How to have the package."""
+        """Return instructions for installing the package."""
         older = f" && git -C {self.folder} checkout {self.commit}" if self.commit else ""
         return (
             f"git clone {self.url}{older}; then neuroncore run --with {self.name}={self.folder}, "
@@ -224,7 +224,8 @@ def parsed(text: str) -> Checkout:
 
 
 def _places(repository: Repository, given: Path) -> list[Path]:
-    """Where the package may be if `given` is the checkout, a folder on the way, or inside."""
+    """Return where the package may be if `given` is the checkout, a folder on the way, or
+    inside."""
     below = []
     for place in repository.places:
         parts = PurePosixPath(place).parts

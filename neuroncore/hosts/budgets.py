@@ -55,8 +55,8 @@ def _fits(limits: Any) -> bool:
 
 
 def write(file: Path, budgets: dict[str, Figures]) -> None:
-    """Write budgets over those of the same names. Raises UsageError as `read` does, and if the file
-    can't be written."""
+    """Write budgets, and replace those with the same names. Raises UsageError as `read` does, and
+    if the file cannot be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

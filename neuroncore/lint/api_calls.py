@@ -106,7 +106,7 @@ def of_the_api(spot: Spot) -> bool:
 
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
 def of_its_release(spot: Spot) -> Iterator[Told]:
-    """Report what is missing from the release that a function is compared with."""
+    """Report names that are missing from the release that a function is compared with."""
     return misfits(spot, spot.scope.release)
 
 

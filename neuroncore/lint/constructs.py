@@ -261,7 +261,7 @@ def values_of_the_file(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def wide_values(spot: Spot) -> Iterator[Told]:
-    """Report numbers of numpy that are wider than those of the language."""
+    """Report numpy numbers that are wider than the numbers of the language."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     meaning = scope.program.modules.meaning(scope.module, node.func)

@@ -317,7 +317,8 @@ class Names:
         return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def api(self, expression: ast.expr) -> str:
-        """Return the API's name for an expression; empty if it isn't of the API."""
+        """Return the API's name for an expression; an empty string if the expression is not of the
+        API."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]

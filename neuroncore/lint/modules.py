@@ -312,7 +312,8 @@ class Modules:
         return None
 
     def _load(self, path: Path, beside: bool) -> Module | None:
-        """Load a file; None if it isn't Python, or is neither near nor about kernels."""
+        """Load a file. Return None if it is not Python, or is neither near a kernel nor about
+        kernels."""
         if path not in self._read:
             self._read[path] = None
             try:

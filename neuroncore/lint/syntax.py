@@ -46,7 +46,7 @@ def inside(node: ast.AST) -> list[ast.AST]:
 
 
 def nested(node: ast.AST) -> list[ast.AST]:
-    """Return all nodes in a node, without those of functions and classes defined in it."""
+    """Return all nodes in a node, except those in functions and classes that are defined in it."""
     return _below(children(node)[::-1], CLOSED)
 
 

@@ -1,4 +1,4 @@
-"""How long a collective takes: launch + steps x latency + bytes / bandwidth.
+"""The time of a collective: launch + steps x latency + bytes / bandwidth.
 
 The numbers are those of one published table (`CollectiveTable`). Everything else is scaled from it:
 by the bytes that a chip takes in, and by what its links carry.

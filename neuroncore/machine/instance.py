@@ -125,11 +125,12 @@ class Instance:
         return sum(group.each_way for group in self.links)
 
     def ranks(self, lnc: int) -> int:
-        """How many logical cores of `lnc` physical ones there are. Raises UsageError if none."""
+        """Return how many logical cores of `lnc` physical ones there are. Raises UsageError if
+        none."""
         return self.chips * self.chip.logical_cores(lnc)
 
     def place(self, rank: int, lnc: int) -> CorePlace:
-        """Where a rank is: consecutive ranks fill a chip, consecutive chips a server.
+        """Return where a rank is: consecutive ranks fill a chip, consecutive chips a server.
 
         That numbering is our assumption, with which nccom-test and nki-library agree. Raises
         UsageError if there is no such rank.
@@ -145,7 +146,8 @@ class Instance:
         return self.topology.distance(self.place(rank, lnc).chip, self.place(other, lnc).chip)
 
     def hbm_bank(self, rank: int, lnc: int) -> int:
-        """Which of its chip's banks is a rank's: the cores of a chip share the banks in order."""
+        """Return which of its chip's banks is a rank's: the cores of a chip share the banks in
+        order."""
         per_bank = self.chip.cores // self.chip.hbm_banks
         return self.place(rank, lnc).core * lnc // per_bank
 

@@ -35,7 +35,7 @@ class Topology:
         return prod(self.shape)
 
     def coordinates(self, chip: int) -> Coordinates:
-        """Where a chip is. Raises UsageError if there is no such chip."""
+        """Return the position of a chip in the grid. Raises UsageError if there is no such chip."""
         if not 0 <= chip < self.chips:
             raise UsageError(f"there is no chip {chip}: they are 0 to {self.chips - 1}")
         found = []

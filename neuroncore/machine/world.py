@@ -20,7 +20,7 @@ class World:
 
     @property
     def size(self) -> int:
-        """How many cores there are in all."""
+        """Return how many cores there are in all."""
         return self.ranks * self.cores
 
     def rank(self, number: int) -> int:
@@ -28,7 +28,7 @@ class World:
         return number // self.cores
 
     def core(self, number: int) -> int:
-        """Which one of its rank's cores it is."""
+        """Return which one of its rank's cores it is."""
         return number % self.cores
 
     def cores_of(self, rank: int) -> range:

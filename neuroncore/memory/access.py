@@ -44,7 +44,8 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many axes besides the first an access pattern needs; those that run on count as one."""
+    """Return how many axes besides the first an access pattern needs; those that run on count as
+    one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
@@ -119,7 +120,7 @@ def inferred(shape: Sequence[int], total: int) -> Dims | None:
 
 
 def contiguous_run(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements the innermost axes cover without a gap."""
+    """Return how many elements the innermost axes cover without a gap."""
     run = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
@@ -137,9 +138,10 @@ NONE_SET.flags.writeable = False
 
 
 class Footprint:
-    """Which bytes the elements of `shape` cover that lie `strides` bytes apart and have `item`
-    each, wherever the first begins: runs of `run` bytes, in `sizes` rows `steps` bytes apart, from
-    `low` bytes after that on (0 or less) and `reach` bytes far. Their order is left out."""
+    """The bytes that elements of `item` bytes each cover. `shape` and `strides` (in bytes) give the
+    elements, relative to the first one. The bytes are runs of `run` bytes, in `sizes` rows `steps`
+    bytes apart; they begin at `low` (0 or less) relative to the first element and extend over
+    `reach` bytes. The order of the elements is not part of it."""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -205,8 +207,8 @@ class Flags:
 
 
 class Gaps(Flags):
-    """Which bytes of a storage were written. One that has been from end to end has no Gaps; those
-    of which nothing has been may be `shared`, and then nothing is noted in them."""
+    """The bytes of a storage that were written. A storage that was written completely has no Gaps.
+    Storages that were never written may have `shared` Gaps, in which nothing is recorded."""
 
     __slots__ = ("_start", "_what", "shared", "written")
 
@@ -244,7 +246,7 @@ class Gaps(Flags):
         return what is self._what and start == self._start and self.written == size
 
     def missing(self, start: int, what: Footprint) -> Array | None:
-        """Which elements of an access lack a byte, or None if all are there."""
+        """Return which elements of an access have an unwritten byte, or None if all are written."""
         if not self.written:
             return np.ones(what.shape, np.bool_)
         if what is self._what and start == self._start:

@@ -183,7 +183,7 @@ def _arithmetic(name: str, swapped: bool) -> None:
 
 
 def _derived(name: str, left: VirtualRegister | int, right: VirtualRegister | int) -> Load | None:
-    """Where the result of an operation comes from; None if that is known without a load."""
+    """Return where the result of an operation comes from; None if that is known without a load."""
     loads = [r.load for r in (left, right) if isinstance(r, VirtualRegister) and r.load]
     if not loads:
         return None

@@ -80,12 +80,12 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
-        """On the chip."""
+        """Return the size on the chip in bytes."""
         return self.layout.nbytes
 
     @property
     def spread(self) -> int:
-        """How many times as far apart its bytes are in `data` as on the chip."""
+        """Return how many times as far apart its bytes are in `data` as on the chip."""
         return self.layout.spread
 
     @property

@@ -171,7 +171,7 @@ class Tile:
 
     @property
     def byte(self) -> int:
-        """Where the first element is within its partition (HBM: within its storage)."""
+        """Return where the first element is within its partition (HBM: within its storage)."""
         return self.storage.byte0 + self.offset * self.dtype.itemsize % self.storage.row_bytes
 
     @property

@@ -256,11 +256,12 @@ def inlined(function: Callable[P, R]) -> CompiledLoop[P, R]:
 
 
 def borrowing(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """A part of a compiled loop that takes tuples of arrays. It counts no references, which would
-    cost more than what it does with them; so it can't make an array, or numba refuses it."""
+    """A part of a compiled loop that takes tuples of arrays. It does not count references, because
+    that would cost more than its work. Therefore it cannot create an array; numba refuses it if it
+    does."""
     return LoopPart(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """For compiled functions: an operation whose machine code `generator` writes."""
+    """Return an operation for compiled functions, whose machine code `generator` writes."""
     return extending.intrinsic(generator)  # type: ignore[no-any-return]

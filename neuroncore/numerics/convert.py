@@ -331,7 +331,7 @@ class Statistics:
     """The fraction of the step from `below` to `above`: how often to round away from 0."""
     draws: int
     ups: int
-    """How often it was."""
+    """The number of results that were rounded away from 0."""
     bias: float
     """The mean of the results less the value, in steps."""
     variance: float

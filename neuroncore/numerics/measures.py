@@ -1,4 +1,4 @@
-"""How far numbers are from others: in decibels, and in units in the last place."""
+"""The distance of numbers from others: in decibels, and in units in the last place."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ Microscaling (MX): 32 narrow numbers, 8 rows of 4, share a power of two as their
 
 Structured sparsity: at most A of N neighbors along the contraction are not zero. Compressed weights
 keep the A of each group, and a tag for each, its place among the N. How a place divides into one of
-A partitions and one of N / A slots in it is not published: `PLACES` are both ways. Which patterns
-there are is documented (neuron-core-v3.rst, neuron-core-v4.rst).
+A partitions and one of N / A slots in it is not published: `PLACES` are both ways. The patterns
+are documented (neuron-core-v3.rst, neuron-core-v4.rst).
 """
 
 from __future__ import annotations

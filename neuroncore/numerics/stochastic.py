@@ -6,8 +6,8 @@ same size, and means overflow), and R a random word of 32 bits. The magnitude be
     H  if R < floor((|x| - L) / (H - L) * 2^32)  else  L
 
 so numbers that the format holds, zeros, infinities and NaN never change. It is the classical "add
-random bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. How many
-random bits the device takes is not published; `bits` reduces neuroncore's.
+random bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. The
+number of random bits of the device is not published; `bits` reduces neuroncore's.
 
 R is word `element` of a `Stream`: Philox4x32-10 of the element's number, keyed by the instruction.
 An element gets the same word whatever the order, the thread and the number of parts in which a
@@ -54,7 +54,7 @@ class Stream(NamedTuple):
     engine: int = 0
     """The engine, or a queue of the DMA engines, which have a seed each: 8 bits."""
     instruction: int = 0
-    """How many the engine has issued before: 32 bits."""
+    """The number of instructions that the engine has issued before: 32 bits."""
     launch: int = 0
     """24 bits."""
 
@@ -146,7 +146,8 @@ def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Ar
 
 
 def _ones(bits: int) -> int:
-    """With these set in a word the bits above decide alone: no smaller word is below a fraction."""
+    """Return bits that, if set in a word, let the bits above decide alone: no smaller word is below
+    a fraction."""
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
@@ -196,7 +197,8 @@ def rounding(options: Options) -> Callable[..., Array]:
 
 
 def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
-    """As codec.encode; what overflows a format without infinities becomes its largest number."""
+    """Return codes as codec.encode does; values that overflow a format without infinities become
+    its largest number."""
     return codec.encode(form, values, out, saturate=not form.infinite)
 
 

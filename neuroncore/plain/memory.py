@@ -26,7 +26,7 @@ class Tensor:
         self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
-        """Where bytes of the tensor are in its memory."""
+        """Return where bytes of the tensor are in its memory."""
         layout = self.layout
         if not layout.placed:
             return positions
@@ -106,8 +106,8 @@ class Operand:
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Which elements lack a byte that was written: by whatever tensor in its place, or by this
-        one since it was allocated."""
+        """Return which elements lack a byte that was written: by whatever tensor in its place, or
+        by this one since it was allocated."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)

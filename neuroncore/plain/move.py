@@ -35,7 +35,7 @@ def dma_compute(i: Any) -> None:
 
 
 def turns_of(dst: Any) -> Array:
-    """How many lanes before each element's write to its place too."""
+    """Return how many lanes before each element's write to its place too."""
     turns = np.zeros(dst.shape, np.int64)
     there = np.True_ if dst.there is None else dst.there
     for lane, at in enumerate(dst.positions):

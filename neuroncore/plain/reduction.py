@@ -125,7 +125,8 @@ def nc_match_replace8(i: Any) -> None:
 
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
-    """Where in each row each of eight values is, those that are equal one after the other."""
+    """Return where in each row each of eight values is, those that are equal one after the
+    other."""
     found = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)

@@ -340,7 +340,9 @@ def source_of(tile: Tile) -> Tile:
 
 
 class Doubles:
-    """The Doubles of one core's memories.
+    """The Doubles of one core's memories. Storages that the kernel has placed may overlap: a write
+    through one window ends the Doubles of all other windows there. A window that is opened again
+    finds its Double.
 
     Storage that the kernel has placed may overlap: a write through one window ends the Doubles of
     all others there, and a window that is opened again finds its own.

@@ -332,7 +332,7 @@ class Step:
         return owed, error
 
     def _cancelled(self, written: Written, exact: Array) -> None:
-        """Report a relative error that is much larger than that of any input."""
+        """Report a relative error that is much larger than the error of any input."""
         count, places = native.lost(flat(written.parts[-1]), flat(exact))
         inputs = [native.lost(flat(j.real), flat(j.exact)) for j in self.joining if j.name]
         known = [total / n for n, total in inputs if n]
@@ -393,8 +393,8 @@ def _is_dma(call: Call) -> bool:
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Which elements start a sum, as the Tensor engine has it: True for all, False for none, or
-    flags."""
+    """Return which elements start a sum, as the Tensor engine has it: True for all, False for none,
+    or flags."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

@@ -188,8 +188,8 @@ SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them. Which rows an index picks
-    is not known yet, so what those hold is not looked at."""
+    """Report integers that an engine rounds before it computes with them. The rows that an index
+    picks are not known yet, so their values are not checked."""
     for name in known.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
             codes = arguments[name].codes()
@@ -318,7 +318,8 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """How far results reach: those of narrow integers that may be cut off count as suspicious."""
+    """Return how far results reach: those of narrow integers that may be cut off count as
+    suspicious."""
     if tile.dtype in WIDE_INTEGERS:
         found = _measured(tile)
         _remember(tile, True, found)

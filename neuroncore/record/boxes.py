@@ -112,7 +112,7 @@ def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """How many of them begin before the end of each, in total."""
+    """Return how many of them begin before the end of each, in total."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 

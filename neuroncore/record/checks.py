@@ -62,8 +62,8 @@ def _tensors(program: Program) -> dict[int, Geometry]:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """How each window lies whose place is only known at run time, from where it moves, and how.
-    Wherever an index may take it, it is inside its tensor."""
+    """Return how each window lies whose place is only known at run time, from where it moves, and
+    how. Wherever an index may take it, it is inside its tensor."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}

@@ -65,7 +65,7 @@ def packer(tiles: int, has_values: bool) -> Pack:
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """How many windows rows of each Call have."""
+    """Return how many windows rows of each Call have."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 

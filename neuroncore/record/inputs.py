@@ -179,8 +179,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Where each window that moves begins: what elements are picked from, at its offset, others
-        ANYWHERE."""
+        """Return where each window that moves begins: what elements are picked from, at its offset,
+        others ANYWHERE."""
         moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T

@@ -29,7 +29,7 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Where to look first, of a power of 2 slots."""
+    """Return where to look first, of a power of 2 slots."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -117,8 +117,8 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Where each distinct row of integers is first, in that order, and the number of each row among
-    those."""
+    """Return where each distinct row of integers is first, in that order, and the number of each
+    row among those."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
@@ -162,7 +162,7 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 
 @compiled
 def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """How many boxes of the same area each box overlaps, itself included.
+    """Return how many boxes of the same area each box overlaps, itself included.
 
     `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
     [row, row_end, byte, byte_end].

@@ -137,7 +137,7 @@ class Replay:
 
     @property
     def order(self) -> Array:
-        """Which core each step is of, as far as it has been."""
+        """Return which core each step is of, as far as it has been."""
         return np.array(self._order, np.int16)
 
     # --- what is there ---------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def native(array: Any) -> Array:
 
 
 def unequal_arrays(got: Array, wanted: Array) -> Array:
-    """Which elements of two arrays differ in bits; one NaN equals another."""
+    """Return which elements of two arrays differ in bits; one NaN equals another."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.ones((1,) * got.ndim, np.bool_)
     wrong: Array = _bits(got) != _bits(wanted)
@@ -69,7 +69,8 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
 def differing(
     given: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
 ) -> Array:
-    """Which elements of a result differ by more than they may, of those that were written."""
+    """Return which elements of a result differ by more than they may, of those that were
+    written."""
     operand: Operand = given[name]
     if function == BLAS:
         room = np.abs(decode(operand.held, emulator)).max(initial=0) * BLAS_ROOM
@@ -95,7 +96,7 @@ def _moves_bits(row: Row, given: Mapping[str, Any]) -> bool:
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Which codes differ; unless `strict`, one NaN equals another."""
+    """Return which codes differ; unless `strict`, one NaN equals another."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -104,7 +105,7 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """How many numbers of the format lie between the two, and one."""
+    """Return how many numbers of the format lie between the two, and one."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -121,7 +122,8 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Which sums differ by more than their terms may: each by two units of its last place."""
+    """Return which sums differ by more than their terms may: each by two units of its last
+    place."""
     found, wanted = decode(operand.held, emulator), operand.values()
     largest = np.abs(np.nan_to_num(terms.rows(), posinf=0, neginf=0)).max(axis=1).max(initial=0)
     count = terms.positions.size // terms.lanes + 2
@@ -166,7 +168,7 @@ class Mismatch:
     emulator: str
     reading: str
     count: int
-    """How many elements of the operand differ."""
+    """The number of elements of the operand that differ."""
     operand: str = ""
     place: source.Place | None = None
     operands: Mapping[str, str] = field(default_factory=dict)
@@ -240,7 +242,7 @@ class Verification:
 
     @property
     def instructions(self) -> int:
-        """How many instructions there are."""
+        """Return how many instructions there are."""
         return self.replay.steps
 
     def run(self) -> Verdict:
@@ -301,7 +303,8 @@ class Verification:
     def _compared(
         self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
-        """Where what an instruction wrote differs; else go on from the emulator's bits."""
+        """Return where the result of an instruction differs; otherwise continue from the emulator's
+        bits."""
         function, given = approximate(i), vars(i)
         if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
             function = BLAS
@@ -334,8 +337,8 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Where a tensor that the kernel returns differs though no instruction did: something else
-        has written to it."""
+        """Return where a tensor that the kernel returns differs although no instruction did: other
+        code has written to it."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):

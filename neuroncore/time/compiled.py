@@ -141,9 +141,9 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """How many operands a call has to share with one before it to have its result; 0 if it is made
-    again anyhow. The SDK's mamba on trn1 and kda-for-trainium's on trn2 make a sum of the same
-    tiles once: the Vector engine is too busy for more."""
+    """Return how many operands a call has to share with one before it to have its result; 0 if it
+    is made again anyhow. The SDK's mamba on trn1 and kda-for-trainium's on trn2 make a sum of the
+    same tiles once: the Vector engine is too busy for more."""
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

@@ -48,8 +48,8 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array) -> Array:
-    """The number of the contents that a tile has at each of its `uses`, which are indices of
-    operands in order: it counts up with each write after which nothing that was there before is
+    """Return the number of the contents that a tile has at each of its `uses`, which are sorted
+    indices of operands. The number increases with each write after which no earlier contents are
     read. `boxes` are those of the record (`Boxes.table`)."""
     user, writes = accesses.user[uses], ~accesses.is_read[uses]
     box = accesses.operands[uses]

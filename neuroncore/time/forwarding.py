@@ -26,8 +26,8 @@ BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # of a box
 
 
 def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """The instruction that made what the readers of each copy read instead, -1 for copies that are
-    made and all else, and the operands of all with that.
+    """Return, for each copy, the instruction whose result its readers read instead (-1 for copies
+    that stay, and for other instructions), and the operands of all instructions after that change.
 
     All readers of such a copy read exactly what was copied. One instruction made the source, which
     stays until the last of them has read it.

@@ -41,7 +41,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        """As it is called in a report."""
+        """Return the name in a report."""
         return self.place.short
 
 

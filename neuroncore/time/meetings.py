@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
-    """For each instruction of all cores (those of core c begin at at[c]): return the next core's
+    """Return, for each instruction of all cores (those of core c begin at at[c]), the next core's
     instruction of the same meeting, in a ring; -1 where a core meets no other."""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
@@ -63,8 +63,9 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 
 
 def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
-    """How long it takes the group of a core, on the world's instance or else on the smallest that
-    has so many ranks; None if there is none, or if the instance has fewer."""
+    """Return how long the collective takes the group of a core, on the world's instance or else on
+    the smallest instance that has this number of ranks; None if there is none, or if the instance
+    has fewer ranks."""
     group = done.group(world.rank(number))
     most = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None

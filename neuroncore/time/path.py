@@ -155,8 +155,8 @@ def _pairs(one: Array, other: Array, count: int) -> Array:
 
 
 class Parts(NamedTuple):
-    """How much of a critical path is what, in nanoseconds: work by queue; issue, moves and latency
-    of transfers; latency of everything else; waits for space; meetings with the other core of a
+    """The parts of a critical path in nanoseconds: work by queue; issue, moves and latency of
+    transfers; latency of everything else; waits for space; meetings with the other core of a
     launch, and with other ranks."""
 
     work: dict[str, float]
@@ -218,7 +218,7 @@ def parts_of_groups(
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """For each call: whether it meets other cores, and whether some of them belong to other
+    """Return for each call: whether it meets other cores, and whether some of them belong to other
     ranks."""
     found = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):

@@ -1,4 +1,4 @@
-"""How far each API's compiler departs from the order that a kernel issues instructions in:
+"""The changes that each API's compiler makes to the order in which a kernel issues instructions:
 `isa/compilers.toml`."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an 
 
 @dataclass(frozen=True)
 class Policy:
-    """How far a compiler departs from the order of a program.
+    """The changes that a compiler makes to the order of a program.
 
     Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
     one that can begin first does; what reads nothing, like memset, may be moved up from further

@@ -96,9 +96,9 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:
-    """How long each instruction keeps its queue, with what depends on the one before it, but for
-    activation tables: the weights that are in the array already. Merged instructions are set up
-    only once."""
+    """Return how long each instruction occupies its queue, including effects of the previous
+    instruction (weights that are already in the array) except activation tables. Merged
+    instructions are set up only once."""
     table, row, joined = form.table, form.row, form.heads >= 0
     taken: Array = table.busy.take(row)
     taken[joined] -= table.set_up_ns[row[joined]]
@@ -110,7 +110,8 @@ def _busy(form: Compiled, machine: Machine) -> Array:
 
 
 def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
-    """How long each instruction loads the table of its function, if another one is loaded."""
+    """Return how long each instruction loads the table of its function, if another one is
+    loaded."""
     table, taken = form.table.table.take(form.row), np.zeros(len(form.row))
     using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
     changed = np.diff(table[using], prepend=-1) != 0

@@ -66,7 +66,7 @@ class Timeline:
 
     @cached_property
     def engines_used(self) -> Array:
-        """How many DMA engines each uses."""
+        """Return how many DMA engines each uses."""
         used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
         return used
 

@@ -74,7 +74,7 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 
 def _ends(marks: Array) -> tuple[Array, Array]:
-    """Which marks begin iterations, and which end them."""
+    """Return which marks begin iterations, and which end them."""
     begins = marks[:, 1] >= 0
     return begins, ~begins
 
@@ -174,8 +174,9 @@ class _Distribution:
         self.order[begin:end] = np.concatenate(parts)
 
     def _after_zeros(self, begin: int, more: int, width: int) -> int:
-        """Where the loop begins without rows that read nothing and are only in its first iteration,
-        which are put before it: a tile of zeros is filled where it is first used."""
+        """Return where the loop begins without instructions that read nothing and are only in its
+        first iteration; they are put before the loop. A tile of zeros is filled where it is first
+        used."""
         if more > 0:
             first = self.order[begin : begin + more + width]
             reads = self.reads[first] > 0
@@ -184,7 +185,7 @@ class _Distribution:
         return begin + max(more, 0)
 
     def _plan(self, rows: Array, depth: int) -> Plan | None:
-        """How to distribute a loop of these rows, if it is to be."""
+        """Return how to distribute a loop of these rows; None if it stays."""
         size, first = self.size[self.columns.call[rows[0]]], rows[0]
         small = (size * len(rows) <= self.most) & (self.around[first] == depth)
         small[small] = [self._varies(rows[:, j]) for j in np.flatnonzero(small).tolist()]

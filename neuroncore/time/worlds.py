@@ -47,7 +47,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """How much later than half of the others each rank was where it was the last, in total."""
+        """Return how much later than half of the others each rank was where it was the last, in
+        total."""
         world, late = self.timelines[0].world, dict[int, float]()
         for at in self.each:
             last = max(at, key=lambda n: at[n])
@@ -90,15 +91,15 @@ def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
 
 
 def _phase(timeline: Timeline) -> Array:
-    """How many collectives are before each instruction of a core."""
+    """Return how many collectives are before each instruction of a core."""
     met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
     found: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
     return found
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """How much longer those that come last work, in total. The k-th collective of all is taken to
-    be the k-th of each core."""
+    """Return how much longer the ranks that come last work, in total. The k-th collective of the
+    launch is assumed to be the k-th of each core."""
     last = [max(at, key=lambda n: at[n]) for at in arrivals.each]
     return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(last)))
 

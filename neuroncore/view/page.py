@@ -85,7 +85,7 @@ class PageSide:
 
 
 def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
-    """Return the page of two runs under each other on one scale. `told` is their difference as
+    """Return the page of two runs below each other on one scale. `told` is their difference as
     JSON; lines that only one side has are marked."""
     made = document([side.launch for side in (old, new) if side.launch is not None])
     estimated = list(made["cores"])

@@ -83,7 +83,7 @@ def of_file(file: Path) -> Spec:
 
 
 def _target(source: str) -> str:
-    """Return the machine that a harness sets; those of the older API were measured on trn1."""
+    """Return the machine that a harness sets. Kernels of the older API were measured on trn1."""
     found = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
     return found[1] if found else "trn1" if OLDER in source else "trn2"
 
@@ -124,8 +124,8 @@ def _first(*args: Any, **kwargs: Any) -> Any:
 
 
 def prelude(source: str) -> str:
-    """Return what a candidate finds in its module: imports, constants and functions of a harness,
-    but for its test and what needs torch."""
+    """Return the names that a candidate finds in its module: imports, constants and functions of a
+    harness, except its test and everything that needs torch."""
     kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
     return "\n".join(map(ast.unparse, kept))
 

@@ -30,7 +30,8 @@ SEEDS, FAST = 5, 1
 
 
 def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: int) -> Any:
-    """Return what the contract asks of a problem: passed, latency_ms, error, summary_metrics."""
+    """Return the fields that the contract requires for a problem: passed, latency_ms, error,
+    summary_metrics."""
     spec = replace(nkibench.spec(operator, folder), seeds=seeds)
     limits = Limits(cpu_seconds=timeout, seconds=2.0 * timeout)
     (verdict,) = evaluate(spec, [candidate], Pool(limits=limits))

@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 
 class ReplicaGroup(NKIObject):
-    """Which ranks exchange data with each other: a list of lists of rank numbers."""
+    """The ranks that exchange data with each other: a list of lists of rank numbers."""
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self.groups = groups
@@ -89,7 +89,8 @@ def all_gather_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has what each sends to all, in lengths that tensors of uint32 say."""
+    """Gather data of different lengths: every rank of a group receives what each rank sends to all.
+    Tensors of uint32 have the lengths."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -99,7 +100,8 @@ def all_to_all_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has what each sends to it, in lengths that tensors of uint32 say."""
+    """Exchange data of different lengths: every rank of a group receives what each rank sends to
+    it. Tensors of uint32 have the lengths."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -143,8 +145,9 @@ def collective_permute_implicit_current_processing_rank_id(
     iteration_id: VirtualRegister | int, replica_group: ReplicaGroup, channel_id: int = 0,
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
-    """A register with the rank whose data is in hand after so many steps: its own at 0, then its
-    predecessors'. `num_channels` is NKI 0.2's, and is ignored."""
+    """Return a register with the rank whose data has arrived after a number of steps: the rank
+    itself at step 0, then its predecessors. `num_channels` is a parameter of NKI 0.2, and is
+    ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)

@@ -82,7 +82,7 @@ def scales_from(bits: Array, out: Array) -> None:
 
 
 def cut(width: int) -> int:
-    """How many low bits of a float32 the format lacks."""
+    """Return how many low bits of a float32 the format lacks."""
     return 13 if width == 32 else 16
 
 

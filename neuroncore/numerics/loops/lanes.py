@@ -274,7 +274,8 @@ def _any(flags: Lanes) -> Any:
 
 
 def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: Any) -> Any:
-    """Where the elements of a one-dimensional array of numba's type `kind` begin, as integers."""
+    """Return where the elements of a one-dimensional array of numba's type `kind` begin, as
+    integers."""
     base = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(base, ir.PointerType(ir.IntType(kind.dtype.bitwidth)))
 

@@ -158,15 +158,16 @@ def scaled_chain(
 
 @inlined
 def _vectors(columns: int, most: int) -> int:
-    """How many vectors of columns the next block has; the last ones share four as two and two."""
+    """Return how many vectors of columns the next block has; the last ones share four as two and
+    two."""
     left = -(-columns // LANES)
     return 2 if left == 4 else min(left, most)
 
 
 @inlined
 def _share(vectors: int, rows: int) -> int:
-    """How many elements of each row of the next panel a block brings into the cache, so that the
-    blocks of all rows bring all of it; where they are few, the part that vectors of one are."""
+    """Return how many elements of each row of the next panel a block brings into the cache, so that
+    the blocks of all rows bring all of it; where they are few, the part that vectors of one are."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 

@@ -54,8 +54,8 @@ def _exponent(x: Any) -> Any:
 
 @compiled
 def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
-    """How many are finite, and of their |real - exact| the sum of squares, also in squared units of
-    the last place of `exact`, and the greatest in such units.
+    """Return how many are finite, and of their |real - exact| the sum of squares, also in squared
+    units of the last place of `exact`, and the greatest in such units.
 
     The sum in units is the mean square error times the number, by the mean square unit: a few
     results near zero, whose units are tiny, would make up a mean of ratios.
@@ -98,7 +98,8 @@ def greatest(codes: Array) -> Any:
 
 @compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
-    """How many elements differ, and the sum of the binary exponents of their relative errors."""
+    """Return how many elements differ, and the sum of the binary exponents of their relative
+    errors."""
     count, total = 0, 0
     for i in range(real.shape[0]):
         difference = real[i] - exact[i]

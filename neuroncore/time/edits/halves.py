@@ -38,8 +38,8 @@ class Halves(NamedTuple):
 
 
 def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
-    """The edits by which what a line loads or stores is moved in two halves. Other lines take part
-    as long as they work element by element; the rest waits for both halves."""
+    """Return the edits that move the data that a line loads or stores in two halves. Other lines
+    take part as long as they work element by element; the rest waits for both halves."""
     seen = set[bytes]()
     for line in lines:
         if any(_is_transfer(call) and _halved(call) for call in line.calls):

@@ -92,7 +92,7 @@ def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float
 
 @borrowing
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """When instruction i, which queue q has begun, has done its work, or moved its bytes."""
+    """Return when instruction i, which queue q has begun, has done its work, or moved its bytes."""
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
         return

@@ -106,7 +106,7 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """How many instructions are done: all, or those for which there was room in `needs`."""
+    """Return how many instructions are done: all, or those for which there was room in `needs`."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -237,9 +237,9 @@ class Overwritten(NamedTuple):
 
 
 def first_uses(accesses: Accesses, moving: Array) -> Array:
-    """The first instruction to read or overwrite what each one that is `moving` wrote; its own
-    place if there is none, of others, and if what it reads is overwritten, which waits for it
-    then: it is not moving any more."""
+    """Return the first instruction that reads or overwrites the result of each `moving`
+    instruction. An instruction whose inputs are overwritten before that is not moving any more; it
+    and all other instructions have their own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=np.full(boxes, -1, np.int32),

@@ -46,8 +46,8 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """For each piece the first one that is loaded from the same bytes, itself if there is none; and
-    the instruction that loads it, -1 if it isn't loaded whole or is written again."""
+    """Return for each piece the first piece that is loaded from the same bytes (itself if there is
+    none), and the instruction that loads it (-1 if it is not loaded whole or is written again)."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
@@ -94,8 +94,8 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
 
 @inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
-    """For each piece: the number of instructions that write it, the last of them, whether they
-    write nothing else; and the first instruction that reads it."""
+    """Return for each piece: the number of instructions that write it, the last of them, whether
+    they write nothing else; and the first instruction that reads it."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
@@ -118,9 +118,9 @@ def _mixed(key: Any, value: Any) -> Any:
 
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
-    """For each instruction that only repeats earlier work: the last instruction that wrote the
-    original of its result. -1 for an instruction that writes nothing, or that writes a piece that
-    repeats no other."""
+    """Return for each instruction that only repeats earlier work: the last instruction that wrote
+    the original of its result. -1 for an instruction that writes nothing, or that writes a piece
+    that repeats no other."""
     start, reads, piece, _ = accesses
     found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(found.shape[0]):

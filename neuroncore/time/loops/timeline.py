@@ -193,9 +193,9 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """When all that instruction i waits for, from number `begin` on, is there, and what was last;
-    UNKNOWN and a number, if the end of what has that isn't known yet. On the PE results needn't be
-    there for the next."""
+    """Return when everything that instruction i waits for, from number `begin` on, is available,
+    and what came last; or UNKNOWN and a number, if an end is not known yet. On the PE a result need
+    not be available for the next instruction."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -224,8 +224,8 @@ def _begin(
     core: CoreCosts,
     times: Times,
 ) -> Any:
-    """Begin what queue q can begin soonest, and say what that is: it takes longer on a slow PE, or
-    when it goes a way to SBUF that another has taken."""
+    """Begin the instruction of queue q that can begin soonest, and return it. It takes longer on a
+    slow PE, or if another instruction uses the same path."""
     k, time = windows.choice[q], windows.soonest[q]
     i = queues.order[windows.place[q, k]]
     times.begin[i] = time

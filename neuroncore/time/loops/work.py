@@ -41,8 +41,8 @@ class Queues(NamedTuple):
 
 
 class CoreCosts(NamedTuple):
-    """Which of a core's queues are those of the Tensor, Vector and GpSimd engines, and the costs of
-    its machine that depend on when something happens."""
+    """The queues of a core that belong to the Tensor, Vector and GpSimd engines, and the costs of
+    its machine that depend on when an event happens."""
 
     tensor: int
     vector: int
@@ -59,8 +59,9 @@ FIXED = CoreCosts._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
 
 
 class Times(NamedTuple):
-    """When each instruction begins, has done its work, and when its result is there, in
-    nanoseconds, -1 before it is known; and what it waited for: -1 nothing, OWN_QUEUE."""
+    """The times in nanoseconds at which each instruction begins, at which its work is done, and at
+    which its result is available (-1 before it is known); and the instruction that it waited for
+    (-1 for none, or OWN_QUEUE)."""
 
     begin: Array
     done: Array

@@ -92,8 +92,7 @@ class Pending:
 
 
 def flush() -> Running:
-    """Issue the call that was held back, into its own tile. Return the state of the running
-    kernel."""
+    """Issue the delayed call into its own tile, and return the state of the running kernel."""
     core = core_of_kernel() or current()
     state: Running = core.dialect or running(core)
     if state.pending is not None:

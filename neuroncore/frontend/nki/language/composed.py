@@ -206,8 +206,8 @@ Axis = int | Sequence[int]
 
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
-    """The axes to fold, counted from the back, as every release has them. Raises ShapeError for the
-    partition, SignatureError for what is no axis or no tile."""
+    """Return the axes to fold, counted from the back, as every release does. Raises ShapeError for
+    the partition axis, and SignatureError for a wrong axis or tile."""
     axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in limits.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(

@@ -103,7 +103,7 @@ def while_loop(
 
 
 def program_id(axis: int = 0) -> int | None:
-    """Which program of the launch grid this is, along one axis; None outside kernels."""
+    """Return which program of the launch grid this is, along one axis; None outside kernels."""
     core = running()
     if core is None:
         return None
@@ -112,8 +112,8 @@ def program_id(axis: int = 0) -> int | None:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
-    """How many programs the launch grid has along some axes; along all of them for None. It has
-    one along axes that were not given. None outside kernels."""
+    """Return how many programs the launch grid has along some axes; along all of them for None. It
+    has one along axes that were not given. None outside kernels."""
     core = running()
     if core is None:
         return None

@@ -72,7 +72,8 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles, with free axes of size 1 repeated to the other's size, if all axes fit."""
+    """Return both tiles, with free axes of size 1 repeated to the other tile's size, if all axes
+    fit."""
     if x.shape == y.shape or len(x.shape) != len(y.shape):
         return x, y
     free = tuple(map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
