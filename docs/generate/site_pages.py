@@ -29,6 +29,7 @@ CHAPTERS = {  # the kernel that a chapter's page runs
     "ch08_mlp": "swiglu",
     "ch09_digits": "classify",
     "ch10_rounding": "running_sums",
+    "ch11_model": "late",
 }
 
 
@@ -95,7 +96,7 @@ import numpy as np
 neuroncore.activate()
 from neuroncore.kernels import {name} as chapter
 
-run = neuroncore.run(chapter.{kernel}, *chapter.inputs(np.random.default_rng(0)))
+run = neuroncore.run(chapter.{kernel}, *chapter.inputs({inputs}))
 assert run.compare(chapter.reference)
 run
 ```
@@ -107,9 +108,34 @@ wrote. `run.view()` without `None` also shows the values of tiles.
 run.view(None)
 ```
 
-## Exercises
+{more}## Exercises
 
 {exercises}"""
+MORE = {  # what a chapter has in addition
+    "ch11_model": """\
+## On eight ranks
+
+```{code-cell}
+given = [chapter.rank_inputs(rank) for rank in range(chapter.RANKS)]
+late = neuroncore.run(chapter.late, per_rank=given)
+for rank, one in enumerate(late.ranks):
+    assert one.compare(lambda *given: chapter.rank_reference(*given, rank=rank))
+print(late.why(3))
+```
+
+While a collective runs, no engine has work. `early` starts one for each half of the tokens:
+
+```{code-cell}
+early = neuroncore.run(chapter.early, per_rank=given)
+print(early.why(3))
+```
+
+```{code-cell}
+print(late.diff(early))
+```
+
+"""
+}
 
 
 def _chapter(name: str, kernel: str) -> str:
@@ -117,7 +143,12 @@ def _chapter(name: str, kernel: str) -> str:
     text = ast.get_docstring(ast.parse((DOCS.parent / "kernels" / f"{name}.py").read_text()))
     title, rest = text[: text.index("\n")], text[text.index("\n") :]
     return CHAPTER.format(
-        text=title.rstrip(".") + rest, name=name, kernel=kernel, exercises=_exercises(name[:4])
+        text=title.rstrip(".") + rest,
+        name=name,
+        kernel=kernel,
+        inputs="" if name == "ch11_model" else "np.random.default_rng(0)",
+        more=MORE.get(name, ""),
+        exercises=_exercises(name[:4]),
     )
 
 

@@ -23,7 +23,7 @@ KNOWN = {  # by hand
 def test_each_chapter_and_lecture_has_exercises_with_answers():
     found = exercises()
     homes = {name.split(".")[0] for name in found}
-    assert homes == {f"ch{n:02}" for n in range(1, 11)} | {f"l{n}" for n in range(1, 8)}
+    assert homes == {f"ch{n:02}" for n in range(1, 12)} | {f"l{n}" for n in range(1, 8)}
     for one in found.values():
         assert one.text.endswith((".", "?", ")")) and bool(one.value) == bool(one.hint), one.name
         assert one.kernel or not one.value or one.answer > 0
