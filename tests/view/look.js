@@ -56,7 +56,7 @@
             }
         }
     }
-    for (const one of document.querySelectorAll("button, select, input, a[href]")) {
+    for (const one of document.querySelectorAll("button, select, input, a[href], #heat, #array")) {
         if (shown(one) && one.tabIndex < 0) found.push(`not by keyboard: ${one.textContent || one.id}`);
     }
     return [...new Set(found)].slice(0, 12);

@@ -361,3 +361,25 @@ def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
         opened.open(other)
         assert opened.does("window.ran === undefined")
         assert all("violates" in error for error in opened.errors) and len(opened.errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("pane", "cell", "picture"), [("values", "element", "heat"), ("array", "cell", "array")]
+)
+def test_arrow_keys_choose_a_cell_and_keep_the_step(tab, pane, cell, picture):
+    step = tab.does(
+        "Array.from({ length: view.core().count }, (_, i) => i)"
+        ".find((i) => view.core().callOf(i).array)"
+    )
+    tab.does(f"(view.set({{ step: {step}, pane: '{pane}', {cell}: '1,1' }}), view.drawn())")
+    tab.page.locator(f"#{picture}").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        tab.page.keyboard.press(key)
+        tab.does("view.drawn()")
+    assert tab.does(f"[view.state.step, view.state.{cell}, document.activeElement.id]") == [
+        step,
+        "2,2",
+        picture,
+    ]
+    tab.page.keyboard.press("Home")  # other keys still mean the run
+    assert tab.does("view.state.step") == 0

@@ -5,7 +5,7 @@ import { written } from "./number.js";
 import { set, state } from "./state.js";
 import { animated, file, recorded } from "./svg.js";
 import { Systolic } from "./systolic.js";
-import { el, table } from "./text.js";
+import { byArrows, el, table } from "./text.js";
 import { shade } from "./values.js";
 
 const CELL = 3, EDGE = 26; // pixels of a cell, and around the array
@@ -136,7 +136,7 @@ function canvas({ systolic, array, cells }, cycle) {
     const [r, c] = [place[0] - top, place[1] - left];
     if (r >= 0 && c >= 0 && r < systolic.rows && c < systolic.columns) set({ cell: `${r},${c}` });
   });
-  return made;
+  return withArrows(made, systolic);
 }
 
 /** The largest weight and input. */
@@ -203,6 +203,15 @@ function corner(shown, cycle) {
   const context = made.getContext("2d");
   context.scale(scale, scale);
   paintCorner(context, shown, cycle);
+  const [row, column] = chosen(shown.systolic);
+  context.strokeStyle = ink("chosen");
+  context.lineWidth = 2;
+  if (Math.max(row, column) < SIDE) context.strokeRect(LEFT + column * LARGE, 20 + row * LARGE, LARGE, LARGE);
+  return withArrows(made, shown.systolic);
+}
+
+function withArrows(made, systolic) {
+  byArrows(made, [systolic.rows, systolic.columns], chosen(systolic), (cell) => set({ cell: cell.join(",") }));
   return made;
 }
 

@@ -60,3 +60,20 @@ export function table(head, rows, numbers = []) {
     el("thead", {}, el("tr", {}, ...head.map(cell("th")))),
     el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell("td"))))));
 }
+
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/** Let arrow keys choose among the rows and columns of cells of a canvas, which keeps the focus when
+ * it is drawn again. `at` is the chosen cell, and `choose` is called with the next. */
+export function byArrows(canvas, [rows, columns], at, choose) {
+  canvas.tabIndex = 0;
+  canvas.addEventListener("keydown", (event) => {
+    const by = ARROWS[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const within = (n, count) => Math.min(Math.max(n, 0), count - 1);
+    choose([within(at[0] + by[0], rows), within(at[1] + by[1], columns)]);
+  });
+  if (document.activeElement?.id === canvas.id) queueMicrotask(() => canvas.focus({ preventScroll: true }));
+}

@@ -4,7 +4,7 @@ import { ink } from "./canvas.js";
 import { groups, written } from "./number.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
-import { el, table } from "./text.js";
+import { byArrows, el, table } from "./text.js";
 
 const WIDE = 560, HIGH = 300; // maximum pixels of a heat map
 const LOST = [150, 150, 150], ODD = [204, 121, 167]; // uninitialized, and not finite
@@ -57,14 +57,15 @@ function picture(tile, whole, small) {
   const scale = Math.min(WIDE / columns, HIGH / rows), wide = Math.max(columns * scale, 24), high = Math.max(rows * scale, 12);
   Object.assign(canvas.style, { width: `${wide}px`, height: `${high}px`, imageRendering: "pixelated" });
   if (whole) {
-    canvas.addEventListener("click", (event) => set({
-      element: [Math.floor((event.offsetY / high) * rows), Math.floor((event.offsetX / wide) * columns)].join(","),
-    }));
+    const choose = (cell) => set({ element: cell.join(",") });
+    canvas.addEventListener("click", (event) => choose(
+      [Math.floor((event.offsetY / high) * rows), Math.floor((event.offsetX / wide) * columns)]));
+    byArrows(canvas, tile.shape, state.element ? state.element.split(",").map(Number) : [0, -1], choose);
   }
   const [partitions, elements] = tile.shape;
   return el("figure", {}, canvas, el("figcaption", { class: "faint" },
     `${partitions} partitions (down), ${elements} elements each (across)`
-    + (whole ? "; click an element" : "; averages, because the page has only a thumbnail")));
+    + (whole ? "; click an element, or move by arrow keys" : "; averages, because the page has only a thumbnail")));
 }
 
 function figures(core, operand, tile) {
