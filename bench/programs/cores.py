@@ -7,8 +7,10 @@ from math import prod
 
 from bench.programs.draws import ON_CHIP
 from bench.programs.elementwise import STEPS as ELEMENTWISE
+from bench.programs.elementwise import operators
 from bench.programs.maker import BANK_BYTES, PLACED_BYTES, Maker
 from bench.programs.views import SIZES, Tensor, View
+from bench.programs.windows import How
 
 
 def shared(maker: Maker, shape: tuple[int, ...], form: str, name: bool = False) -> Tensor:
@@ -271,8 +273,23 @@ def placed(maker: Maker) -> None:
         found.append(maker.new(region, (height, max(1, wide)), form, (0, place + inside)))
         if len(found) == 1:
             maker.fill(found[0])
+    if not psum:
+        overlapping(maker, found)
     for step in maker.random.choices(*zip(*ELEMENTWISE), k=2):
         step(maker)
+
+
+def overlapping(maker: Maker, found: list[View]) -> None:
+    """An instruction of two steps, whose second one reads bytes that it writes."""
+    lanes, free = (min(getattr(one, size) for one in found) for size in ("lanes", "free"))
+    dst = maker.window(maker.choose(found), lanes, free)
+    other = maker.window(maker.choose(found), lanes, free, How(reads=True))
+    if not other.is_written():
+        return
+    given = {f"op{i}": f"nl.{maker.choose(operators(maker))}" for i in (0, 1)}
+    given |= {"operand0": maker.number()}
+    data = maker.to_read(lanes, free, maker.forms)
+    maker.issue("nisa.scalar_tensor_tensor", dst=dst, data=data, **given, operand1=other)
 
 
 PLACES = ((placed, 0.9),)
