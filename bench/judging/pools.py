@@ -1,0 +1,164 @@
+"""What candidates cost, and whether pools are whole: rates, memory, processes that are killed.
+
+    python bench/judging/pools.py [COUNT]
+
+It judges COUNT small candidates (default 400) at each level of isolation, and prints the seconds of
+CPU for each and the memory of the processes after a quarter of them and at the end. Then two
+processes judge a batch while one of them is killed: no candidate may be missing. A pool that is
+killed may leave no process, and the lines of one process and of two must be equal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+from candidates import HONEST, inputs
+
+from neuroncore.eval import Spec
+from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.worker import Candidate, Worker
+
+SPEC = """
+import numpy as np
+from neuroncore.eval import Spec
+
+def inputs(seed, shape):
+    return tuple(np.random.default_rng(seed).standard_normal((2, *shape), np.float32))
+
+SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 512)], tol=1e-6)
+"""
+BATCH = 40
+Line = dict[str, Any]
+
+
+def measured(level: Level, count: int) -> None:
+    """Print the cost of a candidate, and the memory of the processes that stay."""
+    spec = Spec(lambda a, b: 2 * a + b, inputs, [(128, 512)], tol=1e-6)
+    worker = Worker(spec, level, Limits())
+    spent, begun = 0.0, own_cpu()
+    for n in range(count):
+        verdict = worker.verdict(Candidate("honest", f"{HONEST}# {n}\n"))
+        assert verdict["passed"], verdict["error"]
+        spent += verdict["cost"]["child_cpu_ms"] + verdict["cost"]["judge_cpu_ms"]
+        if n in (count // 4, count - 1):
+            print(f"{level}: after {n + 1}: {memory()} MiB", flush=True)
+    spent += 1e3 * (own_cpu() - begun)
+    worker.close()
+    print(f"{level}: {spent / count:.1f} ms of CPU, {1e3 * count / spent:.0f} per second and core")
+
+
+def own_cpu() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+def memory() -> list[int]:
+    """MiB of this process and of those that it has started."""
+    return [resident(one) >> 10 for one in (os.getpid(), *children(os.getpid()))]
+
+
+def resident(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+def children(process: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+
+
+def offspring(process: int) -> Iterator[int]:
+    """All processes that a process and its children have started."""
+    for child in children(process):
+        yield child
+        yield from offspring(child)
+
+
+# --- pools ----------------------------------------------------------------------------------------
+
+
+def pool(folder: Path, out: str, *options: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "neuroncore", "eval", "--spec", "spec.py", "--batch", "batch"]
+    words += ["--jsonl", out, "--secret", "3", *options]
+    return subprocess.Popen(words, cwd=folder, stderr=subprocess.DEVNULL)
+
+
+def lines(file: Path) -> dict[str, Line]:
+    """Verdicts by candidate, without what they cost."""
+    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    assert len({one["candidate"] for one in found}) == len(found), "a candidate is there twice"
+    return {one["candidate"]: {**one, "cost": None} for one in found}
+
+
+def begun(folder: Path, out: str, *options: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """A pool that has judged something, and its processes."""
+    process = pool(folder, out, *options)
+    while not lines(folder / out):
+        time.sleep(0.05)
+    return process, [*offspring(process.pid)]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def held_together(folder: Path) -> None:
+    """Raise AssertionError if pools differ, lose candidates, or leave processes."""
+    assert pool(folder, "one.jsonl").wait() == 0
+    assert pool(folder, "two.jsonl", "--jobs", "2").wait() == 0
+    one = lines(folder / "one.jsonl")
+    assert len(one) == BATCH and lines(folder / "two.jsonl") == one, "other lines"
+    print("one process and two give equal lines")
+
+    process, each = begun(folder, "lost.jsonl", "--jobs", "2")
+    workers = [child for child in each if b"spawn_main" in command(child)]
+    os.kill(workers[0], signal.SIGKILL)
+    assert process.wait() == 0 and lines(folder / "lost.jsonl") == one, "candidates are lost"
+    print("a killed worker loses no candidate")
+
+    process, each = begun(folder, "killed.jsonl", "--jobs", "2")
+    process.kill()
+    process.wait()
+    ends = time.monotonic() + 10
+    while any(map(is_alive, each)) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not any(map(is_alive, each)), "processes are left"
+    known = lines(folder / "killed.jsonl")
+    assert pool(folder, "killed.jsonl", "--resume").wait() == 0
+    assert lines(folder / "killed.jsonl") == one and known, "resumed otherwise"
+    print(f"a killed pool leaves no process; {len(known)} of {BATCH} are not judged again")
+
+
+def command(process: int) -> bytes:
+    return Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def main() -> int:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "spec.py").write_text(SPEC)
+        (folder / "batch").mkdir()
+        for n in range(BATCH):
+            (folder / f"batch/{n}.py").write_text(f"{HONEST}# {n}\n")
+        held_together(folder)
+    for level in ("process", "linux"):
+        measured(level, count)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
