@@ -110,6 +110,9 @@ def view(arguments: argparse.Namespace) -> int:
     if arguments.session_file and captures.named(str(arguments.session_file)):
         return captures.view(arguments)
     neff, profile = _documents(arguments.neff_path, arguments.session_file)
+    if not arguments.answers:
+        for core in profile["profile"]["cores"]:
+            core["figures"].pop("bound_by", None)
     form = arguments.output_format or "summary-text"
     text = {
         "summary-text": lambda: "\n".join(_text(profile, neff)),

@@ -91,11 +91,13 @@ def test_what_was_run_says_of_what_it_consisted(capsys):
 
 def test_without_a_format_there_is_a_page_beside_what_was_run(capsys):
     assert profile("view", *NEFF, *NTFF) == 0
-    assert capsys.readouterr().err == "wrote x.html\n"
+    printed = capsys.readouterr()
+    assert printed.err == "wrote x.html\n" and " bound_by " in printed.out
     page = Path("x.html").read_text()
     assert "tensor_scalar" in page and '"what_if"' in page
     assert profile("view", *NEFF, "--no-answers") == 0
     assert '"what_if"' not in Path("x.html").read_text()
+    assert " bound_by " not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("chosen", [["--output-format=summary-text"], ["--disable-ui"]])

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from neuroncore.cli import main
+from neuroncore.cli import COMMANDS, main
+from neuroncore.cli.explain import pages
+from neuroncore.eval.adapters import adapted
 
 pytestmark = pytest.mark.source
 PAGE = Path(__file__).parents[2] / "docs/course.md"
@@ -39,3 +41,13 @@ def test_what_the_page_names_is_there(tmp_path, capsys, monkeypatch):
 def named(cell):
     """What a cell of a table spells as code."""
     return re.findall("`(.*?)`", cell)
+
+
+def test_the_page_of_cs149_names_commands_and_codes_that_exist():
+    text = (PAGE.parent / "start/cs149.md").read_text()
+    commands = set(re.findall(r"`?neuroncore ([a-z-]+)", text))
+    assert commands <= COMMANDS.keys() | {"in"} and {"run", "why", "grade", "explain"} <= commands
+    rows = text[text.index("| code |") : text.index("`neuroncore explain CODE`")]
+    codes = set(re.findall("`([A-Z_]+)`", rows))
+    assert len(codes) == 6 and codes <= pages().keys()
+    assert all(adapted(spec) for spec in re.findall(r"`(cs149:\d+)`", text))
