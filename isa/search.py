@@ -199,7 +199,8 @@ def holds(op: Operator, places: Any, bound: Tile) -> Any:
 
 
 def runs(ids: Any) -> tuple[Any, Any]:
-    """For each element, where its run of equal neighbors starts, and the element after its end."""
+    """Return, for each element, the start of its run of equal neighbors, and the element after the
+    end of the run."""
     first = np.ones(len(ids), np.bool_)
     first[1:] = ids[1:] != ids[:-1]
     edges = np.append(np.flatnonzero(first), len(ids))

@@ -58,8 +58,8 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 
 def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
-    """Integers of 32 bits go to the GpSimd engine, whose arithmetic on them is exact, unless it
-    can't reach them; so does power (ISA)."""
+    """Send integers of 32 bits to the GpSimd engine, whose arithmetic on them is exact, unless it
+    cannot reach them; power goes there too (ISA)."""
     if "gpsimd" in call["op"].engines and "vector" not in call["op"].engines:
         return gpsimd
     exact = are_exact(*call.views()) and all(v.region is not PSUM for v in call.views())

@@ -50,8 +50,7 @@ def listed(axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(call: Call) -> int:
-    """Return how many of the last axes are folded away; 0 if the axes asked for are not the
-    last."""
+    """The number of the last axes that are folded away; 0 if the axes are not the last."""
     rank, given = len(call.view("data").shape), listed(call["axis"])
     if not all(isinstance(a, int) for a in given):
         return 0
@@ -61,7 +60,7 @@ def reduced_axes(call: Call) -> int:
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """Return how many axes these are, if they are the last, and not the first."""
+    """The number of these axes, if they are the last, and not the first."""
     if not all(-rank <= a < rank for a in axes):
         return 0
     found = sorted(a % rank for a in axes)
@@ -79,7 +78,7 @@ def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
 
 
 def folded(call: Call) -> int:
-    """Return how many elements are folded into one."""
+    """The number of elements that are folded into one."""
     shape = call.view("data").shape
     return prod(shape[len(shape) - reduced_axes(call) :])
 

@@ -96,13 +96,14 @@ class KernelError(NeuronError, ValueError, AssertionError):
 
     @cached_property
     def place(self) -> source.Place | None:
-        """The call in the user's kernel, of it the offending argument; None if there is none."""
+        """Return the place of the call in the user's kernel, or of its wrong argument; None if
+        there is none."""
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: tuple[CodeType, int] | None) -> Self:
-        """The error at another place of the user's code than the one it is made at."""
+        """Return the error at another place of the user's code than the one where it was raised."""
         self._visits = [(*site, {})] if site else []
         return self
 

@@ -134,7 +134,8 @@ def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
 
 
 def without_advice(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings but those that say what would be faster: for classes that ask just that."""
+    """Return the findings without advice about speed, for classes in which students must find it
+    themselves."""
     return [one for one in findings if one.severity != "advice"]
 
 

@@ -218,8 +218,9 @@ Frames = list[tuple[FrameType, int]]
 
 
 def _through(trace: TracebackType | None) -> Frames:
-    """The frames of the user's that an error came through, innermost first, each with the byte
-    offset of its instruction: those inside the kernel, if it came out of one."""
+    """Return the user's frames that an error passed through, innermost first, each with the byte
+    offset of its instruction. If the error left a kernel, these are the frames inside the
+    kernel."""
     found: Frames = []
     links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
     for frame, instruction in links:

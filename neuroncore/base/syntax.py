@@ -49,8 +49,8 @@ BETWEEN = frozenset(
 
 
 class Question(NamedTuple):
-    """Nodes of the source: an expression, and what asks whether its value is true, such as an `if`
-    or an `and`. Both are None without the source."""
+    """Nodes of the source: an expression, and the node that tests its truth, such as an `if` or an
+    `and`. Both are None without the source."""
 
     of: ast.AST | None
     by: ast.AST | None
@@ -148,7 +148,8 @@ def tree(file: str) -> ast.Module:
 
 
 def call(code: CodeType, instruction: int) -> ast.Call | None:
-    """The call that a bytecode instruction makes; None if it makes none, or without the source."""
+    """Return the call that a bytecode instruction makes; None if it makes none, or if the source is
+    missing."""
     return _calls(code.co_filename).get(source.span(code, instruction))
 
 
@@ -185,7 +186,8 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
 
 
 def parameter(code: CodeType, name: str) -> Place | None:
-    """A parameter where its function is defined; None if the file has it no more."""
+    """Return the place of a parameter in the definition of its function; None if the file does not
+    have it any more."""
     for node in ast.walk(tree(code.co_filename)):
         if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
             continue
@@ -199,8 +201,8 @@ def parameter(code: CodeType, name: str) -> Place | None:
 
 
 def argument(where: Place, name: str, position: int | None) -> Place:
-    """The span of one argument of the call at `where`; the whole call if the argument can't be
-    found."""
+    """Return the span of one argument of the call at `where`; the span of the whole call if the
+    argument cannot be found."""
     lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
     if not lines or not lines[0]:
         return where

@@ -21,7 +21,8 @@ SLACK_NS = 5.0  # between an instruction's end and the record of what it did to 
 
 
 class Wait(NamedTuple):
-    """When a condition came true, and which event made it so: -1 for none that is known."""
+    """The time at which a condition became true, and the event that made it true (-1 if
+    unknown)."""
 
     ns: float
     by: int
@@ -29,10 +30,10 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """Events are the kernel's instructions, by their rows, and its moves after them: row
-    len(instructions) + m is move m. `cause` is what each waited for last, -1 for nothing, and
-    `waited_ns` for how long, beyond when it could have begun. `path` is the chain of events that
-    ends last, in order."""
+    """The cause of each wait. Events are the kernel's instructions, by their rows, and after them
+    its moves: row len(instructions) + m is move m. `cause` is the last event that each one waited
+    for (-1 for none), and `waited_ns` the time that it waited after it could otherwise have begun.
+    `path` is the chain of events that ends last, in order."""
 
     cause: Array
     waited_ns: Array

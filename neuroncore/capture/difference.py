@@ -158,8 +158,8 @@ class DifferenceRow:
 
 @dataclass(frozen=True, repr=False)
 class CaptureDifference:
-    """Two runs of which at least one is measured. `opcodes` and `lines` are those that differ, the
-    ones whose time differs most first."""
+    """Two runs, at least one of which is measured. `opcodes` and `lines` are the rows that differ,
+    those with the largest difference in time first."""
 
     old: CaptureSide
     new: CaptureSide

@@ -142,9 +142,9 @@ class Scalar(NamedTuple):
 
 
 class DecodedInstruction(NamedTuple):
-    """An instruction of a device. `role` says what it is for, as `isa/encoding.toml` has it; it is
-    "" for an opcode that no table has, whose name is its number and whose operands are not
-    known."""
+    """An instruction of a device. `role` is its purpose, from `isa/encoding.toml`. For an opcode
+    that no table has, the role is "", the name is the number of the opcode, and the operands are
+    unknown."""
 
     opcode: str
     role: str

@@ -355,7 +355,7 @@ def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
 
 
 def _elements(replay: _Replay) -> Array:
-    """One for each transfer, for as long as the DMA engines move it."""
+    """Return an element for each transfer, which lasts as long as the DMA engines move it."""
     made = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
         made[at] = first, end - replay.times.done_ns, 0, -1, move.written

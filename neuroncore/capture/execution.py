@@ -159,7 +159,8 @@ def _unusual(code: Code) -> Iterator[tuple[str, int]]:
 def _codes(
     name: str, inputs: Mapping[str, npt.ArrayLike], form: Format, shape: tuple[int, ...]
 ) -> Array:
-    """The codes of an input. A format that numpy does not have may come as bytes of its width."""
+    """Return the codes of an input. A format that numpy lacks may be given as bytes of its
+    width."""
     if name not in inputs:
         given = ", ".join(inputs) or "nothing"
         raise UsageError(f"the program's input {name} is missing; there is {given}")

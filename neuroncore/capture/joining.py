@@ -61,7 +61,8 @@ class JoinedWork(NamedTuple):
 
 
 def ours(timeline: Timeline) -> list[JoinedWork]:
-    """The instructions that are left of a program, in its order: one for each the device has."""
+    """Return the instructions that are left of a program, in its order, one for each instruction of
+    the device."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
@@ -213,8 +214,8 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
-    """Place the statements with as many instructions of a signature as one of the kernel's lines;
-    or with fewer, if each covers several. Placed instructions are removed from the rest."""
+    """Place statements that have as many instructions of a signature as one of the kernel's lines,
+    or fewer if each covers several. Placed instructions are removed from the rest."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:

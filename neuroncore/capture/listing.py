@@ -18,8 +18,8 @@ LISTED = 40  # instructions of an engine that are printed unless all are asked f
 
 @dataclass(frozen=True)
 class ListedRange:
-    """Bytes of each partition of a memory, from one address up to another, that the results of one
-    statement use; how many instructions write them."""
+    """A range of addresses in each partition of a memory that the results of one statement use, and
+    the number of instructions that write them."""
 
     memory: str
     first: int

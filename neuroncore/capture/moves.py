@@ -1,4 +1,5 @@
-"""The DMA instructions of a kernel: which instruction starts each, and when its bytes are there.
+"""The DMA instructions of a kernel: the instruction that starts each transfer, and the time at
+which its bytes have arrived.
 
 A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Transfers
 of a queue end in the order in which they are started.
@@ -215,7 +216,7 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """The bytes of each of the transfers of a queue; 0 if its elements can't be distinguished."""
+    """Return the bytes of each transfer of a queue; 0 if its elements cannot be distinguished."""
     own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(own["engine"]).tolist():

@@ -52,9 +52,8 @@ DAMAGED = (
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement of the kernel, as the compiler knows it: what it makes, such as
-    "float32<128 x 512> $12[i, j]", and its file and line, "" and 0 where the program does not
-    say."""
+    """A statement of the kernel, as the compiler names it: its result, such as "float32<128 x 512>
+    $12[i, j]", and its file and line ("" and 0 if the program does not have them)."""
 
     number: int
     text: str
@@ -173,8 +172,8 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Neff:
-    """A compiled program: what it is for and with what it was made, its inputs and outputs (format
-    and shape by name), and the programs of its cores."""
+    """A compiled program: its target, the compiler that made it, its inputs and outputs (format and
+    shape by name), and the programs of its cores."""
 
     name: str
     target: str
@@ -369,8 +368,8 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
 
 
 def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
-    """The name of each instruction, the number of its statement and whether it transposes; for
-    fewer, or none, if the file does not have them."""
+    """Return the name of each instruction, the number of its statement, and whether it transposes.
+    The lists are shorter, or empty, if the file does not have them."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)

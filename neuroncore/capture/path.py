@@ -115,8 +115,8 @@ def _part(core: MeasuredCore, each: Sequence[PathStep], count: int) -> PathPart:
 
 
 def place_of(core: MeasuredCore, row: int) -> str:
-    """File and line of an instruction where the program says so, else the compiler's number of its
-    statement; "" if neither is known."""
+    """Return the file and line of an instruction if the program has them, else the compiler's
+    number of its statement; "" if neither is known."""
     number = int(core.instructions["statement"][row])
     statement = core.statements.get(number)
     if statement is None:

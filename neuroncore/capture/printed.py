@@ -151,8 +151,8 @@ def _elements(told: Json, name: str, queues: Sequence[str]) -> Array:
 def _updates(
     listed: Sequence[Json], semaphores: dict[int, str]
 ) -> Iterator[tuple[float, int, int, int]]:
-    """The changes; the names of semaphores are put among those that are known. A semaphore that is
-    named after an engine is changed by that engine, others by DMA engines."""
+    """Return the changes of semaphores. Their names are added to the known ones. An engine changes
+    the semaphores that are named after it; DMA engines change the others."""
     for row in listed:
         found = NAMED.fullmatch(str(row["id"]))
         number = int(found["number"] or found["alone"]) if found else -1

@@ -58,7 +58,7 @@ class Message:
         return [type(self)(value) for value in self.all_bytes(number)]
 
     def message(self, number: int) -> Self:
-        """The last of them; an empty one if there is none."""
+        """Return the last of the messages in a field; an empty one if there is none."""
         found = self.all_bytes(number)
         return type(self)(found[-1] if found else memoryview(b""))
 

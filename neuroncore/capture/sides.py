@@ -21,8 +21,8 @@ NOWHERE = "(no line)"
 
 @dataclass(frozen=True)
 class SideRow:
-    """Instructions of one kind at one line: how many the compiled program has on each engine, and
-    how many ours. `verdict` is of the compiled program: what it has too few of is missing."""
+    """The instructions of one kind at one line: their number on each engine in the compiled program
+    and in ours. `verdict` describes the compiled program: "missing" means that it has too few."""
 
     place: str
     kind: str

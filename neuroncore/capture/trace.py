@@ -64,7 +64,7 @@ CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 
 @dataclass(frozen=True, eq=False)
 class EventStream:
-    """The program of one engine as it was loaded, with what the runtime has put around it.
+    """The program of one engine as it was loaded, with the runtime's instructions around it.
 
     `code` is (instructions, 64) bytes, `own` says which instructions are the compiler's, `place`
     where each of these is in the compiled program, and -1 for the others. `base` is what a record
@@ -416,7 +416,8 @@ def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[Array, Array]:
-    """The nth that is opened of each key, and the nth that is closed, where both are there."""
+    """Return, for each key, the begin and the end with the same number, for numbers that have
+    both."""
     found = []
     for chosen in (opened, closed):
         keys = key[chosen]

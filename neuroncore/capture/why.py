@@ -1,4 +1,4 @@
-"""Why a measured run took as long as it did: what was busy, and what waited for what."""
+"""The reasons for the time of a measured run: the busy resources, and the causes of waits."""
 
 from __future__ import annotations
 

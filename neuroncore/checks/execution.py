@@ -41,9 +41,9 @@ class ExecutionLimits:
 
 @dataclass(frozen=True)
 class Ran:
-    """The findings of a run, how many launches finished, and why it ended early if it did. On
-    request also the outcome of each launch in other orders, and whether it was verified. `ours` is
-    True if neuroncore itself is at fault."""
+    """The findings of a run, the number of launches that finished, and the reason if it ended
+    early. On request it also has the outcome of each launch in other orders, and whether the launch
+    was verified. `ours` is True if neuroncore itself is at fault."""
 
     findings: Sequence[Finding]
     launches: int

@@ -46,7 +46,7 @@ class Collective:
     groups: tuple[tuple[int, ...], ...]
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """The ranks that one of them does it with."""
+        """Return the ranks that take part in the collective together with a rank."""
         return next((ranks for ranks in self.groups if rank in ranks), (rank,))
 
 
@@ -141,7 +141,8 @@ def strided_cycles(view: View, machine: Machine) -> int:
 
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
-    """A partition's elements as rows of so many bytes, in which steps are less than a sector."""
+    """Return a partition's elements as rows of this many bytes, in which steps are less than a
+    sector."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize

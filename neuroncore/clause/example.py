@@ -1,4 +1,4 @@
-"""A call of an instruction as its clause would have it, for pages and for people to look at.
+"""An example of a call of each instruction, made from its clause, for pages and for people.
 
 Letters are 128 along partitions and 512 along free axes, or the limit of either; formats are the
 first that the operand takes of those in use. Where that is not legal, the clause's `example` says

@@ -99,8 +99,8 @@ class Register:
     keyed = False
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
-        """The register or the integer. Raises DynamicControlError for what is neither, and for a
-        loop's own register where one is written."""
+        """Return the register or the integer. Raises DynamicControlError for other values, and for
+        the register of a loop where one is written."""
         if isinstance(value, VirtualRegister):
             if self.written:
                 value.check_writable()

@@ -1,4 +1,5 @@
-"""Shapes in the letters of the equation: what tiles share, how much it may be, what follows.
+"""The letters in shapes: which sizes are equal, how large they may be, and which sizes follow from
+others.
 
 `shapes="stationary: K M<=stationary_free; moving: K N; dst: M N"` gives each operand two terms, its
 partitions and its elements per partition, the free axes as one. A letter is one size in a clause,

@@ -123,7 +123,8 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """An access pattern has so many free axes; axes that run on count as one."""
+    """Return the error for an access pattern with too many free axes; axes that are contiguous
+    count as one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(

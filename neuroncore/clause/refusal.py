@@ -26,7 +26,8 @@ from neuroncore.memory.tile import Tile
 
 @dataclass(frozen=True)
 class Fault:
-    """The fault of a call; `fields` are those of its KernelError, `kind` if not the rule's."""
+    """The fault of a call. `fields` are the fields of its KernelError; `kind` is the type of the
+    error if it is not the rule's."""
 
     statement: str
     fields: dict[str, str | None]
@@ -60,8 +61,8 @@ class Rule:
         return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
 
     def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """The same rule for some calls only; `said` is how its sentence goes on, and `reasons` are
-        theirs."""
+        """Return the rule for some calls only. `said` continues its sentence, and `reasons` are the
+        reasons for these calls."""
         return replace(
             self,
             sentence=f"{self.sentence} {said}",
@@ -79,8 +80,8 @@ def rule(
     also: str | None = None,
     early: bool = False,
 ) -> Callable[[Condition], Rule]:
-    """Make a rule of its condition; without `sentence` that is the docstring. An `early` one is
-    asked before the shapes, whose meaning depends on it."""
+    """Make a rule from its condition; the default of `sentence` is the docstring. An `early` rule
+    is checked before the shapes, because the meaning of the shapes depends on it."""
 
     def define(condition: Condition) -> Rule:
         said = sentence or " ".join((condition.__doc__ or "").split())

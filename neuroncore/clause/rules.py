@@ -133,7 +133,7 @@ def same_total(first: str, second: str) -> Rule:
 
 
 def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) -> Rule:
-    """Two tiles, where both are given, are of one format."""
+    """Require that two tiles, if both are given, have the same format."""
 
     @rule(DtypeError, f"{first} and {second} have one format", because=because)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -192,7 +192,7 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """An operator of one operand leaves its other one out: `op0="operand0"`."""
+    """Require that an operator of one operand has no second one: `op0="operand0"`."""
 
     @rule(
         OperatorError,
@@ -324,7 +324,8 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
 
 def within_one_bank(name: str) -> Rule:
-    """A matmul's result is in one bank of each partition of PSUM, on machines that require it."""
+    """Require that a matmul's result is in one bank of each partition of PSUM, on machines that
+    need it."""
 
     @rule(
         PsumBankError,

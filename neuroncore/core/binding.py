@@ -122,8 +122,8 @@ def _unstaged(call: Call, given: dict[str, Any]) -> Run:
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:
-    """Do what a call means once, with all its arguments, of which tiles may be others than it was
-    found legal for; `core` is what it does that on."""
+    """Execute a call once on `core`, with these arguments. Its tiles may be others than those for
+    which it was found legal."""
     given = _given(call, arguments)
     varying = [given[p.name] for p in call.instruction.varying]
     stage(call, arguments, core)(*[core] * call.instruction.wants_core, *varying)
@@ -180,7 +180,7 @@ class Offsets:
 
 
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
-    """The operands where their offsets are just now; with `skip`, None for what is out of bounds.
+    """Return the operands at their current offsets; with `skip`, None for an operand out of bounds.
 
     An offset per partition stays as it is. Raises OutOfBoundsError, and ViewError for scales that
     other places are picked from than their numbers.

@@ -30,8 +30,8 @@ EXACT = 1 << 24  # float32 has all integers up to here
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The contribution of one core: its tensors, and by name the values that must be the same on
-    all `ranks` that take part."""
+    """The contribution of one core: its tensors, and by name the values that must be equal on all
+    `ranks` that take part."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -187,7 +187,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """The dst of each target becomes the src of its source; what is nobody's target is left."""
+    """Set the dst of each target to the src of its source. The dst of a rank that is not a target
+    is unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -279,7 +280,8 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
-    """The ranks of each chip first, rounded once, then the chips, not rounded on the way."""
+    """Reduce the ranks of each chip first and round once, then reduce the chips without rounding
+    between them."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(own, join)) for own in chips], join)
 

@@ -337,7 +337,7 @@ class Core:
 
     @property
     def last_row(self) -> int:
-        """The row of the last instruction in the record; -1 if there is none."""
+        """Return the row of the last instruction in the record; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
@@ -427,7 +427,7 @@ _current: ContextVar[Core | None] = ContextVar("core", default=None)
 
 
 def current() -> Core:
-    """The core of the running kernel. Raises OutsideKernelError where there is none."""
+    """Return the core of the running kernel. Raises OutsideKernelError if no kernel runs."""
     core = _current.get()
     if core is None:
         raise OutsideKernelError(

@@ -70,7 +70,7 @@ class Leftovers(Generic[T]):
         return copies, dict(self._registers)
 
     def put_back(self, storages: Iterable[Storage], kept: tuple[list[Any], dict[T, None]]) -> None:
-        """Let what was kept hold of as many storages, and of no others."""
+        """Restore the kept leftovers of these storages, and remove those of all others."""
         spots, registers = kept
         copies = [s and s.copy() for s in spots]
         pairs = zip(storages, copies, strict=True)
@@ -165,7 +165,8 @@ class Leftovers(Generic[T]):
         self._wrote(arguments, call, dict.fromkeys(writes), {})
 
     def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
-        """The accumulator registers take part, with what is in them unless they begin afresh."""
+        """Add the accumulator registers to the operands, with their contents unless they are reset
+        first."""
         if command is reduce_cmd.idle:
             return
         if command not in AFRESH:

@@ -36,8 +36,7 @@ def checked(
 
 
 def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine) -> Call:
-    """The Call that these arguments make. Raises the first thing that is wrong with them; the
-    others are listed in its message."""
+    """Return the Call for these arguments. Raises the first error; its message lists the others."""
     call = Call(instruction, machine, {p.name: None for p in instruction.parameters})
     errors: list[KernelError] = []
     for parameter in instruction.parameters:

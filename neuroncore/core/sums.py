@@ -57,7 +57,8 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """The same on the Vector engine; `values` become what its registers hold after each of them."""
+    """Cumulate as the Vector engine does; `values` become the contents of its registers after each
+    element."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)

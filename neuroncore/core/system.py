@@ -1,4 +1,5 @@
-"""Several cores that run one kernel together: each has its own program, those of a rank share HBM.
+"""Several cores that run one kernel together. Each has a separate program; the cores of a rank
+share HBM.
 
 The programs take turns. A program runs until it meets others (at a barrier, an exchange of data or
 a collective) and they are not there yet, or until it ends; then the next in line goes on. So a run
@@ -198,7 +199,7 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Let the next program that can go on do so; if none can, none ever will."""
+        """Let the next program that can continue run. If none can, all are deadlocked."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
@@ -272,7 +273,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 @contextmanager
 def _stacks(count: int) -> Iterator[None]:
-    """Threads that are started here have small stacks where there are many."""
+    """Give threads that are started inside small stacks if there are many."""
     if count <= FEW:
         yield
         return

@@ -20,8 +20,8 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """The source of a candidate; the case that it runs on, None for all; and the values by which
-    its loops and conditions go on."""
+    """A request to run a candidate: its source, the case that it runs on (None for all), and the
+    values that its loops and conditions use."""
 
     source: str
     case: int | None = None

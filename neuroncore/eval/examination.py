@@ -176,8 +176,8 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
 
 
 def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
-    """Inputs, constants and results begin and end in HBM, as every launch has them: what is on the
-    chip has to be loaded and stored."""
+    """Check that inputs, constants and results are in HBM, as in every launch: data on the chip has
+    to be loaded and stored."""
     constants, results = set(program.data.constants), leaves(program.data.results)
     if inputs & constants:
         yield Refused("RECORD_REFUSED", "an input is a constant of the host")

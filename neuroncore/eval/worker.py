@@ -138,8 +138,8 @@ class Worker:
         return one_seed(parts, self.spec, case, asked.seed, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> Ran:
-        """Record the program again for each hidden seed, whose values may take other paths. The
-        candidate is told the values that decide, and nothing else of the hidden inputs."""
+        """Record the program again for each hidden seed, whose values may lead to other paths. The
+        candidate receives the values that decide, and no other hidden data."""
         shapes: list[dict[str, Any]] = []
         held, cost = Held(), Cost()
         for number in range(len(self.cases)):

@@ -133,8 +133,8 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 def kept(name: str, function: Issues) -> Issues:
-    """The function of an instruction; if a promise goes with it, one that refuses a call without.
-    The function raises SignatureError then."""
+    """Return the function of an instruction. If the instruction requires a promise of the kernel,
+    the function raises SignatureError for a call without it."""
     return PROMISED[name](function) if name in PROMISED else function
 
 

@@ -182,7 +182,7 @@ class Way(NamedTuple):
 
 
 class _Rank:
-    """A kernel on the cores of one rank: its arguments there, and its result."""
+    """A kernel on the cores of one rank: its arguments, and its result."""
 
     def __init__(
         self, cores: list[Core], function: Callable[..., Any], given: Arguments, way: Way
@@ -243,7 +243,7 @@ class _Rank:
 def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
 ) -> None:
-    """Set the order of instructions, and where descriptors are made: without DISABLE_DGE the older
+    """Set the order of instructions, and the writer of descriptors: without DISABLE_DGE the older
     API's compiler leaves them to hardware."""
     for core in cores:
         if core.program is not None:

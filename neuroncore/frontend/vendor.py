@@ -343,7 +343,8 @@ def spelt(cls: type) -> str:
 
 
 def refusal(cls: type, member: str = "") -> NotEmulated:
-    """The error for a use of what isn't here, at the user's line, and where it is."""
+    """Return the error for a use of a package that is missing, at the user's line, with the way to
+    get it."""
     absent = next(base for base in cls.__mro__ if holding(base.__module__))
     package = holding(absent.__module__)
     assert package is not None

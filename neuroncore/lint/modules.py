@@ -1,5 +1,5 @@
-"""Python files as text and trees, the meanings of their names, without executing them, and the
-names and parameters of each release of the API.
+"""Python files as text and syntax trees, the meanings of their names (without executing the files),
+and the names and parameters of each release of the API.
 
 0.1 is the older API, neuronxcc.nki of SDK 2.21 to 2.26; 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
 0.6 of 2.29 to 2.32. `api/signatures.json` has for each name its forms: the first and the last

@@ -71,7 +71,7 @@ def load(name: str) -> Chip:
 
 
 def parse(text: str, where: str) -> Chip:
-    """A chip from the text of its file; `where` names the file in errors."""
+    """Read a chip from the text of its file; `where` names the file in errors."""
     reader = FactReader(tomllib.loads(text), where)
     reader.exactly(reader.raw, ("name", "machine", "description", "sources", "chip"), "")
     reader.exactly(reader.raw["chip"], NUMBERS, "chip")

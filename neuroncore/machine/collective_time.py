@@ -66,7 +66,8 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Level:
-    """Chips that one kind of links joins: how many of a group, and GB/s into each of them."""
+    """The chips of a group that one kind of link joins: their number, and the bandwidth into each
+    in GB/s."""
 
     chips: int
     gigabytes_per_s: float
@@ -225,8 +226,8 @@ def _part(
 
 
 def _exchange(group: _Group, size_bytes: int) -> _Part:
-    """Every rank sends a piece to every other, over the mesh, as slowly as the slowest links let
-    the other chips' pieces in."""
+    """Return the time in which every rank sends a piece to every other rank over the mesh. The
+    slowest links decide it."""
     chips = prod(level.chips for level in group.levels)
     taken = group.per_chip * size_bytes * (chips - 1) / chips
     numbers = _numbers(group.instance, "mesh")
@@ -246,8 +247,8 @@ def _shift(group: _Group, size_bytes: int) -> _Part:
 
 
 def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
-    """One step, in which each rank reads and writes half of what its bank of HBM gives (assumed: no
-    bandwidth within a chip is published)."""
+    """Return the time of one step, in which each rank reads and writes at half the bandwidth of its
+    bank of HBM (assumed: no bandwidth within a chip is published)."""
     chip = group.instance.chip
     rate = chip.hbm_gigabytes_per_s / max(chip.hbm_banks, group.per_chip) / 2
     return _Part(algorithm, 1, 1e3 * _numbers(group.instance, "mesh").step_us + size_bytes / rate)

@@ -121,7 +121,8 @@ class Instance:
 
     @property
     def links_each_way(self) -> float:
-        """GB/s out of one chip over all its links, and as many in."""
+        """Return the bandwidth in GB/s out of one chip over all its links; the bandwidth into it is
+        equal."""
         return sum(group.each_way for group in self.links)
 
     def ranks(self, lnc: int) -> int:
@@ -222,7 +223,7 @@ def load(name: str) -> Instance:
 
 
 def parse(text: str, where: str) -> Instance:
-    """An instance from the text of its file; `where` names the file in errors."""
+    """Read an instance from the text of its file; `where` names the file in errors."""
     return _Reader(tomllib.loads(text), where).instance()
 
 

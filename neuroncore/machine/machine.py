@@ -364,7 +364,7 @@ def api_number(version: str) -> int:
 
 
 def parse(text: str, where: str) -> Machine:
-    """A machine from the text of its file; `where` names the file in errors."""
+    """Read a machine from the text of its file; `where` names the file in errors."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

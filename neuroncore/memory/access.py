@@ -101,15 +101,16 @@ def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
 
 
 def recounted(shape: Sequence[int], strides: Sequence[int], old: int, new: int) -> Dims | None:
-    """Strides in elements of `new` bytes of what steps by elements of `old`; None if that is no
-    whole number of them. Axes of size 1 don't matter."""
+    """Return strides that count elements of `new` bytes, for strides that count elements of `old`
+    bytes; None if a stride is not a whole number of them. Axes of size 1 do not matter."""
     if any(s * old % new for _, s in long_axes(shape, strides)):
         return None
     return tuple(-(-s * old // new) for s in strides)
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """`shape` with its one -1, if any, filled in to have `total` elements; None if it can't."""
+    """Return `shape` with its one -1, if any, replaced so that it has `total` elements; None if
+    that is impossible."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -168,7 +169,7 @@ def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
 
 
 class Flags:
-    """Flags of the bytes of a storage, none set at first: one for each `granule` bytes."""
+    """Flags for the bytes of a storage, one for each `granule` bytes. None is set at first."""
 
     __slots__ = ("granule", "mask")
 

@@ -1,5 +1,5 @@
-"""Parts of tiles: what an index means, but for where it begins, is the same of all tiles that lie
-alike, and is made once. Loops only move where their parts begin."""
+"""Parts of tiles. The meaning of an index, except for the position of its first element, is equal
+for all tiles with the same layout, and is computed once. Loops only move the first element."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """How an affine index goes on from its start: by `steps` along axes of sizes `shape`, and so
-    from `low` below the start to `high` above it."""
+    """The elements of an affine index after the first one: `steps` along axes of sizes `shape`.
+    They reach from `low` below the first element to `high` above it."""
 
     __slots__ = ("high", "low", "shape", "steps")
 

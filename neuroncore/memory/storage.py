@@ -256,8 +256,8 @@ class Memory:
         return storage
 
     def widened(self, array: Array, dtype: Format) -> Array:
-        """The elements of an array of a format as memory holds them: the array itself if it can
-        be."""
+        """Return the elements of an array as memory stores them; the array itself if its format is
+        stored unchanged."""
         if self.hbm.held(dtype) is dtype:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))

@@ -106,7 +106,7 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """The same window, as a tile of this class; on another storage, if one is given."""
+        """Return the same window as a tile of this class, on another storage if one is given."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
         lies = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)

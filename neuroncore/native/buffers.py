@@ -55,7 +55,7 @@ def fresh(nbytes: int) -> Array:
 
 
 def _taken(nbytes: int) -> tuple[Array, int]:
-    """A block that nobody else uses, and where in it the first cache line starts."""
+    """Return a block that is not in use, and the position of its first cache line."""
     blocks = _pool.blocks.get(nbytes)
     if blocks is None:
         blocks = _pool.blocks[nbytes] = deque()

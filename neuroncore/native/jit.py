@@ -32,8 +32,8 @@ def is_there(dispatcher: Any) -> bool:
 
 @cache
 def renew(folder: str) -> None:
-    """Remove machine code that was made of other sources. numba asks only whether the file of a
-    loop has changed, not whether those have that it imports."""
+    """Remove machine code that was made from other sources. numba checks only whether the file of a
+    loop has changed, not whether the files that it imports have."""
     stamp, sources = Path(folder, STAMP), digest(PACKAGE)
     with suppress(OSError):  # where nothing can be removed numba keeps nothing either
         if not stamp.is_file() or stamp.read_text() != sources:

@@ -36,7 +36,7 @@ fractions: Any = Lazy("fractions")
 
 
 def decode_one(form: Format, code: int) -> float:
-    """The value of one code, exactly; `code` is the memory image as an unsigned integer."""
+    """Return the exact value of one code; `code` is the memory image as an unsigned integer."""
     if form.is_integer:
         low, _ = form.range
         return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
@@ -284,7 +284,8 @@ def _element(form: Format) -> tuple[Format, int]:
 
 
 def cast(source: Format, target: Format, codes: Array) -> Array:
-    """Codes of one format as codes of another, through float32; equal formats are a bit copy."""
+    """Convert codes of one format to another format, through float32; codes of an equal format are
+    copied."""
     if source is target:
         return codes
     return encode(target, decode(source, codes))

@@ -146,7 +146,7 @@ class Format(str):
 
     @cached_property
     def nan_code(self) -> int:
-        """The canonical quiet NaN, positive; the largest number where there is none."""
+        """The code of the positive quiet NaN; of the largest number if the format has no NaN."""
         if not self.infinite:
             return self.top | ((1 << self.mantissa) - 1)
         return self.top | (1 << (self.mantissa - 1))

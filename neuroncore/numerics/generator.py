@@ -69,7 +69,8 @@ def _philox(states: Array, count: int) -> Array:
 
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
-    """States of numbers that Philox draws, none of them a register of zeros, which stays so."""
+    """Return states from numbers that Philox draws. No register is zero, because a register of
+    zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)

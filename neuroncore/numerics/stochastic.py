@@ -204,7 +204,8 @@ def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
 
 @cache
 def _numbers(form: Format) -> Array:
-    """The numbers that the loops need for a format; none if it has the exponent of float32."""
+    """Return the constants that the loops need for a format; none if it has the exponent of
+    float32."""
     if form.exponent == float32.exponent:
         return NONE
     numbers = codec.narrow_numbers(form).copy()

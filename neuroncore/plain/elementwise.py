@@ -1,5 +1,5 @@
-"""Instructions that take elements one by one: copies, operators, functions. Each is given its
-arguments by name in `i`: operands, numbers, names of operators, and `i.core`, which executes it."""
+"""Instructions that work element by element: copies, operators, functions. Each has its arguments
+by name in `i`: operands, numbers, names of operators, and `i.core`, which executes it."""
 
 from __future__ import annotations
 

@@ -131,6 +131,6 @@ class Operand:
         return source.codes() if same else self.round(self.held, source.values())
 
     def part(self, index: Any) -> Operand:
-        """Some of its elements, chosen as numpy chooses them."""
+        """Return some of its elements, selected by an index of numpy."""
         there = None if self.there is None else self.there[index]
         return replace(self, positions=self.positions[index], there=there)

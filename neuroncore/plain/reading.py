@@ -176,8 +176,8 @@ class Reading:
         return [rank * cores + place for rank in group for place in places]
 
     def instruction(self, core: int, row: Row) -> Any:
-        """An instruction with its arguments: operands where they are now, lists of them, numbers,
-        operators and functions by their names."""
+        """Return an instruction with its arguments: operands at their current places, lists of
+        operands, numbers, and names of operators and functions."""
         call = row.call
         given = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
         held = self.registers[core].value

@@ -67,7 +67,7 @@ class Beyond:
 
 @dataclass(eq=False)
 class Result:
-    """A tensor that a launch leaves: its name, what float64 has there, how far it is from that."""
+    """A tensor that a launch returns: its name, its float64 result, and its distance from that."""
 
     name: str
     exact: Array

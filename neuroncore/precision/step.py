@@ -47,7 +47,7 @@ Inputs = dict[str, Tile]
 
 @dataclass(eq=False)
 class Written:
-    """A tile that is being written: on the chip, in float64, and how they differ."""
+    """A tile that is being written: its values on the chip and in float64, and their difference."""
 
     name: str
     tile: Tile
@@ -70,7 +70,7 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input whose values on the chip take the place of float64's; a sample of both."""
+    """An input whose values on the chip replace the float64 values; a sample of both."""
 
     name: str
     energy: Energy
@@ -191,7 +191,7 @@ class Step:
         perform(self.call, {**self.arguments, **self.inputs, **tiles}, stand)
 
     def _join(self, owed: Energy) -> None:
-        """Evaluate the sample with one input after the other as the chip has it."""
+        """Evaluate the sample with the chip's values for one input after the other."""
         command = self.arguments.get(self.call.instruction.traits.command)
         if owed and command is reduce_cmd.reduce:
             self.joining.append(Joining("", owed, np.empty(0), np.empty(0)))
@@ -303,7 +303,7 @@ class Step:
         return owed
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """The share of each line in a result's error, and the whole error."""
+        """Return the share of each line in a result's error, and the whole error."""
         tile, index = written.tile, self.sample.get(written.name, ...)
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]

@@ -93,7 +93,8 @@ class Stand:
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """The chip knows which, and has NaN there; another NaN is moved like one here."""
+        """Return the elements that depend on leftovers. The chip has NaN there; another NaN is
+        moved like a leftover."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None
 
@@ -301,8 +302,8 @@ def _remember(tile: Tile, whole: bool, bound: int) -> None:
 def _runs_small(
     call: Call, arguments: dict[str, Any], known: Evaluation, run: Callable[[], None]
 ) -> bool:
-    """Let a call run if none of its results, nor anything on the way to them, can be as large as
-    that: a few sums and products of small integers. Return whether it ran."""
+    """Run a call if none of its results and intermediate results can be as large as the limit, as
+    in a few sums and products of small integers. Return whether it ran."""
     numbers = [arguments[name] or 0 for name in known.numbers]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
         return False  # a register

@@ -118,7 +118,7 @@ def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Each window is what its Call knows of it."""
+    """Check that each window has the view that its Call expects."""
     windows = program.windows()
     for call, operands in _operands(program):
         names = [*call.reads, *call.writes]
@@ -200,7 +200,8 @@ def _moves(
 
 
 def _registers(program: Program) -> None:
-    """Each register is made of those before it; what is decided on is there."""
+    """Check that each register is computed from earlier ones, and that registers that decide
+    exist."""
     data = program.data
     made = _table(data.registers, 3)
     operation, left, right = made.T
@@ -238,8 +239,8 @@ def _iterations(program: Program) -> None:
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """The values of each row are such as its instruction takes, and the registers in its offsets
-    are as many as those have."""
+    """Check that the values of each row are legal for its instruction, and that the row has as many
+    registers as its offsets need."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
@@ -291,7 +292,7 @@ def _results(program: Program, known: dict[int, Geometry]) -> None:
 
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
-    """A column as rows; the first number of each is below `first`, if that is given."""
+    """Return a column as rows; the first number of each must be below `first`, if that is given."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

@@ -158,7 +158,7 @@ class Data:
         return self.values.setdefault(key, len(self.values))
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """A register by how it is made of others."""
+        """Return a register that is computed from others."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 
@@ -169,7 +169,8 @@ class Data:
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
-        """Note how the window that a tile is moves; its number among those that do."""
+        """Record how the window of a tile moves, and return its number among the windows that
+        move."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:

@@ -55,7 +55,7 @@ ASSIGNED = re.compile(r"\s*(\w+) = ")
 
 
 class _Numbers(dict[Geometry, int]):
-    """Numbers of geometries, each of which gets the next when it is first asked for."""
+    """Numbers of geometries. Each geometry gets the next number when it is first used."""
 
     def __init__(self, listed: list[Geometry]) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Program:
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:
-        """Note a row that a `packer` has made; its number."""
+        """Append a row that a `packer` has made, and return its number."""
         self.rows.extend(row)
         number = self.count
         self.count = number + 1
@@ -254,8 +254,8 @@ class Program:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """The rows one after the other, each with the index of its Call first, and where each
-        begins and the last one ends."""
+        """Return the rows one after the other, each with the index of its Call first, and the begin
+        of each row and the end of the last one."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:

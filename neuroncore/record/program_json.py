@@ -1,4 +1,4 @@
-"""A program as tables of JSON and columns of integers, and made of those again."""
+"""A program as tables of JSON and columns of integers, and the other way round."""
 
 from __future__ import annotations
 

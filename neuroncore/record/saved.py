@@ -80,8 +80,8 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 
 
 def load(path: Path) -> Record:
-    """The record that `save` wrote. Raises UsageError if there is no such file, it is something
-    else, its format is another version's, or a machine refuses what it has."""
+    """Return the record that `save` wrote. Raises UsageError if the file is missing, is not a
+    record, has the format of another version, or has a call that a machine refuses."""
     try:
         content = path.read_bytes()
     except OSError as error:

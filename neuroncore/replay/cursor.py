@@ -185,7 +185,7 @@ class Replay:
         return mapped(returned, self._elements, is_tile)
 
     def changed(self) -> dict[str, Array]:
-        """The inputs that the kernel writes to, by name, as it has left them so far."""
+        """Return the inputs that the kernel writes to, by name, with their current contents."""
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
@@ -219,7 +219,7 @@ class Replay:
             yield
 
     def _able(self) -> int:
-        """The core that goes on: the last one if it can, else the next in line."""
+        """Return the core that continues: the last one if it can, else the next in order."""
         count = len(self.cores)
         inline = ((self._turn + i) % count for i in range(count))
         able = (n for n in inline if not (self.executions[n].over or n in self._meetings.waiting))
@@ -243,7 +243,8 @@ class Replay:
         self.step += 1
 
     def _attempt(self, number: int) -> bool:
-        """Let a core execute its next instruction; False if it has to wait for others there."""
+        """Let a core execute its next instruction. Return False if it has to wait for others
+        there."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
         try:
@@ -258,8 +259,8 @@ class Replay:
     # --- going back ------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """Take a snapshot, unless there is one; every other one is given up where they need too
-        much room."""
+        """Take a snapshot unless this step has one. If snapshots need too much space, drop every
+        second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -298,7 +299,7 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """Stochastic rounding, if it is on: one for each rank."""
+        """Return the stochastic rounding of each rank, if it is on."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 

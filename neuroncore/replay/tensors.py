@@ -163,7 +163,8 @@ def written_storages(program: Program) -> Array:
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:
-    """The last row that uses each window, and that of each window's storage; -1 for none."""
+    """Return the last row that uses each window, and the last row that uses its storage; -1 for
+    none."""
     columns, numbers = program.columns(), program.windows().storage
     row = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
     window = np.full(len(numbers), -1, np.int64)
@@ -253,8 +254,8 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything there is before one step. `nbytes` are those of which no snapshot before it has a
-    copy."""
+    """The complete state before one step. `nbytes` counts the data that no earlier snapshot has a
+    copy of."""
 
     step: int
     turn: int  # which core goes on

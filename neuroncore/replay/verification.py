@@ -1,4 +1,5 @@
-"""The emulator against the plain reading: one record in both, compared after each instruction."""
+"""The comparison of the emulator with the plain reading: both execute one record, and are compared
+after each instruction."""
 
 from __future__ import annotations
 

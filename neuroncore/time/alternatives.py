@@ -14,9 +14,9 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """The call where the operands of its rows that are marked have 16 bits instead of 32: the call
-    itself if none of them is a float of 32 bits, None if the machine would refuse it. Sums in PSUM
-    keep theirs, but not what is only moved there."""
+    """Return the call with 16-bit operands in its marked rows: the call itself if none of them is a
+    32-bit float, None if the machine would refuse it. Sums in PSUM keep their format; other data in
+    PSUM does not."""
     if call.instruction.lists:
         return None
     names = (*call.reads, *call.indices, *call.writes)

@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """The first of the copies out of PSUM that one instruction makes, for each of the others; -1
-    for all else.
+    """Return, for each copy out of PSUM that one instruction makes together with others, the first
+    of these copies; -1 for all other instructions.
 
     They are the same call of the same line, each right behind a transpose, write next to each
     other, and read no more than one bank together: so profiles of attention on trn2 have it, whose
@@ -103,8 +103,8 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     uses = np.bincount(reaching[read], minlength=len(call))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """The instruction that made just an operand that nobody else reads, with the copies on the
-        way; -1 if there is none."""
+        """Return the instruction that made exactly an operand that no other instruction reads, with
+        the copies between; -1 if there is none."""
         found = int(reaching[k])
         if found < 0 or uses[found] != 1 or operands[start[found + 1] - 1] != operands[k]:
             return -1, []

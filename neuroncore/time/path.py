@@ -52,8 +52,8 @@ def steps(timeline: Timeline) -> CriticalSteps:
 
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
-    """The critical path through all cores of a world: at a meeting it goes on with the core that
-    came last. The steps of each core that is on it."""
+    """Return the critical path through all cores of a world, as the steps of each core on it. At a
+    meeting the path continues with the core that came last."""
     place = {
         (number, i): meeting
         for meeting in together([one.program for one in timelines], timelines[0].world)

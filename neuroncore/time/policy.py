@@ -45,8 +45,8 @@ class Policy:
         return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
-        """The machine as such a compiler uses it: the older one may write descriptors ahead, or
-        have GpSimd write them, and today's may leave them to software."""
+        """Return the machine as a compiler uses it. The older compiler may write descriptors ahead,
+        or have GpSimd write them; today's may leave them to software."""
         if self.software:
             return machine.descriptors_by_software
         if self.generates(machine):
@@ -98,7 +98,7 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def variants(call: Call, policy: Policy) -> list[Call]:
-    """A call on each engine that may run it."""
+    """Return the call on each engine that may run it."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
     return [replace(call, engine=unit) for unit in call.instruction.older_compiler.engines(call)]

@@ -131,8 +131,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Waits that are there because one instruction does the work of several: the head waits for the
-    inputs of the others, and they wait for it."""
+    """Return the waits that exist because one instruction does the work of several: the head waits
+    for the inputs of the others, and they wait for the head."""
     members = np.flatnonzero(heads >= 0)
     count = np.diff(first)[members]
     at = np.repeat(first[members] - np.cumsum(count) + count, count) + np.arange(count.sum())
@@ -218,7 +218,8 @@ def _leave_out(work: Work, form: Compiled) -> None:
 
 
 def _hold_up(work: Work, form: Compiled) -> None:
-    """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
+    """Let an engine that waits for the other core begin no later instruction; DMA rings
+    continue."""
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
         own = np.flatnonzero(work.queue == q)

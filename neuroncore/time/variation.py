@@ -114,7 +114,7 @@ def _renamed(form: Compiled) -> Compiled:
 
 
 def _varied(work: Work, variation: Variation) -> Work:
-    """The work with other times and fewer waits; `renamed` is not its matter."""
+    """Return the work with other times and fewer waits; `renamed` is handled elsewhere."""
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(

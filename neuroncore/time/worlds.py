@@ -118,7 +118,7 @@ class CollectiveWork:
 
 
 def collective_work(timeline: Timeline) -> list[CollectiveWork]:
-    """The collectives of one core by line, those that take longest first."""
+    """Return the collectives of one core by line, those that take longest first."""
     made: dict[str, CollectiveWork] = {}
     program = timeline.program
     for i, done in collectives(timeline.compiled):
@@ -204,7 +204,8 @@ def _with_links(timeline: Timeline, done: Any) -> float:
 
 
 def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
-    """The work of a rank between collectives shortened so that it is as early as others."""
+    """Return the work of a rank between collectives, shortened so that the rank is as early as the
+    others."""
     world, variations = timelines[0].world, list(base.variations)
     for number in world.cores_of(rank):
         one = timelines[number]

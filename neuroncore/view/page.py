@@ -32,7 +32,7 @@ FRAME_HEIGHT = 720  # pixels of a page in a notebook
 
 @dataclass(frozen=True)
 class Page:
-    """A page as text; a notebook displays it."""
+    """The text of a page; a notebook displays it."""
 
     html: str
 

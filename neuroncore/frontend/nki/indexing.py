@@ -257,7 +257,7 @@ class Patterned(Indexed):
     __slots__ = ()
 
     def get_pattern(self) -> list[list[int]]:
-        """[stride, count] of each axis, as `ap` takes them."""
+        """Return [stride, count] of each axis, in the form that `ap` takes."""
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def _axis(self, dim: int, last: int | None = None) -> int:

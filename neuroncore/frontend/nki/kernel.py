@@ -47,8 +47,9 @@ _lock, _running = Lock(), 0
 
 @contextmanager
 def known() -> Iterator[None]:
-    """While a kernel runs, in any thread: names that neither it nor its module defines are looked
-    for among Python's own, and the words are among them."""
+    """Make the API's names known to kernels: while a kernel runs, in any thread, names that neither
+    it nor its module defines are looked for among Python's builtins, to which these names are
+    added."""
     global _running
     with _lock:
         _running += 1

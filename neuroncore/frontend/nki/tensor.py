@@ -134,13 +134,13 @@ class NkiTensor(Assigned):
 
     @property
     def base_tensor(self) -> NkiTensor:
-        """The whole tensor that this is a view of, as it was made."""
+        """Return the whole tensor of which this one is a view."""
         return type(self).of(self.storage)
 
     @property
     def address(self) -> tuple[int, int] | None:
-        """(partition, byte within it) that the kernel placed its storage at; None where the system
-        finds the place."""
+        """Return (partition, byte within it) at which the kernel placed the storage; None if the
+        system places it."""
         storage = self.storage
         return (storage.partition0, storage.byte0) if storage.placed else None
 
@@ -176,7 +176,8 @@ class NkiTensor(Assigned):
         return self[tuple(keys)]
 
     def select(self, dim: int, index: int | Tile | VirtualRegister) -> NkiTensor:
-        """One element of an axis, which goes away; the index may be a register or a [1, 1] tile."""
+        """Return one element of an axis, without the axis; the index may be a register or a [1, 1]
+        tile."""
         axis = self._axis(dim)
         if isinstance(index, Tile | VirtualRegister):
             start, dynamic = 0, (*self.dynamic, self._moved(index, axis, self.shape[axis] - 1))
@@ -311,7 +312,7 @@ class NkiTensor(Assigned):
         return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """One axis split into several; one of the sizes may be -1."""
+        """Split one axis into several; one of the sizes may be -1."""
         axis = self._axis(dim)
         if len(shape) > 1:
             self._free_axis(dim, "reshape_dim")
@@ -346,7 +347,7 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """The same elements in row-major order in another shape; one size may be -1."""
+        """Return the same elements in row-major order in another shape; one size may be -1."""
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(

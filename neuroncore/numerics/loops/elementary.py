@@ -131,7 +131,7 @@ def _softplus(x: Any) -> Any:
 
 @inlined
 def _erfc_tail(z: Any) -> Any:
-    """erfc(z) for z >= 0; beyond 14 nothing is left of it in float32."""
+    """Return erfc(z) for z >= 0; beyond 14 it is 0 in float32."""
     z = _within(z, 0.0, 14.0)
     t = 1.0 / (1.0 + 0.5 * z)
     u = (16.0 * t - 9.0) / 7.0
@@ -354,9 +354,9 @@ def _is_outside(size: Any, x: Any, low: Any, high: Any, most: Any) -> Any:
 
 @compiled
 def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
-    """The place of the first `size` that is not in a range and whose `x` is not 0, infinite or NaN;
-    -1 for none. `most` is the largest finite number. All are of one type, which lets the first loop
-    vectorize."""
+    """Return the index of the first `size` that is outside a range and whose `x` is not 0, infinite
+    or NaN; -1 if there is none. `most` is the largest finite number. All have one type, so that the
+    first loop can be vectorized."""
     for start in range(0, x.shape[0], BLOCK):
         sizes, numbers = size[start : start + BLOCK], x[start : start + BLOCK]
         found = np.int32(0)

@@ -50,7 +50,7 @@ class Lanes:
         return Lanes(self.builder, value)
 
     def _like(self, other: Any) -> Any:
-        """The other operand, as a vector of this one's type."""
+        """Return the other operand as a vector of this operand's type."""
         if isinstance(other, Lanes):
             return other.value
         kind = self.value.type

@@ -53,8 +53,8 @@ def pack_weights(s: Array, weights: Array) -> None:
 
 @compiled_once(_SOURCE, types.float32[::1])
 def pack_panels(x: Array, panels: Array) -> None:
-    """x [K, N] as the columns that blocks take at a time, one panel [K, vectors * LANES] after the
-    other."""
+    """Pack x [K, N] into panels [K, vectors * LANES] of the columns that a block uses together, one
+    after the other."""
     k, n = x.shape[0], 0
     while n < x.shape[1]:
         vectors = _vectors(x.shape[1] - n, 3)

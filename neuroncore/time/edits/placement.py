@@ -62,8 +62,8 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """The edit by which the operands that a product reads have 16 bits, from the kernel's inputs
-    on; None for other lines."""
+    """Return the edit that gives the operands of a product 16 bits, from the kernel's inputs on;
+    None for other lines."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_narrowed, place=line.place)
@@ -98,8 +98,8 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """The calls with 16 bits for the operands that `narrow` flags; none if the machine refuses
-    one."""
+    """Return the calls with 16 bits for the operands that `narrow` flags; an empty list if the
+    machine refuses one."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
     flags = np.zeros((len(program), width), np.bool_)
@@ -123,7 +123,8 @@ def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
 
 
 def summed_in_psum(base: Change, line: Line) -> Edit | None:
-    """The edit by which products accumulate in PSUM, where the line adds each to a tile."""
+    """Return the edit that lets products accumulate in PSUM, if the line adds each product to a
+    tile."""
     if not any(map(_adds_product, line.calls)):
         return None
     make = partial(_accumulated, place=line.place)
@@ -167,7 +168,8 @@ def _accumulated(program: Program, place: Place) -> Edited | None:
 
 
 def fewer_barriers(base: Change, line: Line) -> Edit | None:
-    """The edit by which every second barrier of a line goes; None for lines without."""
+    """Return the edit that removes every second barrier of a line; None for lines without
+    barriers."""
     if not any(map(_is_barrier, line.calls)):
         return None
     return edit(base, line.place, "half as many barriers", partial(_unmet, place=line.place))

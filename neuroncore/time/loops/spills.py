@@ -220,7 +220,7 @@ def _replay(
 def _bring(
     tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
-    """Have a tile there for instruction i, which uses it as a piece."""
+    """Make a tile available for instruction i, which uses it as a piece."""
     if residents.links[AFTER, tile] < 0:
         moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
@@ -235,8 +235,8 @@ def _bring(
 
 @borrowing
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
-    """Make room by the tile that has been idle, or unused, for the longest time, if instruction i
-    doesn't use it; what HBM doesn't have is saved."""
+    """Make room by removing the tile that has been idle, or unused, for the longest time, if
+    instruction i does not use it. Its data is saved unless HBM has it."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:

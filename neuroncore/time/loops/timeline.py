@@ -251,7 +251,8 @@ def _begin(
 
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
-    """Take what queue q has begun out of its window; the entries on the shorter side move up."""
+    """Remove the instruction that queue q has begun from its window; the entries on the shorter
+    side move up."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
         for entry in range(k, low, -1):

@@ -118,8 +118,8 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
 
 
 def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
-    """Return a tile on the chip whose memory is allocated only if it is needed, but as if now, in
-    the current iteration of a loop. Raises the errors of the allocation."""
+    """Return a tile on the chip whose memory is allocated only if it is needed. The allocation then
+    has the position and the loop iteration of this call. Raises the errors of the allocation."""
     site = core.site
     core.memory.layout(region, sizes, dtype)
 

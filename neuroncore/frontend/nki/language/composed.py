@@ -53,7 +53,8 @@ __all__ = [
 
 
 def _rounded(x: NkiTensor) -> NkiTensor:
-    """The nearest integer, as float32, and x itself where it has no fraction: large or NaN."""
+    """Return the nearest integer as float32; x itself if it has no fraction (large numbers and
+    NaN)."""
     whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
     isa.tensor_copy(whole, x)
     isa.tensor_copy(nearest, whole)
@@ -66,7 +67,8 @@ def _rounded(x: NkiTensor) -> NkiTensor:
 
 
 def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """The nearest integer, moved by one where it is on the wrong side of x; x if it is whole."""
+    """Return the nearest integer, moved by one if it is on the wrong side of x; x if it is an
+    integer."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)

@@ -149,7 +149,8 @@ def full(
 
 
 def in_rows(tensor: NkiTensor) -> NkiTensor:
-    """A tensor in HBM seen as one row for each of as many partitions as divide it."""
+    """Return a tensor in HBM as one row per partition, for the largest number of partitions that
+    divides its size."""
     return tensor.reshape(rows_of(tensor.size))
 
 

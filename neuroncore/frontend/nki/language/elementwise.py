@@ -145,7 +145,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
-    """The shape of x; of one element for each partition, with as many axes as the other."""
+    """Return the shape of x, which has one element per partition, with as many axes as the other
+    tile."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 

@@ -28,7 +28,8 @@ def load(
     verbose: bool = False,
     extra_cflags: Sequence[str] | None = None,
 ) -> str:
-    """Build lib<name>.so in the build directory, or here, and register its operators in torch.
+    """Build lib<name>.so in the build directory, or in the current folder, and register its
+    operators in torch.
 
     Returns the path of the library. Raises UsageError like `neuroncore.customop.load`, and if torch
     is not installed.
