@@ -32,7 +32,7 @@ def _nobody(program: Program, *_: Any) -> Any:
 # What a rule's function is replaced by where the rule is off: as if it had found nothing.
 OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "repeated loads happen once": (
-        "neuroncore.time.residency.loads_and_spills",
+        "neuroncore.time.compiled.residency.loads_and_spills",
         lambda program, *_: (_nobody(program), NO_MOVES),
     ),
     "repeated sums of the same tiles are computed once": (
