@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from math import inf, isfinite, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroncore.base import display, source
+from neuroncore.base import source
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Sites
 from neuroncore.base.structs import dataclass
 from neuroncore.core.indirection import Picked
@@ -28,6 +29,11 @@ from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 from neuroncore.numerics.loops import precision as native
+
+if TYPE_CHECKING:
+    from neuroncore.base import display
+else:
+    display = Lazy("neuroncore.base.display")
 
 ROWS = 20  # of lines in a notebook
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (

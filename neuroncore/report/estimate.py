@@ -15,12 +15,11 @@ from dataclasses import field
 from functools import cache
 from math import ceil, floor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import display
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
@@ -30,6 +29,11 @@ from neuroncore.time.path import steps
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import Bound, bound
+
+if TYPE_CHECKING:
+    from neuroncore.base import display
+else:
+    display = Lazy("neuroncore.base.display")
 
 Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")
