@@ -83,6 +83,7 @@ def core_barrier(
     rules=words.EXCHANGE,
     feature="logical_core",
     opcode="SENDRECV",
+    removed="use_gpsimd_dma",
     meets=words.own_rank,
     traits=Traits(exchanges=True),
 )

@@ -34,6 +34,7 @@ SKIP = oob_mode.skip
     choose=lambda call, machine: engine.dma,
     rules=words.COPY,
     opcode="DMA_DIRECT2D",
+    removed="unique_indices",
     traits=Traits(casts=True, copies=True),
 )
 def dma_copy(

@@ -50,17 +50,23 @@ from neuroncore.clause.alu import OPERATORS
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import are_tiles
 from neuroncore.core import execute
-from neuroncore.core.binding import MISSING, NOT_OURS, arguments, kinds, member, numbered, our_fault
-from neuroncore.core.core import current, running
-from neuroncore.core.legality import misused
-from neuroncore.frontend.issue import (
+from neuroncore.core.binding import (
+    MISSING,
+    NOT_OURS,
     MaybeTile,
     NkiInstruction,
     Real,
     TileOrNumber,
     Tiles,
+    arguments,
+    kinds,
+    member,
+    numbered,
+    our_fault,
     settle,
 )
+from neuroncore.core.core import current, running
+from neuroncore.core.legality import misused
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.record.inputs import zero

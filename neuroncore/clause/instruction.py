@@ -180,6 +180,7 @@ class Instruction:
     example: str  # what `neuroncore.clause.example` does not guess
     meets: Meets | None  # of what ends when other cores are at the same point: which ones
     module: str  # of the API, that has a function for it
+    removed: str  # a parameter of earlier releases that changes no result, and is ignored
     traits: Traits
     older_compiler: Fusion
 
@@ -383,6 +384,7 @@ def instruction(
     named: bool = True,
     meets: Meets | None = None,
     module: str = "nki.isa",
+    removed: str = "",
     example: str = "",
     traits: Traits = PLAIN,
     older_compiler: Fusion = UNFUSED,
@@ -392,7 +394,8 @@ def instruction(
     `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
     kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
     have. `opcode` is the profiler's name for it; `named` says that the API's function takes a
-    `name`, `module` where the API has that. With `meets` it is not over before these cores have
+    `name`, `module` where the API has that. `removed` is a parameter of
+    releases before 0.3 that changes no result. With `meets` it is not over before these cores have
     come to the same point of their programs. `example` is for `neuroncore.clause.example`.
     """
 
@@ -418,6 +421,7 @@ def instruction(
             named=named,
             meets=meets,
             module=module,
+            removed=removed,
             example=example,
             traits=traits,
             older_compiler=older_compiler,

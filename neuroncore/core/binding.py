@@ -2,21 +2,32 @@
 `core/execute.py` executes it. `docs/generate/functions.py` writes both from the clauses.
 
 They are generated so that a call costs little more than the checks it needs:
-`inspect.Signature.bind` alone would take longer than a small instruction. Here are also the offsets
-that are only known when an instruction runs, the function that a Call runs, and faults of
-neuroncore, which are reported as such and never as a mistake of the kernel.
+`inspect.Signature.bind` alone would take longer than a small instruction. Here are also the result
+of such a function, the refusal of arguments that do not fit its signature, the offsets that are
+only known when an instruction runs, the function that a Call runs, and faults of neuroncore, which
+are reported as such and never as a mistake of the kernel.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from enum import Enum
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from neuroncore.base import source
-from neuroncore.base.errors import REPORT, EmulatorError, NeuronError
+from neuroncore.base.errors import (
+    REPORT,
+    EmulatorError,
+    NeuronError,
+    NotEmulated,
+    SignatureError,
+    did_you_mean,
+)
 from neuroncore.base.structs import dataclass
 from neuroncore.clause import legality
 from neuroncore.clause.instruction import Call, Instruction, Run
@@ -36,6 +47,39 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
+
+# Arguments that are read when an instruction is issued; signatures show their names.
+TileOrNumber: TypeAlias = Any
+MaybeTile: TypeAlias = Any
+Tiles: TypeAlias = Any
+Real: TypeAlias = float | np.number[Any]
+
+
+class NkiInstruction:
+    """The instruction that was just issued: the result of every function that issues one."""
+
+    __slots__ = ("program", "row")
+
+    def __init__(self, program: Program | None, row: int) -> None:
+        self.program, self.row = program, row
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Let this instruction begin only after `producers`, issued before it, are done.
+
+        Results don't change; the estimate does. Returns the instruction itself.
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise SignatureError(
+                    f"depends_on takes instructions, not {type(producer).__name__}",
+                    argument="producers",
+                    position=0,
+                )
+            if producer.row > self.row:
+                raise NotEmulated("depends_on refers to an instruction that is issued later")
+            if self.program is not None:
+                self.program.wait(self.row, producer.row)
+        return self
 
 
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,3 +276,40 @@ def _out_of_bounds(tile: Tile) -> bool:
         return 0 <= value <= dynamic.limit
 
     return not all(inside(d) for d in tile.dynamic)
+
+
+# NKI 0.1 ignored keywords it did not know, and published kernels still pass these.
+IGNORED = frozenset({"dtype", "mask"})
+
+
+def _free(given: dict[str, Any]) -> list[str]:
+    """Return the parameters that have no argument yet."""
+    return [name for name, value in given.items() if value is MISSING]
+
+
+def settle(
+    instruction: Instruction,
+    scope: Mapping[str, Any],
+    extra: tuple[Any, ...],
+    unknown: dict[str, Any],
+) -> None:
+    """Refuse a call that does not fit the signature, or drop a keyword that is known to be
+    harmless. `scope` has the arguments by name. Raises SignatureError."""
+    arguments = {p.name: scope[p.name] for p in instruction.parameters}
+    form = f"nisa.{instruction.name}{signature_of(instruction)}"
+    for name in unknown:
+        if name not in IGNORED and name != instruction.removed:
+            raise SignatureError(
+                f"{instruction.name} has no parameter {name!r}",
+                argument=name,
+                expected=form,
+                hint=did_you_mean(name, _free(arguments)) or did_you_mean(name, arguments),
+            )
+        warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
+    if extra:
+        raise SignatureError(
+            f"{instruction.name} takes {len(arguments) + instruction.named} positional arguments",
+            expected=form,
+        )
+    if absent := _free(arguments):
+        raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

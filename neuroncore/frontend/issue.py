@@ -1,100 +1,23 @@
-"""The function of each instruction, by name, for both dialects; its result, and the check of its
-arguments, for the generated functions of `frontend/instructions.py`; and what today's API adds:
+"""The function of each instruction, by name, for both dialects; and the additions of today's API:
 registers, and promises that it requires of a kernel and devices do not need."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from neuroncore.base.errors import NotEmulated, SignatureError, did_you_mean
+from neuroncore.base.errors import SignatureError
 from neuroncore.base.lazy import Lazy
-from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
-from neuroncore.core.binding import MISSING, signature_of
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core.binding import NkiInstruction, signature_of
 from neuroncore.memory.register import VirtualRegister as VirtualRegister
 from neuroncore.memory.tile import Tile
-from neuroncore.record.program import Program
 
 if TYPE_CHECKING:
     from neuroncore.frontend import instructions
 else:
     instructions = Lazy("neuroncore.frontend.instructions")
-
-
-# Arguments that are read when an instruction is issued; signatures show their names.
-TileOrNumber: TypeAlias = Any
-MaybeTile: TypeAlias = Any
-Tiles: TypeAlias = Any
-Real: TypeAlias = float | np.number[Any]
-
-# NKI 0.1 ignored keywords it did not know, and published kernels still pass these.
-IGNORED = frozenset({"dtype", "mask"})
-# Parameters of releases before 0.3 that change no result.
-REMOVED = {"sendrecv": {"use_gpsimd_dma"}, "dma_copy": {"unique_indices"}}
-
-
-class NkiInstruction:
-    """The instruction that was just issued: the result of every function that issues one."""
-
-    __slots__ = ("program", "row")
-
-    def __init__(self, program: Program | None, row: int) -> None:
-        self.program, self.row = program, row
-
-    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Let this instruction begin only after `producers`, issued before it, are done.
-
-        Results don't change; the estimate does. Returns the instruction itself.
-        """
-        for producer in producers:
-            if not isinstance(producer, NkiInstruction):
-                raise SignatureError(
-                    f"depends_on takes instructions, not {type(producer).__name__}",
-                    argument="producers",
-                    position=0,
-                )
-            if producer.row > self.row:
-                raise NotEmulated("depends_on refers to an instruction that is issued later")
-            if self.program is not None:
-                self.program.wait(self.row, producer.row)
-        return self
-
-
-def _free(given: dict[str, Any]) -> list[str]:
-    """Return the parameters that have no argument yet."""
-    return [name for name, value in given.items() if value is MISSING]
-
-
-def settle(
-    instruction: Instruction,
-    scope: Mapping[str, Any],
-    extra: tuple[Any, ...],
-    unknown: dict[str, Any],
-) -> None:
-    """Refuse a call that does not fit the signature, or drop a keyword that is known to be
-    harmless. `scope` has the arguments by name. Raises SignatureError."""
-    arguments = {p.name: scope[p.name] for p in instruction.parameters}
-    form = f"nisa.{instruction.name}{signature_of(instruction)}"
-    for name in unknown:
-        if name not in IGNORED and name not in REMOVED.get(instruction.name, ()):
-            raise SignatureError(
-                f"{instruction.name} has no parameter {name!r}",
-                argument=name,
-                expected=form,
-                hint=did_you_mean(name, _free(arguments)) or did_you_mean(name, arguments),
-            )
-        warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
-    if extra:
-        raise SignatureError(
-            f"{instruction.name} takes {len(arguments) + instruction.named} positional arguments",
-            expected=form,
-        )
-    if absent := _free(arguments):
-        raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)
 
 
 Issues = Callable[..., NkiInstruction]
