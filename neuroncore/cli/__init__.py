@@ -29,6 +29,7 @@ else:
 # The help of each command, and its module, which is imported on demand. The module's `add_to` adds
 # arguments and the function `command`, which executes it, to the parser; or `add` of `module:add`.
 COMMANDS = {
+    "demo": ("demo", "run a matrix multiplication, and write a page that shows the run"),
     "run": ("run", "run a kernel, or a script that launches kernels"),
     "check": ("check", "find mistakes and slow operations in a kernel, from its source and a run"),
     "why": ("why", "what limits a kernel, and what would make it faster"),

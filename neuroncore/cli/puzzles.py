@@ -10,6 +10,7 @@ from neuroncore.base.units import plural
 from neuroncore.cli import terminal
 from neuroncore.puzzles import board, check, load, names
 from neuroncore.puzzles.grading import Outcome
+from neuroncore.puzzles.notebook import notebook
 from neuroncore.puzzles.puzzle import Puzzle
 
 FOLDER = "puzzles"  # the folder that `start` writes by default
@@ -24,6 +25,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     start = actions.add_parser("start", help="write the files of all puzzles to a folder")
     start.add_argument("folder", type=Path, nargs="?", default=Path(FOLDER), metavar="DIR")
+    start.add_argument(
+        "--notebook", action="store_true", help="write a Jupyter notebook, also for Colab, instead"
+    )
     start.set_defaults(command=begin)
     checked = actions.add_parser("check", help="grade solutions")
     checked.add_argument(
@@ -41,6 +45,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def begin(arguments: argparse.Namespace) -> int:
     """Write the files that do not exist yet."""
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.notebook:
+        return _begin_notebook(arguments.folder / "puzzles.ipynb")
     for name in names():
         file = arguments.folder / f"{name}.py"
         if not file.exists():
@@ -50,6 +56,14 @@ def begin(arguments: argparse.Namespace) -> int:
         f"{plural(len(names()), 'puzzle')} in {arguments.folder}\n"
         f"next: cd {arguments.folder}, edit {first}, and run `neuroncore puzzles check {first}`"
     )
+    return 0
+
+
+def _begin_notebook(file: Path) -> int:
+    if file.exists():
+        raise UsageError(f"{file} exists; delete it to begin again")
+    file.write_text(notebook(), "utf-8")
+    terminal.write(f"{plural(len(names()), 'puzzle')} in {file}")
     return 0
 
 

@@ -51,3 +51,11 @@ def test_the_command_lists_prints_and_checks(capsys):
     assert "open question" in capsys.readouterr().err
     assert main(["exercises", "l5.l"]) == 2
     assert "did you mean 'l5." in capsys.readouterr().err
+
+
+def test_the_demo_needs_no_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "blocked on trn2" in printed and "agrees" in printed
+    assert (tmp_path / "demo.html").stat().st_size > 100_000

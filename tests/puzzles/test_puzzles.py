@@ -71,6 +71,19 @@ def test_the_command_grades_hints_and_counts_stars(puzzles, capsys):
     assert board.endswith("3 of 48 stars\n")
 
 
+def test_a_notebook_has_all_puzzles(tmp_path, capsys):
+    assert main(["puzzles", "start", str(tmp_path), "--notebook"]) == 0
+    cells = json.loads((tmp_path / "puzzles.ipynb").read_text())["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    for name in names():
+        (text,) = (text for text in texts if text.startswith(f"%%writefile {name}.py\n"))
+        assert "...  # your code" in text and '"""Puzzle' not in text
+        assert f"!neuroncore puzzles check {name}.py" in texts
+    assert texts[2].startswith("## Puzzle 1: copy a tile\n") and "Load x into" in texts[2]
+    assert main(["puzzles", "start", str(tmp_path), "--notebook"]) == 2
+    assert "delete it to begin again" in capsys.readouterr().err
+
+
 def test_a_slow_solution_is_told_what_limits_it(tmp_path):
     puzzle = replace(load("free_axis"), shapes=[(128, 4096)])
     slow = puzzle.solution.replace("width = 2048", "width = 64")

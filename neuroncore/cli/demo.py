@@ -1,0 +1,26 @@
+"""neuroncore demo: run a matrix multiplication of the chapters, and write its page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from neuroncore import cli
+from neuroncore.puzzles.puzzle import HOME
+
+KERNEL = HOME.parent / "ch05_matmul.py::blocked"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run the matrix multiplication of chapter 5, compare the result with numpy, estimate the "
+        "time on trn2, and write a page that shows the run. It needs no other file."
+    )
+    parser.add_argument("--html", type=Path, default=Path("demo.html"), metavar="OUT.html")
+    parser.set_defaults(command=demo)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Run it as `neuroncore run` would."""
+    code: int = cli.main(["run", str(KERNEL), "--html", str(arguments.html), "--target", "trn2"])
+    return code
