@@ -35,8 +35,7 @@ import nki.language as nl
 import numpy as np
 from neuroncore.kernels.ch09_digits import digits
 
-from neuroncore import numerics
-from neuroncore.base.options import Options
+from neuroncore import Options, numerics
 from neuroncore.frontend.settings import current_settings, settings
 
 LANES = 128  # partitions: as many sums at a time

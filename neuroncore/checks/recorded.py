@@ -23,7 +23,6 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
-from neuroncore.numerics.formats import float32
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program, Record
 from neuroncore.time.schedule import Timeline
@@ -269,7 +268,7 @@ def _multiplies(call: Call) -> bool:
 def _float32_products(call: Call, machine: Machine) -> str | None:
     if not call.instruction.traits.multiplies or call.transposes:
         return None
-    if not any(view.dtype is float32 for view in call.views(*call.reads)):
+    if not any(view.dtype == "float32" for view in call.views(*call.reads)):
         return None
     passes = machine.fixed.float32_passes
     return f"{call.name} multiplies float32, which takes {passes} passes and a slower rate"
