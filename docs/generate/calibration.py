@@ -20,6 +20,11 @@ from neuroncore.report import estimate, measurements
 from neuroncore.report.estimate import Kind, Range, Residual
 
 DOCS = Path(__file__).parents[1]
+sys.path.append(str(DOCS.parent))
+
+from docs.generate.handouts import handouts  # noqa: E402
+from docs.generate.observed import OBSERVED  # noqa: E402
+
 PAGE = DOCS / "calibration.md"
 OFFSETS = DOCS.parent / "bench/calibration/offsets.toml"
 
@@ -308,8 +313,10 @@ def page(score: Json, fit: Json) -> str:
             HARNESSES,
             "\n",
             harnesses(),
+            handouts(score["rows"], table),
             "\n## Known errors of the model\n\n",
             wrong(score["rows"]),
+            OBSERVED,
             "\n## All kernels\n\n",
             kernels(score),
             REPEAT,

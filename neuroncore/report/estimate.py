@@ -41,7 +41,7 @@ statistics: Any = Lazy("statistics")
 FILE = Path(__file__).with_name("ranges.toml")
 # The fraction of measurements below a range, and above; and the weight of the wider class, in
 # single-kernel sources. With these numbers, 80 % are covered in cross-validation.
-TAIL = 0.105
+TAIL = 0.095
 BORROWED = 30.0
 BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
 # The compiled form is uncertain if the older API's compiler is assumed to omit at least this

@@ -40,9 +40,9 @@ def residuals(ratios, kind=DMA, sources=5):
 
 
 def test_a_range_leaves_as_much_out_on_either_side():
-    # of 199, (199 + 1) * 0.105 is number 21, from either end
+    # of 199, (199 + 1) * 0.095 is number 19, from either end
     found = fitted(residuals(range(1, 200), sources=199))["all"]
-    assert found == Range(pytest.approx(21), pytest.approx(179), 199, 199)
+    assert found == Range(pytest.approx(19), pytest.approx(181), 199, 199)
     # of three it has nearly all
     found = fitted(residuals([3.0, 1.0, 2.0]))["all"]
     assert (found.low, found.high) == (1.0, 3.0)
