@@ -145,7 +145,11 @@ function largest(systolic) {
     .map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0) || 1);
 }
 
-const few = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(2))) : String(value));
+/** A number in at most six characters, as wide as a cell. */
+function few(value) {
+  const text = Number.isFinite(value) ? String(Number(value.toPrecision(2))) : String(value);
+  return text.length <= 5 ? text : value.toExponential(0);
+}
 
 /** Draw the first 16 rows and columns with their numbers: inputs at the left, and below the sums
  * that leave the array for the PSUM bank in this cycle. */

@@ -60,7 +60,7 @@ export class Source {
   text(file, used) {
     const { name, text } = this.core.files[file];
     const lines = text ? text.replace(/\n$/, "").split("\n") : [];
-    const pieces = colored(lines);
+    const pieces = colored(lines.map((line) => line.trimStart()));
     const rows = lines.flatMap((line, n) => {
       const row = this.row(n + 1, line, pieces[n], used.get(`${file}:${n + 1}`));
       return this.error?.file === file && this.error.line === n + 1 ? this.marked(row) : [row];
@@ -77,9 +77,9 @@ export class Source {
   }
 
   row(number, text, pieces, index) {
-    const share = el("span", { class: "share" }), body = el("span", { class: "text" }, ...(text ? pieces : [" "]));
-    const indent = text.length - text.trimStart().length + 4; // of what is wrapped
-    Object.assign(body.style, { paddingLeft: `calc(8px + ${indent}ch)`, textIndent: `-${indent}ch` });
+    const indent = text.length - text.trimStart().length, share = el("span", { class: "share" });
+    const body = el("span", { class: "text" }, el("span", { class: "indent" }, text.slice(0, indent)), ...(text ? pieces : [" "]));
+    body.style.setProperty("--indent", indent);
     const row = el("div", { class: index === undefined ? "row" : "row has", "data-line": number },
       el("span", { class: "number" }, number), share, body);
     if (index === undefined) return row;
