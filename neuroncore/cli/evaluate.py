@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from neuroncore.eval.pool import Dask, Pool, evaluate
 from neuroncore.eval.ranking import rank
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate
+from neuroncore.report.progress import progress
 
 LEVELS = ("process", "linux")
 
@@ -160,17 +162,19 @@ def _in(folder: Path | None) -> list[Path]:
         return []
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
-    return sorted(folder.glob("*.py"))
+    return sorted(file for file in folder.glob("*.py") if file.is_file())
 
 
 def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
-    begun, kept = time.perf_counter(), []
+    begun = time.perf_counter()
+    kept: list[dict[str, Any]] = []
     old = _done(arguments.jsonl) if arguments.resume else {}
     candidates = [Candidate(str(file), _source(file)) for file in files]
     keys = {one: one.key(wanted) for one in candidates}
     left = [one for one in candidates if keys[one] not in old]
     known = [old[keys[one]] for one in candidates if keys[one] in old]
-    with _output(arguments.jsonl, append=arguments.resume) as output:
+    told = progress(lambda: f"{len(kept)} of {plural(len(left), 'candidate')}")
+    with _output(arguments.jsonl, append=arguments.resume) as output, told:
         for verdict in evaluate(wanted, left, pool(arguments)):
             output.write(json.dumps(verdict) + "\n")
             output.flush()
@@ -183,9 +187,17 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
     took = duration((time.perf_counter() - begun) * 1e9)
     counted = plural(len(verdicts), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {took}{_secret(kept)}", file=sys.stderr)
+    if passed < len(verdicts):
+        print(f"neuroncore: the others: {_codes(verdicts)}", file=sys.stderr)
     if arguments.rank:
         print("\n".join(ranking(verdicts)), file=sys.stderr)
     return int(passed < len(verdicts))
+
+
+def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
+    """Return how often each code of an error came, the most frequent first."""
+    counts = Counter(one["error"]["code"] for one in verdicts if not one["passed"])
+    return ", ".join(f"{count} {code}" for code, count in counts.most_common())
 
 
 def _secret(verdicts: Sequence[dict[str, Any]]) -> str:
@@ -195,9 +207,10 @@ def _secret(verdicts: Sequence[dict[str, Any]]) -> str:
 
 
 def _source(file: Path) -> str:
+    """Return the source of a candidate; bytes that are not UTF-8 are for Python to refuse."""
     try:
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return file.read_text("utf-8", errors="replace")
+    except OSError as error:
         raise UsageError(f"{file} can't be read: {error}") from None
 
 

@@ -37,7 +37,7 @@ def command(arguments: argparse.Namespace) -> int:
     if not arguments.submissions.is_dir():
         raise UsageError(f"{arguments.submissions} is not a folder")
     pattern = f"*/{arguments.file}" if arguments.file else "*.py"
-    files = sorted(arguments.submissions.glob(pattern))
+    files = sorted(file for file in arguments.submissions.glob(pattern) if file.is_file())
     if not files:
         raise UsageError(f"{arguments.submissions} has no {pattern}")
     rows = sorted((row(one) for one in evaluate(wanted, files, pool(arguments))), key=str)

@@ -18,6 +18,7 @@ from neuroncore.eval.isolation import Level, Limits
 from neuroncore.eval.loading import load_spec
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate, Worker, key
+from neuroncore.native import jit
 
 BATCH = 16  # candidates that are given to a process at a time, at most
 ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed
@@ -80,7 +81,8 @@ class Processes:
     def _once(
         self, setting: Setting, left: dict[int, Batch]
     ) -> Iterator[tuple[int, list[Verdict]]]:
-        with futures.ProcessPoolExecutor(self.jobs, get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with futures.ProcessPoolExecutor(self.jobs, context, jit.no_progress) as pool:
             asked = {pool.submit(judged_batch, setting, one): n for n, one in left.items()}
             for done in futures.as_completed(asked):
                 yield asked[done], done.result()
@@ -144,8 +146,8 @@ def _candidate(given: Candidate | str | Path) -> Candidate:
     if isinstance(given, Candidate):
         return given
     try:
-        return Candidate(str(given), Path(given).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return Candidate(str(given), Path(given).read_text("utf-8", errors="replace"))
+    except OSError as error:
         raise UsageError(f"{given} can't be read: {error}") from None
 
 

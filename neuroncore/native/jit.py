@@ -204,6 +204,11 @@ def tells() -> bool:
     return os.environ.get(QUIET) != "0"
 
 
+def no_progress() -> None:
+    """Turn such lines off, in this process and those that it starts."""
+    os.environ[QUIET] = "0"
+
+
 @cache
 def say_that_it_compiles() -> None:
     if tells():

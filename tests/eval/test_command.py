@@ -34,7 +34,8 @@ def batch(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "a.py").write_text(HONEST)
     (folder / "b.py").write_text(CHEATS["NaN"][1])
-    (folder / "c.py").write_text("def kernel(:")
+    (folder / "c.py").write_bytes(b"def kernel\xff(:")
+    (folder / "none.py").mkdir()  # no candidate
     return folder
 
 
@@ -56,7 +57,8 @@ def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]
     words += ["--secret", "7"]
     assert main([*words, "--jobs", "2"]) == 1
-    assert "3 candidates, 1 passed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert all(one in said for one in ("3 candidates, 1 passed", "1 WRONG_RESULT", "1 SyntaxError"))
     first = verdicts(out)
     assert [one["status"] for _, one in sorted(first.items())] == ["passed", "wrong", "refused"]
     for one in first.values():
