@@ -121,8 +121,8 @@ def _on_chip(call: Call) -> bool:
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
-    """The time of a pattern of communication among the group's ranks as the largest instance of
-    the machine has it; the rings of DMA are kept for what a rank reads and writes itself."""
+    """Return the time of a pattern of communication among the group's ranks on the largest instance
+    of the machine. The DMA rings are busy while a rank reads and writes its data."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
         largest = instances.of_machine(machine.name)

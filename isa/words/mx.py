@@ -49,7 +49,7 @@ MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
 
 
 def scale_rows(partitions: int, machine: Machine) -> Array:
-    """Return where in a scale tile the scales of so many partitions of data are."""
+    """Return the rows of a scale tile that have the scales of this number of partitions of data."""
     quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
     each = quadrant // ROWS
     return groups // each * quadrant + groups % each

@@ -39,7 +39,7 @@ Value = int | float | str
 
 
 class Condition(NamedTuple):
-    """A wait for, or a change of, a semaphore (S) or an event (E): `S>=` 16."""
+    """A condition or a change of a semaphore (S) or an event (E), such as `S>=` 16."""
 
     kind: str
     number: int

@@ -127,9 +127,7 @@ class _Replay:
         while any(self.at[engine] < len(stream) for engine, stream in self.streams.items()):
             ready = [(begin, engine) for engine, begin in self._ready()]
             if not ready:
-                raise UsageError(
-                    "the program waits for a semaphore that nothing in it increments as far"
-                )
+                raise UsageError("the program waits for a value that the semaphore never reaches")
             begin, engine = min(ready)
             self._take(engine, begin)
 

@@ -123,7 +123,7 @@ class Storage:
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:
-        """An end of a transfer whose instruction describes it."""
+        """Return one end of a transfer that its instruction describes."""
         number = block.number
         if block.kind == "table":
             tables = [one.table for one in self.graph.variables.values() if one.table]

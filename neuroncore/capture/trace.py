@@ -110,8 +110,8 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A device trace. `origin_ps` is where the profiler begins to count time: of older files, that
-    do not say so, the begin of the compiler's first instruction."""
+    """A device trace. `origin_ps` is the time at which the profiler begins to count; in older
+    files, which lack it, it is the begin of the compiler's first instruction."""
 
     program: str  # the file name of the compiled program
     instance: str
@@ -161,8 +161,8 @@ def load(path: Path) -> Trace:
 
 
 def content(path: Path, largest: int) -> bytes:
-    """The bytes of a file. Raises UsageError if it can't be read, is larger than that, is only a
-    pointer of Git LFS, or is a saved run of neuroncore."""
+    """Return the bytes of a file. Raises UsageError if the file cannot be read, is too large, is
+    only a pointer of Git LFS, or is a saved run of neuroncore."""
     try:
         if path.stat().st_size > largest:
             raise UsageError(f"{path} has more than {largest:,} bytes: it is not read")

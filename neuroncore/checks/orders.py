@@ -197,9 +197,9 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The outcome of other orders of iterations: how many were replayed; how many of the `among`
-    iterations of parallel loops had another position in at least one of them; and the differences.
-    `untried` is a sentence, why none was replayed."""
+    """The result of running iterations in other orders: the number of replays; the number of the
+    `among` iterations of parallel loops that had another position in at least one replay; and the
+    differences. `untried` is a sentence with the reason if there was no replay."""
 
     tried: int = 0
     moved: int = 0
@@ -219,8 +219,8 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Orders:
-    """The outcome of other orders of the cores: how many were replayed; how many of the `open`
-    pairs of accesses that no meeting orders were reversed in at least one of them; and the
+    """The result of running the cores in other orders: the number of replays; the number of `open`
+    pairs of accesses, which no meeting orders, that were reversed in at least one replay; and the
     differences, there or in other orders of `iterations`."""
 
     tried: int

@@ -349,8 +349,8 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return a finding for each pair of lines of which one writes bytes that the other uses,
-    unordered, in the programs of all cores."""
+    """Return a finding for each pair of lines that use the same bytes in an undefined order, if one
+    of them writes, in the programs of all cores."""
     launch = launch_of(uses, world)
     reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):

@@ -332,8 +332,9 @@ class Nesting:
 
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
-    """Return a finding for each pair of lines of which one reads, in an iteration of a parallel
-    loop, bytes that the other wrote last in another iteration, or overwrites later."""
+    """Return a finding for each pair of lines in which one line reads, in an iteration of a
+    parallel loop, bytes that the other line wrote last in another iteration, or overwrites
+    later."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
@@ -354,7 +355,7 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
     """Return pairs of instructions in different iterations of a parallel loop that use the same
-    bytes of a tensor, and of which one writes, in the order of the kernel."""
+    bytes of a tensor, in the order of the kernel. At least one of them writes."""
     nesting = _nesting(uses)
     if nesting is None:
         return

@@ -154,7 +154,7 @@ def as_matrix(array: Array, rows: int) -> Array:
 
 
 def power(a: Array, b: Any, out: Array) -> None:
-    """Compute powers in float64. numpy takes five times as long if a negative number has no real
+    """Return the power in float64. numpy takes five times as long if a negative number has no real
     power, so for arrays of exponents the result is computed from the powers of the magnitudes."""
     fast = np.ndim(b) > 0 and bool(np.signbit(a).any())
     found = np.power(np.abs(a) if fast else a, b, dtype=np.float64)

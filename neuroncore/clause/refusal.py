@@ -117,8 +117,8 @@ def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any)
 
 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
-    """Raises OperatorError for a number other than 0 with an operator of one operand, and
-    DtypeError for a fraction if bit patterns are required."""
+    """Check the operand of an operator. Raises OperatorError for a number other than 0 with an
+    operator of one operand, and DtypeError for a fraction if bit patterns are required."""
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:

@@ -327,8 +327,8 @@ def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
 ) -> tuple[int, int, int]:
-    """Return where in its src a rank has what goes to another, how much it is, and where that puts
-    it. Raises OutOfBoundsError for what isn't in the tensor or in its slot."""
+    """Return the position and length of the data in src that one rank sends to another, and its
+    position at the receiver. Raises OutOfBoundsError for data outside the tensor or the slot."""
     source, target = pair
     column = 0 if how.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

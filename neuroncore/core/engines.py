@@ -109,7 +109,8 @@ def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """The codes [group, count] of the first elements of each, which are all that counts as read."""
+    """Return the codes [group, count] of the first elements of each group; only these count as
+    read."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)

@@ -136,10 +136,7 @@ class System:
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core to its end, and return the result of each. Raises the first
-        error of any core, and DeadlockError if they wait for each other forever.
-
-        Raises the first error of any of them, DeadlockError if they wait for each other for ever.
-        """
+        error of any core, and DeadlockError if they wait for each other forever."""
         results: dict[int, T] = {}
         threads = []
         for number, core in enumerate(self.cores):

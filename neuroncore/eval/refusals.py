@@ -9,8 +9,8 @@ TEXT = 400  # characters of a message that are kept: a record may have names of 
 
 class Refused(Exception):
     """A candidate that is refused: a code, a sentence, and the line of the candidate if there is
-    one. With `by_candidate`, the candidate's own process says so: the kernel raised it. `errors`
-    has the figures of a wrong result."""
+    one. `by_candidate` means that the kernel raised it in the candidate's process. `errors` has the
+    figures of a wrong result."""
 
     def __init__(
         self,

@@ -77,7 +77,8 @@ class Ran(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to the judge: all cases; or one case for one hidden seed, or its path alone."""
+    """A question to the judge: all cases, one case for one hidden seed, or only the path of the
+    case."""
 
     case: int | None = None
     seed: int | None = None

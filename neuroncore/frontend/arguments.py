@@ -34,8 +34,8 @@ Array = npt.NDArray[Any]
 
 
 class Annotation:
-    """An annotation that ignores its brackets, except for `mutable`, for sizes, and for a list of
-    sizes and a format: with those it describes a tensor."""
+    """An annotation that ignores its brackets, except `mutable`, sizes, and a list of sizes with a
+    format: with these it describes a tensor."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name

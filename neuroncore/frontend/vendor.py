@@ -270,8 +270,8 @@ class PlaceholderModule(ModuleType):
 
 
 class Absent(type):
-    """The kind of a name that only the vendor's package has. It is a class, so that a published
-    class can derive from it, an annotation name it, and isinstance ask for it."""
+    """A stand-in for a name that only the vendor's package has. It is a class, so that a published
+    class can derive from it, an annotation can name it, and isinstance can test for it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused, unless it is named as a class: published modules make objects of classes for

@@ -89,10 +89,7 @@ def collective_time(
     instance: Instance, lnc: int, pattern: str, size_bytes: int, ranks: Sequence[int]
 ) -> CollectiveTime:
     """Return the time of one collective of these ranks after the last rank has arrived, if nothing
-    else uses the links. Raises UsageError if the instance has no such logical cores or ranks.
-
-    Raises UsageError if the instance has no such logical cores or ranks.
-    """
+    else uses the links. Raises UsageError if the instance has no such logical cores or ranks."""
     group = _group(instance, lnc, ranks)
     parts = [part for stage in STAGES[pattern] for part in _stage(group, stage, size_bytes)]
     return CollectiveTime(

@@ -23,7 +23,7 @@ OPTIONAL = ("links", "hops")
 
 @dataclass(frozen=True)
 class Host:
-    """Servers, and the Gb/s of each network interface, over all servers."""
+    """The servers, and the bandwidth of each network interface in Gb/s, over all servers."""
 
     servers: int
     vcpus: int
@@ -49,7 +49,8 @@ class LinkGroup:
 
 @dataclass(frozen=True)
 class AlgorithmNumbers:
-    """One algorithm: the largest size that uses it, and the time of a step and of the bytes.
+    """One algorithm: the largest size that uses it, the time of a step, and the time per byte.
+    Bytes are those of the whole collective: the output of a gather, the input of a scatter.
 
     Bytes are those of the whole collective: the output of a gather, the input of a scatter.
     """
@@ -62,7 +63,8 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers fitted to a published table, and what that covers: all ranks at that LNC, and sizes.
+    """Numbers that were fitted to a published table, and what the table covers (all ranks at that
+    LNC, and sizes). `launch_us` is paid once; `algorithms` are sorted by size.
 
     `launch_us` is paid once; `algorithms` are in the order of their sizes.
     """

@@ -313,10 +313,7 @@ def _text(name: str) -> str:
 @cache
 def load(name: str) -> Machine:
     """Return the machine with this name or alias. Raises UsageError if there is none, and
-    DefinitionError if its file is wrong.
-
-    Raises UsageError if there is none, DefinitionError if its file is wrong.
-    """
+    DefinitionError if its file is wrong."""
     if name not in names():
         return load(_meant(name))
     where = f"isa/machines/{name}.toml"

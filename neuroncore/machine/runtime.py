@@ -11,9 +11,9 @@ from neuroncore.machine import FactReader
 
 @dataclass(frozen=True)
 class WorldLimits:
-    """A world has one of the numbers of `ranks`, or a multiple of `multiple`; a rank is in at most
-    `replica_groups`. A group has `channels_of_servers` if it has all chips of its servers, else
-    `channels`; KangaRing takes at most `kangaring_ranks`."""
+    """Limits on worlds. A world has one of the numbers of `ranks`, or a multiple of `multiple`; a
+    rank is in at most `replica_groups`. A group has `channels_of_servers` if it has all chips of
+    its servers, else `channels`; KangaRing takes at most `kangaring` ranks."""
 
     ranks: Sequence[int]
     multiple: int

@@ -10,9 +10,9 @@ from neuroncore.base.structs import dataclass
 
 @dataclass(frozen=True)
 class World:
-    """`ranks` that run one kernel, each on its own HBM with so many `cores`: 1 or 2 physical ones
-    (LNC). The cores of all ranks have numbers, those of rank r from r * cores on. `instance` names
-    what the ranks are in, if that was asked for."""
+    """`ranks` that run one kernel, each on separate HBM with `cores` physical cores (1 or 2, the
+    LNC). The cores of all ranks are numbered: those of rank r from r * cores on. `instance` is the
+    name of the instance, if one was requested."""
 
     ranks: int = 1
     cores: int = 1

@@ -25,8 +25,8 @@ MOST = 1 << 12  # entries of a table
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
-    """A tile as a Call knows it: all that the legality and the cost of an instruction may
-    depend on, but not the data. `view` makes the ones of calls; equal views are identical."""
+    """The properties of a tile on which the legality and the cost of an instruction may depend,
+    without its data. `view` makes the views of calls; equal views are identical."""
 
     shape: Dims
     strides: Dims
@@ -174,7 +174,7 @@ def unplaced(
 
 class Geometry:
     """A window on storage of a layout, wherever it begins. `shape` and `strides` count elements of
-    its format; `bytes_apart` are the strides on the chip, `steps` those in our memory."""
+    its format; `bytes_apart` are the strides on the chip, `steps` the strides in our memory."""
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),

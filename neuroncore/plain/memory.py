@@ -67,8 +67,8 @@ def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first
 
 @dataclass(eq=False)
 class Operand:
-    """The elements of a format at `positions` of a tensor, which are held as codes of `held`.
-    `there` flags those that exist, of rows that an index picks; None for all."""
+    """The elements of a format at `positions` of a tensor, stored as codes of `held`. `there` flags
+    the elements of rows that exist, if an index picks rows; None means all."""
 
     tensor: Tensor
     positions: Array

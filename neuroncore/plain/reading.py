@@ -34,9 +34,9 @@ def approximate(i: Any) -> str | None:
 
 
 class PlainCore:
-    """One core, by its number in the launch, at a place in its rank. A chip has `chip` ranks;
-    `program` is that of the launch grid. `leftover` flags elements of the current instruction's
-    operands that depend on uninitialized memory."""
+    """One core: its number in the launch, and its position in its rank. A chip has `chip` ranks;
+    `program` is the program of the launch grid. `leftover` flags elements of the current
+    instruction's operands that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
@@ -107,8 +107,8 @@ class PlainCore:
 
 
 class Reading:
-    """The programs of a record. `contents` are the bytes of tensors that are there when they begin,
-    by number; `chip` is how many ranks a chip has."""
+    """The programs of a record. `contents` has, by number, the bytes of tensors that exist when the
+    programs begin; `chip` is the number of ranks of a chip."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
@@ -159,8 +159,9 @@ class Reading:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """The cores that carry out an instruction together, in their order: those of a rank; or of
-        the ranks of a group, of tensors on the chip those at the same place in their rank."""
+        """Return the cores that execute an instruction together, in their order: those of a rank;
+        or, for ranks of a group and tensors on the chip, the cores with the same position in their
+        ranks."""
         own, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [own.rank * cores + place for place in range(cores)]

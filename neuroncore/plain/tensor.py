@@ -93,8 +93,9 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> tuple[list[Array], Any]:
-    """The chains that are added one after the other, and which results are not known: a product
-    with an identity matrix moves an uninitialized number, and multiplies it by no 0."""
+    """Return the chains that are added one after the other, and which results are unknown. A
+    product with an identity matrix moves an uninitialized number, so the number is not multiplied
+    by zeros."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)

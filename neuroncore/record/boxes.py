@@ -201,8 +201,8 @@ class Areas(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """Parts of storages that no access shares with the rest, so that each can be moved alone. A
-    tensor in HBM is one.
+    """Parts of storages that no access shares with other parts, so that each can be moved
+    separately. A tensor in HBM is one piece.
 
     For each box of the record: its piece, and whether it is the whole piece. For each piece: its
     ends in rows and bytes, whether it is on chip, whether it is `movable` (in SBUF, placed by the
@@ -234,7 +234,7 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that each box shares bytes with, itself among them: box b has those from
+        """The boxes that share bytes with each box, including the box itself: those of box b are in
         the first array, from the b-th entry of the second one on."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 

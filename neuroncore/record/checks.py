@@ -153,7 +153,7 @@ def _seen(program: Program, wanted: View, used: Array) -> None:
     """Windows at known places are such views."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
-        raise ValueError("a window moves that its call takes to be still")
+        raise ValueError("a window moves although its call expects a fixed one")
     for number in np.unique(windows.geometry[used]).tolist():
         lies = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]

@@ -106,8 +106,8 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Rows of a Call, a line, the numbers of windows and that of values if there are any, one after
-    the other, and where each begins and the last one ends."""
+    """Return rows, one after the other: a Call, a line, the numbers of windows, and the number of
+    values if there are any; and the begin of each row, and the end of the last one."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -122,8 +122,8 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """The columns of such rows, of these widths. Raises ValueError where they differ, a row has no
-    Call, or has not as many windows as its Call has tiles."""
+    """Return the columns of rows with these widths. Raises ValueError if the widths differ from the
+    rows, if a row has no Call, or if it does not have as many windows as its Call has tiles."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
         raise ValueError("rows and their widths differ")
     bounds = _starts(widths)
@@ -243,8 +243,8 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows: the number of each window, and which of some geometries its part has, and
-    where it begins."""
+    """Parts of windows: the number of each window, the geometry of its part, and the position at
+    which the part begins."""
 
     of: Array
     lies: Sequence[Geometry]

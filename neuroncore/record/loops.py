@@ -137,8 +137,8 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Keeps in `slots`, from that of its hash on, the number of each that is different: as many
-    steps as rows, as long as hashes differ where rows do."""
+    """Keep in `slots`, from the position of its hash on, the number of each distinct row. It takes
+    as many steps as there are rows, as long as different rows have different hashes."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
@@ -204,8 +204,8 @@ def overlap_pairs(
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """The piece that each box is in, and whether all of it; of each piece its first box, and its
-    ends in rows and bytes.
+    """Return the piece of each box, and whether the box is all of it; and, for each piece, its
+    first box and its ends in rows and bytes.
 
     A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
     byte. A piece ends before a box that begins behind all that are in it.

@@ -166,13 +166,14 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def wait(self, consumer: int, producer: int) -> None:
-        """Let one instruction begin only after another; -1, and what is left out, is none."""
+        """Let one instruction begin only after another. Rows that are -1 or left out are
+        ignored."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Note that the kernel goes on by what a register holds, and let whatever follows wait for
-        the instruction that has loaded it."""
+        """Record that the kernel branches on the value of a register, and let everything after it
+        wait for the instruction that has loaded the register."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -233,7 +234,8 @@ class Program:
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """The instruction that the sequencer must finish before each one may begin; -1 for none."""
+        """Return the instruction that the sequencer must finish before each one may begin; -1 for
+        none."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last

@@ -1,5 +1,5 @@
-"""The rows of a program as instructions: raw numbers, with nothing made of them but values of
-registers, computed again from their loads."""
+"""The rows of a program as instructions: raw numbers only, except the values of registers, which
+are computed again from their loads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from neuroncore.record.program import Program
 
 
 class Registers:
-    """The registers of one program, by their numbers in its record: each is made of those before
-    it. `loaded` is what instructions have loaded, by their rows."""
+    """The registers of one program, by their numbers in its record; each is computed from earlier
+    ones. `loaded` has the values that instructions have loaded, by their rows."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -60,8 +60,8 @@ class Register(NamedTuple):
 
 
 class Move(NamedTuple):
-    """How an index moves a window: 0 all of it, 1 each row, 2 each element. An index counts `step`
-    elements and is at most `limit`; it is a register or a tile."""
+    """The way an index moves a window: all of it (0), each row (1), or each element (2). An index
+    counts `step` elements and is at most `limit`; it is a register or a tile."""
 
     kind: int
     step: int

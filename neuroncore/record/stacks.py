@@ -12,7 +12,8 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function of the kernel: where it is, and its integers, loop variables among them."""
+    """A function of the kernel: the place that it has reached, and its integers, including loop
+    variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]

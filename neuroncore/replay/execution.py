@@ -68,8 +68,8 @@ CHUNK = 4096  # rows that are lists of Python at a time
 
 @dataclass(frozen=True)
 class Plan:
-    """How the arguments of a Call are made of a row: `given` has those that are the same every
-    time, the pairs say at which place to put which of the row's tiles, and which of its values."""
+    """The way to make the arguments of a Call from a row: `given` has the constant arguments; the
+    pairs name the argument for each of the row's tiles and values."""
 
     call: Call
     run: Callable[..., Offsets | None]
@@ -82,8 +82,8 @@ class Plan:
 
 
 def plan(call: Call) -> Plan:
-    """The plan of a Call of a record; the Call is a copy, because the function that it runs belongs
-    to its core."""
+    """Return the plan of a Call of a record. The Call is a copy, because the function that it runs
+    belongs to its core."""
     call, instruction = copy(call), call.instruction
     call.run = None
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
@@ -110,8 +110,8 @@ def plan(call: Call) -> Plan:
 
 
 class OtherPath(UsageError):
-    """With other inputs the kernel would take another path. `decisions` are the values that decide
-    so far: those of the record, and the first that differs."""
+    """The kernel would take another path with other inputs. `decisions` are the values that have
+    decided so far: those of the record, and the first that differs."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)

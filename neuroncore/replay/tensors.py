@@ -26,8 +26,8 @@ Given = Mapping[str, Any] | Sequence[Any] | None
 
 
 def entered(setting: Setting, given: Given, memory: Memory) -> dict[int, Array]:
-    """Arrays as memory holds them, by the numbers of storages; those that are given for the
-    record's inputs, by name or in their order, of several ranks also rank by rank, or its own."""
+    """Return arrays in the format of memory, by the numbers of storages: the given inputs, by name
+    or in their order (for several ranks also rank by rank), or the inputs of the record."""
     named = _named(setting, given)
     return {one.storage: _held(one, named[one.name], memory) for one in setting.inputs}
 

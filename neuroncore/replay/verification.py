@@ -280,8 +280,9 @@ class Verification:
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """The core that goes on: the last one if it can, else the next in line. Notes what its next
-        instruction writes to, since the replay lets go of tensors after their last use."""
+        """Return the core that continues: the last one if it can, else the next in order. Record
+        the tensors that its next instruction writes to, because the replay frees tensors after
+        their last use."""
         if not able:
             return None
         replay = self.replay

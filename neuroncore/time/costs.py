@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 
 
 class CallTable:
-    """A row for each distinct call and engine that may run it; those of call c are first[c] to
-    last[c]."""
+    """The costs of each distinct call on each engine that may run it, a row each; the rows of call
+    c are first[c] to last[c]."""
 
     def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
         several = [variants(call, policy) for call in distinct]

@@ -26,9 +26,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Line:
-    """A source line on the critical path: how often it is there and how often it was issued, how
-    long it keeps the path, in nanoseconds, with what, and what it has waited for (`held`, by the
-    words of `path.ON_PATH`). `first` is the time of its first instruction on the path."""
+    """A source line on the critical path: the number of its instructions on the path and in total,
+    how long it occupies the path in nanoseconds and with what, and what it has waited for (`held`,
+    by the words of `path.ON_PATH`). `first` is the time of its first instruction on the path."""
 
     place: Place
     calls: tuple[Call, ...]

@@ -1,5 +1,5 @@
-"""Where cores of a world wait for each other: which instructions are one meeting, and how long what
-ranks do together takes on the instance that they are in."""
+"""Meetings of the cores of a world: which instructions are one meeting, and the time of a
+collective on the instance of the ranks."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def time_of(done: Collective, world: World, number: int, machine: str) -> Collec
 
 
 def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
-    """Put the times of collectives into the latencies, and let each wait for the end of the one
-    before: a core's CC-cores work on one stream where no other is named
+    """Add the times of collectives to the latencies, and let each collective wait for the end of
+    the one before: a core's CC-cores work on one stream unless another is named
     (compute-comm-overlap.rst)."""
     before = -1
     for i, done in collectives(form):

@@ -54,8 +54,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """A prepared program in a form that differs only in its costs, on a machine of as much
-    memory. Nothing of it may be left out by its compiler."""
+    """Return a prepared program in a form that differs only in its costs, on a machine with as much
+    memory. Its compiler must not leave out any instruction."""
     work = known.work._replace(**_costs(form, machine))
     return replace(known, compiled=form, work=work)
 
@@ -228,8 +228,8 @@ def _hold_up(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """The work of each queue, in program order except loads, and its limits: the number of
-    instructions among which it chooses, and of fresh ones."""
+    """Return the work of each queue, in program order except loads, and its limits: the number of
+    instructions among which it chooses, and the number of those that read nothing."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

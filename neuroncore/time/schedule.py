@@ -48,8 +48,8 @@ def schedule_cores(
 
 
 def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Timeline]:
-    """Time the cores of one launch: those of a rank share what HBM gives, as the machine has it
-    that they were prepared for, and all wait for each other where they meet."""
+    """Time the cores of one launch. The cores of a rank share the bandwidth of HBM, as in the
+    machine that they were prepared for, and all wait for each other at meetings."""
     if not works:
         return []
     for number, each in enumerate(works):
@@ -116,6 +116,7 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
 
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
-    """One after the other; what counts up to `at[k]` in the whole counts from 0 in the kth."""
+    """Concatenate arrays; numbers that count from 0 in the kth one count from `at[k]` in the
+    result."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

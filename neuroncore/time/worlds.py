@@ -1,5 +1,5 @@
 """The bound of a world of ranks: its collectives, a rank that comes last, or lines at which ranks
-do unequal work; and what-ifs about these."""
+do unequal work; and what-ifs for these."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ BYTES = 0.5  # of their time, that goes with the bytes of collectives which are 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives of several ranks: for each, by the number of the core that each rank was
-    last with, when it arrived."""
+    """The collectives of several ranks. For each collective: the time at which each rank arrived,
+    by the number of the core of the rank that arrived last."""
 
     timelines: Sequence[Timeline]
 
@@ -65,8 +65,9 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Imbalance:
-    """A line at which the ranks that come last work longer than half of the ranks do, by so many
-    nanoseconds; the time of each core there before each of its meetings, and after the last."""
+    """A line at which the ranks that come last work longer than half of the ranks do, by this many
+    nanoseconds; and the time of each core at the line before each of its meetings, and after the
+    last one."""
 
     place: Place
     more_ns: float

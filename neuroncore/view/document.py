@@ -79,8 +79,8 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome in words; for `failed` the message of the error, and its line if there is one in
-    the user's code; for `wrong` maps of the differences by the number of the result."""
+    """The outcome in words. For `failed` it has the message of the error, and its line if there is
+    one in the user's code; for `wrong`, maps of the differences by the number of the result."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str

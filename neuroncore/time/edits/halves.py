@@ -31,7 +31,7 @@ WHOLE = -1  # the axis of an operand that both halves use
 
 
 class Halves(NamedTuple):
-    """A call on half of its elements: it, and the axis along which each operand is halved."""
+    """A call on half of its elements, and the axis along which each operand is halved."""
 
     call: Call
     axes: tuple[int, ...]
@@ -123,8 +123,8 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """The program in which each of these rows is two, and which half each row is, -1 for one that
-    is whole; None where the record has other shapes than the calls."""
+    """Return the program in which each of these rows is two, and which half each row is (-1 for a
+    whole one); None if the record has other shapes than the calls."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
@@ -171,8 +171,8 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 
 def _ordered(program: Program, half: Array) -> Program:
-    """The program with second halves as late as possible: before the next turn of their loop, and
-    before what needs them."""
+    """Return the program with second halves as late as possible: before the next iteration of their
+    loop, and before the instructions that need them."""
     columns, (near, near_start) = program.columns(), program.boxes().near
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     boxes = len(near_start) - 1

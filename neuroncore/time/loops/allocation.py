@@ -23,8 +23,8 @@ class BufferUses(NamedTuple):
 
 
 class Lives(NamedTuple):
-    """For each tile: its first and its last instruction, the last one of each queue, or -1, and
-    those of the space that it reuses."""
+    """The life of each tile: its first and its last instruction, the last one of each queue or -1,
+    and the same for the space that it reuses."""
 
     birth: Array
     last: Array
@@ -105,7 +105,8 @@ def _in_order(last: Array, count: int) -> Array:
 
 
 class Instructions(NamedTuple):
-    """The call of each, the one that it is made with or -1, and whether it is made at all."""
+    """The call of each instruction, the instruction that it is merged with or -1, and whether it is
+    issued at all."""
 
     call: Array
     heads: Array

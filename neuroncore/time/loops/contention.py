@@ -16,9 +16,9 @@ CLOCK = 5  # numbers that describe the clock of a PE
 
 
 class Units(NamedTuple):
-    """Since when each queue is free, all before is complete (DMA), and what has last gone the way
-    to SBUF that Vector and GpSimd share; of each core since when its DMA engines are free, and the
-    clock of its PE (`clocked`)."""
+    """The state of the units: the time at which each queue is free; the time at which all before is
+    complete (DMA); the last instruction on the path to SBUF that Vector and GpSimd share; and, for
+    each core, the times at which its DMA engines are free, and the clock of its PE (`clocked`)."""
 
     free: Array
     complete: Array
