@@ -5,10 +5,10 @@
 CHECKOUT is one of AccelOpt; PYTHON is the interpreter of an environment with the other version.
 Times are seconds of CPU of the kernel's launch alone, on trn2 and on one thread: the least of
 `--rounds` processes of each version, which take turns, each with two launches if those are quick.
-`bits` says whether the results of both are the same. With `--shares` launches take turns with some
-that leave no record, of which a sample says which part is arithmetic (what instructions mean, and
-moving their data) and which other Python; the record is what the others take longer. All 14 with
-their shares take about 5 minutes of CPU, and 5 more beside another version.
+`bits` says whether the results of both are the same. `--shares` times the meaning of each
+instruction in a further launch, and prints the share of all meanings (reading operands, arithmetic,
+writing results), what the rest of a launch takes per instruction (the kernel's Python, index
+expressions, checks, allocation, the record), and the instructions that take the most time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import argparse
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -35,9 +34,7 @@ from nkibench import Problem, problems
 
 TARGET = "trn2"
 TURNS, QUICK = 2, 15.0  # launches of a kernel whose first takes less seconds; of others, one
-SAMPLING = 1e-3  # seconds of CPU
-ARITHMETIC = ("/native/", "/numerics/", "/isa/", "/clause/", "/core/psum.py", "/core/rows.py")
-MOVING = {"store", "values", "rounded", "encoded"}  # of memory/tile.py
+SHOWN = 4  # instructions that take the most time
 Measured = dict[str, Any]
 
 
@@ -47,26 +44,23 @@ def case(kernel: Path, reference: Path, shares: bool) -> Measured:
     from baseline import NAMES, kernel_of
     from published import loaded
 
-    from neuroncore.base.options import Options
-    from neuroncore.frontend.settings import settings
-
     problem, function = loaded(reference), kernel_of(loaded(kernel, **NAMES))
     np.random.seed(0)
     given = problem.transform_to_nki_inputs(problem.get_inputs())
     first, results = timed(function, given)
     found: Measured = {"bits": digest(results if isinstance(results, tuple) else (results,))}
     del results
-    recorded, bare = [first], []
-    for turn in range(TURNS if first < QUICK else 1):
-        if turn:  # what is loaded once, numba and its functions, counts in the first launch
-            recorded.append(timed(function, given)[0])
-        if shares:
-            with settings(options=Options(record=False)), Sampler() as sampler:
-                bare.append(timed(function, given)[0])
-    found["seconds"] = min(recorded)
+    seconds = [first]
+    for _ in range(1, TURNS if first < QUICK else 1):
+        # what is loaded once, numba and its functions, counts in the first launch
+        seconds.append(timed(function, given)[0])
+    found["seconds"] = min(seconds)
     if shares:
-        found["unrecorded"] = min(bare)
-        found["arithmetic"] = sampler.counts[True] / max(sampler.counts.total(), 1)
+        with timed_meanings() as spent:
+            found["whole"] = timed(function, given)[0]
+        found["meanings"] = {
+            name: (count, spent.seconds[name]) for name, count in spent.counts.items()
+        }
     return found
 
 
@@ -85,25 +79,42 @@ def digest(results: tuple[Any, ...]) -> str:
     return found.hexdigest()[:16]
 
 
-class Sampler:
-    """Counts, of moments at equal distances of CPU time, how many are spent on arithmetic."""
+class Spent:
+    """Calls and seconds of CPU of the meaning of each instruction."""
 
     def __init__(self) -> None:
-        self.counts: Counter[bool] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
 
-    def __enter__(self) -> Sampler:
-        signal.signal(signal.SIGPROF, self._sample)
-        signal.setitimer(signal.ITIMER_PROF, SAMPLING, SAMPLING)
-        return self
+    def over(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        counts, seconds, clock = self.counts, self.seconds, time.thread_time
 
-    def __exit__(self, *exception: object) -> None:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        def timed_run(*given: Any) -> Any:
+            begun = clock()
+            try:
+                return run(*given)
+            finally:
+                seconds[name] += clock() - begun
+                counts[name] += 1
 
-    def _sample(self, number: int, frame: FrameType | None) -> None:
-        code = frame.f_code if frame else None
-        moves = code is not None and code.co_name in MOVING and "tile.py" in code.co_filename
-        here = code.co_filename if code else ""
-        self.counts[moves or any(part in here for part in ARITHMETIC)] += 1
+        return timed_run
+
+
+@contextmanager
+def timed_meanings() -> Iterator[Spent]:
+    """Time the meanings of instructions of cores that are made in the body."""
+    from neuroncore.core import binding
+
+    spent, stage = Spent(), binding.stage
+
+    def timed_stage(call: Any, arguments: Mapping[str, Any], core: Any) -> Callable[..., Any]:
+        return spent.over(call.instruction.name, stage(call, arguments, core))
+
+    binding.stage = timed_stage
+    try:
+        yield spent
+    finally:
+        binding.stage = stage
 
 
 def in_process(python: str, problem: Problem, shares: bool) -> Measured:
@@ -141,11 +152,14 @@ def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float
 
 
 def parts(found: Measured) -> str:
-    """What the seconds of a launch were spent on, and their shares."""
-    whole, bare = found["seconds"], found["unrecorded"]
-    arithmetic = bare * found["arithmetic"]
-    said = {"arithmetic": arithmetic, "Python": bare - arithmetic, "record": whole - bare}
-    return ", ".join(f"{name} {part:5.2f} ({part / whole:3.0%})" for name, part in said.items())
+    """The share of the meanings of instructions in a launch, and the rest per instruction."""
+    whole, meanings = found["whole"], found["meanings"]
+    issued = sum(count for count, _ in meanings.values())
+    meant = sum(seconds for _, seconds in meanings.values())
+    most = sorted(meanings.items(), key=lambda item: -item[1][1])[:SHOWN]
+    named = ", ".join(f"{name} {seconds / whole:.0%}" for name, (_, seconds) in most)
+    rest = (whole - meant) / issued * 1e6
+    return f"meaning {meant:5.2f} ({meant / whole:3.0%}), rest {rest:4.0f} us x {issued}; {named}"
 
 
 def main() -> None:
