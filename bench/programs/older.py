@@ -154,7 +154,7 @@ def operator(tiles: Tiles) -> None:
 def tiled(tiles: Tiles) -> None:
     """A loop over the rows of an input, whose last tile is ragged and kept by a mask."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
-    lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 3)
+    lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 5)
     rows = lanes * turns - maker.between(0, lanes - 1)
     source = maker.given((rows, free + maker.between(0, 5)), form)
     out = result(maker, (rows, free), form)
@@ -179,7 +179,7 @@ def tiled(tiles: Tiles) -> None:
 def product(tiles: Tiles) -> None:
     """A product that is accumulated in PSUM over a loop."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
-    depth, turns = maker.choose((1, 8, 33, 64, 128)), maker.between(1, 3)
+    depth, turns = maker.choose((1, 8, 33, 64, 128)), maker.between(1, 5)
     lanes, free = maker.between(1, COLUMNS_OF_PRODUCTS), columns(maker)
     a, b = (maker.given((depth * turns, wide), form).text for wide in (lanes, free))
     out = tiles.new(lanes, free, "float32")

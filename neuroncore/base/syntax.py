@@ -35,12 +35,19 @@ def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
     return function
 
 
+Span = tuple[int | None, ...]  # first line and column, last line and column, in bytes
+
+
+def span(frame: FrameType) -> Span:
+    """The span of the text that a frame is at."""
+    line, end_line, column, end_column = source.span(frame.f_code, frame.f_lasti)
+    return line, column, end_line, end_column
+
+
 @by_site
 def user_of_value(frame: FrameType) -> ast.AST | None:
     """The node of the source that uses the value of the expression that a frame is at."""
-    line, end_line, column, end_column = source.span(frame.f_code, frame.f_lasti)
-    parents = _parents(frame.f_code.co_filename)
-    return parents.get((line, column, end_line, end_column))
+    return _parents(frame.f_code.co_filename).get(span(frame))
 
 
 BETWEEN = frozenset(
@@ -70,11 +77,12 @@ def question(frame: FrameType) -> Question:
     where = line, column, end_line, end_column
     by = _parents(frame.f_code.co_filename).get(where)
     children = ast.iter_child_nodes(by) if by is not None else ()
-    of = next((one for one in children if _lies(one) == where), None)
+    of = next((one for one in children if lies(one) == where), None)
     return Question(of, by)
 
 
-def _lies(node: ast.AST) -> tuple[int | None, ...]:
+def lies(node: ast.AST) -> Span:
+    """The span of a node."""
     where = ("lineno", "col_offset", "end_lineno", "end_col_offset")
     return tuple(getattr(node, name, None) for name in where)
 
@@ -131,7 +139,7 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """The node that uses the value of each expression of a file, by the expression's span; pytest
     gives an `assert` a different span."""
     return {
-        _lies(value): node
+        lies(value): node
         for node in ast.walk(tree(file))
         for value in (node, *ast.iter_child_nodes(node))
         if isinstance(value, ast.expr if value is not node else ast.Assert)

@@ -20,7 +20,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
-from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, first_given
+from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, first_given, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory.access import Dims
 from neuroncore.memory.storage import Storage
@@ -207,11 +207,32 @@ class Blocks(Untiled):
         block = tuple(at)
         tile = self._tiles.get(block)
         if tile is None:
-            tile = self._tiles[block] = Tensor.of(self._make(block))
             variables: list[Any] = [keys[axis] for axis in self._loops]
-            if variables and all(map(_comes_once, variables)):
-                variables[-1].ends(self._tiles, block)
+            ends = bool(variables) and all(map(_comes_once, variables))
+            tile = self.new_tile(block, variables[-1] if ends else None)
         return tile[rest] if rest else tile
+
+    @property
+    def axes(self) -> int:
+        """The number of block axes."""
+        return self._axis
+
+    def is_new(self, block: Dims) -> bool:
+        """Return whether a block is one of the tensor's, and has no tile."""
+        inside = all(0 <= k < size for k, size in zip(block, self._shape, strict=False))
+        return inside and block not in self._tiles
+
+    def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
+        """Make the tile of a block, which may end with an iteration."""
+        tile = self._tiles[block] = Tensor.of(self._make(block))
+        state = running()
+        state.blocks[tile.storage.id] = self._tiles, block
+        if ending is not None:
+            ending.ends(self._tiles, block)
+        if state.capture is not None:
+            depth = next((n for n, one in enumerate(state.loops) if one is ending), None)
+            state.capture.block(self, block, depth, tile.storage)
+        return tile
 
     def _part(self, at: Dims) -> Blocks:
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)

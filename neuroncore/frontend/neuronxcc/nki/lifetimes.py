@@ -201,8 +201,13 @@ def numbering(frame: FrameType | None) -> Numbering:
 @syntax.by_site
 def _numbering(frame: FrameType) -> Numbering:
     code, user = frame.f_code, syntax.user_of_value(frame)
-    is_known = user is not None and _text(code) in _texts(code.co_filename)
+    is_known = user is not None and has_source(code)
     return _of_assigned(user, code.co_filename) if user is not None and is_known else NONE
+
+
+def has_source(code: CodeType) -> bool:
+    """Return whether the file of a code object still has the text that it was made of."""
+    return _text(code) in _texts(code.co_filename)
 
 
 Text = tuple[Any, ...]

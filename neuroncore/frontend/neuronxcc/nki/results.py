@@ -26,7 +26,8 @@ from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.blocks import check_explicit
-from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, extent, follow, in_patterns
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import (
     Running,
     carry,
@@ -112,9 +113,15 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
     """Return a new, uninitialized tile."""
     core = current()
     sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
-    storage = core.allocate(region, sizes, dtype, name)
-    storage.scope = running(core).scope
-    return Tensor.of(storage)
+    return _new(core, running(core), (region, sizes, dtype, name))
+
+
+def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
+    storage = core.allocate(*given)
+    storage.scope = state.loops[-1] if state.loops else None
+    if state.capture is not None:
+        state.capture.tile(storage)
+    return Tensor(storage, storage.layout.whole, 0)
 
 
 def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
@@ -127,6 +134,8 @@ def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: F
         before, core.site = core.site, site
         try:
             storage = core.allocate(region, sizes, dtype)
+            if (noting := running(core).capture) is not None:
+                noting.tile(storage)
         finally:
             core.site = before
         storage.scope = scope
@@ -168,6 +177,8 @@ def fill(tile: Tile) -> None:
     assert missing is not None
     del state.fills[tile.storage.id]
     carry(tile.storage)
+    if state.capture is not None:
+        state.capture.fault()
     for box in rectangles(missing):
         _set(everything.within(box), value)
 
@@ -186,6 +197,9 @@ def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _issue(name: str, arguments: dict[str, Any]) -> None:
+    state = running()
+    if state.capture is not None:
+        state.capture.step(name, arguments, state.accumulates)
     try:
         function(name)(**arguments)
     except KernelError as error:
@@ -227,9 +241,7 @@ def produce(
         if awaited:
             result = _awaited(core, scope, region, sizes, out[1])
         else:
-            storage = core.allocate(region, sizes, out[1])
-            storage.scope = scope
-            result = Tensor(storage, storage.layout.whole, 0)
+            result = _new(core, state, (region, sizes, out[1]))
         over = sizes if space is None else space
         # two axes are always a pattern
         elementwise = part is None and space is None and len(over) > 2
@@ -259,7 +271,7 @@ def produce(
 
 def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
     """The part of a result that an instruction on a part of its space writes; () for all."""
-    return _extent(_of_result(result, box, over, part)) if box else box
+    return extent(_of_result(result, box, over, part)) if box else box
 
 
 def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, accumulate: bool | None) -> None:
@@ -280,7 +292,7 @@ def _run_boxes(
     accumulate: bool | None,
 ) -> None:
     passed = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
-    cut = _in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
+    cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
             pieces = {n: follow(v, box, over) for n, v in passed.items()}
@@ -303,36 +315,6 @@ def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
     return operand.regions
 
 
-def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Cut boxes along their shortest free axes until an access pattern can describe every tile's
-    part: a function with more axes is several instructions."""
-    most = current().machine.limits.free_dims
-    if len(over) <= 1 + most:
-        return boxes
-    cut: list[Box] = []
-    for box in (b or tuple((0, n) for n in over) for b in boxes):
-        pieces = [follow(t, box, over) for t in tiles if isinstance(t, Tensor)]
-        axes = [(n, a) for a, (_, n) in enumerate(box) if a and n > 1]
-        if not axes or all(access.free_axes(p.shape, p.strides) <= most for p in pieces):
-            cut.append(box)
-            continue
-        count, axis = min(axes)
-        places = range(box[axis][0], box[axis][0] + count)
-        each = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
-        cut += _in_patterns(each, over, tiles)
-    return cut
-
-
-def _extent(part: Tensor) -> Box:
-    """Return the box of a part of a new tile."""
-    offset = part.offset
-    firsts = []
-    for stride in access.dense(part.storage.shape):
-        firsts.append(offset // stride)
-        offset %= stride
-    return tuple(zip(firsts, part.shape, strict=True))
-
-
 def hold(
     made: Tensor,
     run: Run,
@@ -353,40 +335,6 @@ def hold(
     return made
 
 
-def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the rectangles of `space` that a mask chooses, or a list of rectangles unchanged; an
-    empty box means all of `space`."""
-    if isinstance(mask, list):
-        return mask
-    if mask is None:
-        return [()]
-    if isinstance(mask, Mask):
-        boxes = mask.boxes(space)
-        return [()] if boxes == [tuple((0, size) for size in space)] else boxes
-    if isinstance(mask, bool | np.bool_ | int):
-        return [()] if mask else []
-    raise SignatureError(
-        f"{mask!r:.60} is not a mask",
-        argument="mask",
-        expected="comparisons of index expressions combined with &, or a bool",
-        also="err_unsupported_expression_in_mask",
-    )
-
-
-def follow(value: Any, box: Box, space: Dims) -> Any:
-    """Return the part of an argument, or of each tile of a list, that belongs to a box."""
-    if box and isinstance(value, list):
-        return [follow(one, box, space) for one in value]
-    if not box or not isinstance(value, Tensor):
-        return value
-    rest = ((0, size) for size in value.shape[len(box) :])
-    pieces = tuple(
-        piece if axis < len(space) and size == space[axis] else (0, size)
-        for axis, (size, piece) in enumerate(zip(value.shape, (*box, *rest), strict=False))
-    )
-    return value.within(pieces)
-
-
 # --- assignment -----------------------------------------------------------------------------------
 
 
@@ -405,6 +353,8 @@ def assign(slot: Tensor, value: Any) -> None:
         if value.dynamic:
             raise refusals.copied_by_assignment(value)
         if not _same(slot, value):
+            if state.capture is not None:
+                state.capture.distinct(slot, value, state.blocks)
             _copy(slot, value, [()])
         return
     state.pending = None
@@ -424,7 +374,7 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
     if boxes == [()]:
         value = _spread(value, slot.shape)
     place = slot.shaped(value.shape)
-    for box in _in_patterns(boxes, value.shape, (place, value)):
+    for box in in_patterns(boxes, value.shape, (place, value)):
         dst, src = (place.within(box), value.within(box)) if box else (place, value)
         issue("tensor_copy", dst=dst, src=src)
 

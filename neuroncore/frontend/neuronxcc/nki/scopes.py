@@ -8,8 +8,7 @@ to write separate elements, or add to the contents.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any
@@ -20,7 +19,7 @@ from neuroncore.base.errors import ImmutableError, ScopeError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
+from neuroncore.frontend.neuronxcc.nki.capture import Capture
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
@@ -61,35 +60,47 @@ class Loop:
     parallel: bool = False
     sums: dict[Any, Any] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[int]:
-        state = running()
-        loops, depth = state.loops, len(state.loops)
-        met = dict(state.met)
-        writes: dict[int, Write] | None = {} if self.parallel else None
-        marks = Marks(state) if self.parallel else None
-        names = bound(sys._getframe(1)) if len(self.values) > 1 else None
-        for number, value in enumerate(self.values):
-            if names and number:
-                # published kernels count up the addresses of tensors (`first_given`)
-                names.again("warning" if state.met == met else "note")
-            index = LoopIndex(value)
-            index.loop, index.writes = self, writes
-            loops.append(index)
-            state.met = dict(met)
-            if marks:
-                marks.begin(value)
-            try:
-                yield index
-            finally:
-                index.over = True
-                del loops[depth:]
-                for tiles, block in index.ending or ():
-                    del tiles[block]
-                if marks:
-                    marks.end()
-
     def __len__(self) -> int:
         return len(self.values)
+
+
+class Turns:
+    """One run of a loop, iteration by iteration."""
+
+    def __init__(self, loop: Loop, state: Running) -> None:
+        self.loop, self.met = loop, dict(state.met)
+        self._state, self._depth = state, len(state.loops)
+        self._writes: dict[int, Write] | None = {} if loop.parallel else None
+        self._marks = Marks(state) if loop.parallel else None
+        if state.capture is not None:
+            state.capture.begin_loop(loop)
+
+    def begin(self, value: int) -> LoopIndex:
+        """Begin an iteration, and return its variable."""
+        state, index = self._state, LoopIndex(value)
+        index.loop, index.writes = self.loop, self._writes
+        state.loops.append(index)
+        state.met = dict(self.met)
+        if self._marks is not None:
+            self._marks.begin(value)
+        if state.capture is not None:
+            state.capture.begin_iteration(value)
+        return index
+
+    def end(self, index: LoopIndex) -> None:
+        """End an iteration, even one that a refusal has ended."""
+        index.over = True
+        del self._state.loops[self._depth :]
+        for tiles, block in index.ending or ():
+            del tiles[block]
+        if self._marks is not None:
+            self._marks.end()
+        if self._state.capture is not None:
+            self._state.capture.end_iteration()
+
+    def end_loop(self) -> None:
+        if self._state.capture is not None:
+            self._state.capture.end_loop()
 
 
 class Marks:
@@ -126,6 +137,10 @@ class Running:
     addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: the addresses
     broadcasts: set[int] = field(default_factory=set)  # storages in PSUM of broadcasts
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
+    blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by storage: the tiles of a
+    # tensor with block dimensions, and which of them it is
+    capture: Capture | None = None  # of what the running iteration does
+    plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
     accumulates: bool = False  # whether writes add to the contents
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
     bias_is_made: bool = False  # whether the compiler makes a bias among placed tensors

@@ -13,6 +13,7 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice, beyond
 from neuroncore.frontend.neuronxcc.nki import refusals
@@ -63,6 +64,14 @@ class Tensor(Seen, Unread, Parted):
         return self.dtype.itemsize
 
     # --- indexing --------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Tensor:
+        part = super().__getitem__(key)
+        core = running()
+        if core is not None and core.dialect is not None and core.dialect.capture is not None:
+            keys = key if isinstance(key, tuple) else (key,)
+            core.dialect.capture.part(self.shape, keys)
+        return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
         """Return a part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or the

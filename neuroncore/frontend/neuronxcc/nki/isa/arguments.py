@@ -11,16 +11,10 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.base.errors import DtypeError
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
 from neuroncore.frontend.neuronxcc.nki.isa.constants import member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
-from neuroncore.frontend.neuronxcc.nki.results import (
-    chosen,
-    flush,
-    follow,
-    issue,
-    produce,
-    tile,
-)
+from neuroncore.frontend.neuronxcc.nki.results import flush, issue, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import format_of

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index, Mask
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
@@ -23,7 +24,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member
 from neuroncore.frontend.neuronxcc.nki.isa.forwarded import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
-from neuroncore.frontend.neuronxcc.nki.results import chosen, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.operators import common

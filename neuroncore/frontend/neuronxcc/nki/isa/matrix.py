@@ -13,12 +13,13 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import FreeSizeError, OperatorError
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import refusals
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen
 from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, cast, in_sbuf, write
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, engine, oob_mode
 from neuroncore.frontend.neuronxcc.nki.keywords import token
-from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, issue, new, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import flush, issue, new, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import carry, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer

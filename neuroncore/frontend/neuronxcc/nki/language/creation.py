@@ -16,17 +16,11 @@ from neuroncore.core.core import current
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Allocation, Blocks
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.lifetimes import numbering
-from neuroncore.frontend.neuronxcc.nki.results import (
-    chosen,
-    flush,
-    follow,
-    issue,
-    produce,
-    tile,
-)
+from neuroncore.frontend.neuronxcc.nki.results import flush, issue, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.operators import format_of
@@ -65,9 +59,11 @@ def ndarray(
     if not (on_chip and type(shape) is tuple and len(shape) > 1 and _are_plain(shape)):
         return _made(shape, dtype, buffer, name, None)
     # as in `_made`, at a frame whose line `Core.allocate` knows
-    loops = flush().loops
+    state = flush()
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
-    storage.scope = loops[-1] if loops else None
+    storage.scope = state.scope
+    if state.capture is not None:
+        state.capture.tile(storage)
     return Tensor(storage, storage.layout.whole, 0)
 
 
@@ -148,7 +144,10 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     tile_shape = sizes[axis:] if len(sizes) - axis > 1 else (*sizes[axis:], 1)
     place = where.placer(tile_shape, form)
     if axis == 0:
-        return Tensor.of(_born(scope, region, tile_shape, form, name, place and place(()), value))
+        storage = _born(scope, region, tile_shape, form, name, place and place(()), value)
+        if state.capture is not None:
+            state.capture.tile(storage, value)
+        return Tensor.of(storage)
 
     def make(block: tuple[int, ...]) -> Storage:
         return _born(scope, region, tile_shape, form, name, place and place(block), value)

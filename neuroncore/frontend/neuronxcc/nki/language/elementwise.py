@@ -17,12 +17,13 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import across_partitions
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, follow, hold, issue, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import flush, hold, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor

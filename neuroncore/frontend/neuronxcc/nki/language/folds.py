@@ -14,6 +14,7 @@ import numpy as np
 from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
@@ -25,7 +26,7 @@ from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
     copy,
     lanes,
 )
-from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, issue, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import flush, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor

@@ -13,20 +13,13 @@ from neuroncore.base.errors import SignatureError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend import limits
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
-from neuroncore.frontend.neuronxcc.nki.results import (
-    PSUM,
-    chosen,
-    fill,
-    follow,
-    hold,
-    issue,
-    new,
-    tile,
-)
+from neuroncore.frontend.neuronxcc.nki.results import PSUM, fill, hold, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
+from neuroncore.frontend.neuronxcc.nki.templates import TracedLoop
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import format_of
 from neuroncore.memory.geometry import make_room
@@ -41,13 +34,13 @@ __all__ = [
 def affine_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations don't depend on each other."""
     check_keywords(kwargs)
-    return Loop(limits.loop(*args), parallel=True)
+    return TracedLoop(limits.loop(*args), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations follow each other."""
     check_keywords(kwargs)
-    return Loop(limits.loop(*args))
+    return TracedLoop(limits.loop(*args))
 
 
 def static_range(*args: int) -> range:

@@ -1,0 +1,82 @@
+"""The elements of tiles that masks choose, as rectangles, and the parts of tiles in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.errors import SignatureError
+from neuroncore.core.core import current
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
+from neuroncore.frontend.neuronxcc.nki.scopes import running
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+
+
+def chosen(mask: Any, space: Dims) -> list[Box]:
+    """Return the rectangles of `space` that a mask chooses, or a list of rectangles unchanged; an
+    empty box means all of `space`."""
+    if isinstance(mask, list):
+        return mask
+    if mask is None:
+        return [()]
+    if (noting := running().capture) is not None:
+        noting.mask(mask)
+    if isinstance(mask, Mask):
+        boxes = mask.boxes(space)
+        return [()] if boxes == [tuple((0, size) for size in space)] else boxes
+    if isinstance(mask, bool | np.bool_ | int):
+        return [()] if mask else []
+    raise SignatureError(
+        f"{mask!r:.60} is not a mask",
+        argument="mask",
+        expected="comparisons of index expressions combined with &, or a bool",
+        also="err_unsupported_expression_in_mask",
+    )
+
+
+def follow(value: Any, box: Box, space: Dims) -> Any:
+    """Return the part of an argument, or of each tile of a list, that belongs to a box."""
+    if box and isinstance(value, list):
+        return [follow(one, box, space) for one in value]
+    if not box or not isinstance(value, Tensor):
+        return value
+    rest = ((0, size) for size in value.shape[len(box) :])
+    pieces = tuple(
+        piece if axis < len(space) and size == space[axis] else (0, size)
+        for axis, (size, piece) in enumerate(zip(value.shape, (*box, *rest), strict=False))
+    )
+    return value.within(pieces)
+
+
+def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
+    """Cut boxes along their shortest free axes until an access pattern can describe every tile's
+    part: a function with more axes is several instructions."""
+    most = current().machine.limits.free_dims
+    if len(over) <= 1 + most:
+        return boxes
+    cut: list[Box] = []
+    for box in (b or tuple((0, n) for n in over) for b in boxes):
+        pieces = [follow(t, box, over) for t in tiles if isinstance(t, Tensor)]
+        axes = [(n, a) for a, (_, n) in enumerate(box) if a and n > 1]
+        if not axes or all(access.free_axes(p.shape, p.strides) <= most for p in pieces):
+            cut.append(box)
+            continue
+        count, axis = min(axes)
+        places = range(box[axis][0], box[axis][0] + count)
+        each = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
+        cut += in_patterns(each, over, tiles)
+    return cut
+
+
+def extent(part: Tensor) -> Box:
+    """Return the box of a part of a new tile."""
+    offset = part.offset
+    firsts = []
+    for stride in access.dense(part.storage.shape):
+        firsts.append(offset // stride)
+        offset %= stride
+    return tuple(zip(firsts, part.shape, strict=True))

@@ -1,0 +1,222 @@
+"""Notes of an iteration of a loop, made while Python runs it, so that others can be made from them
+(`templates`): instructions, new tiles, inner loops, and the numbers that decisions depend on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import ref
+
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.core.core import Core
+from neuroncore.frontend.limits import DynamicSlice
+from neuroncore.memory.access import Dims
+from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.parts import Affine
+from neuroncore.memory.storage import Born, Storage
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
+
+MOST = 1_500  # events of an iteration: beyond, the loops in it gain enough
+FAR = sys.maxsize // 4  # a bound that no index reaches
+
+Guard = tuple[int, int, int]  # a number, and the least and the greatest that decide alike
+
+
+class Operand(NamedTuple):
+    """A tile among the arguments of an instruction."""
+
+    name: str
+    storage: ref[Storage]
+    number: int  # of the storage
+    geometry: Geometry
+    offset: int
+
+
+class Step(NamedTuple):
+    """An instruction."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    others: tuple[tuple[str, Any], ...]
+    accumulates: bool
+    continues: bool | None  # whether a sum adds to what its destination has; None for no sum
+    site: Born
+
+
+class NewTile(NamedTuple):
+    """A tile of a result, or one that the kernel makes, perhaps with an initial number."""
+
+    region: MemoryRegion
+    shape: Dims
+    dtype: Format
+    name: str
+    filled: float | None
+    site: Born
+    number: int
+
+
+class NewBlock(NamedTuple):
+    """A tile of a tensor with block dimensions."""
+
+    tensor: Any
+    block: tuple[int, ...]
+    depth: int | None  # of the loop with whose iteration it ends
+    site: Born
+    number: int
+
+
+class Begin(NamedTuple):
+    """An inner loop begins."""
+
+    values: range
+    parallel: bool
+
+
+class Turn(NamedTuple):
+    """An iteration of an inner loop begins."""
+
+    value: int
+
+
+END, END_LOOP, FAULT = "end of an iteration", "end of a loop", "something that can't be repeated"
+
+
+class Capture:
+    """The notes of one core."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.events: list[Any] = []
+        self.guards: list[Guard] = []
+        self.continues: bool | None = None  # as the next step will say
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.events) >= MOST
+
+    def _note(self, event: Any) -> None:
+        if not self.is_full:
+            self.events.append(event)
+
+    def fault(self) -> None:
+        """Note that the iteration can't be repeated."""
+        self._note(FAULT)
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def begin_loop(self, loop: Any) -> None:
+        self._note(Begin(loop.values, loop.parallel))
+
+    def begin_iteration(self, value: int) -> None:
+        self._note(Turn(value))
+
+    def end_iteration(self) -> None:
+        self._note(END)
+
+    def end_loop(self) -> None:
+        self._note(END_LOOP)
+
+    # --- tiles and instructions ------------------------------------------------------------------
+
+    def tile(self, storage: Storage, filled: float | None = None) -> None:
+        """Note the allocation of a tile."""
+        if storage.layout.placed or not storage.on_chip:
+            self.fault()
+            return
+        given = storage.region, storage.shape, storage.dtype, storage.name, filled
+        self._note(NewTile(*given, self.core.birthplace(), storage.id))
+
+    def block(
+        self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
+    ) -> None:
+        """Note the allocation of a block."""
+        if storage.layout.placed:
+            self.fault()
+        self._note(NewBlock(tensor, block, depth, self.core.birthplace(), storage.id))
+
+    def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool) -> None:
+        """Note an instruction."""
+        operands, others = [], []
+        for key, value in arguments.items():
+            if isinstance(value, Tile):
+                if value.dynamic or value.fault is not None or value.storage.layout.placed:
+                    self.fault()
+                    return
+                storage = value.storage
+                operands.append(
+                    Operand(key, ref(storage), storage.id, value.geometry, value.offset)
+                )
+            elif isinstance(value, list):
+                self.fault()
+                return
+            else:
+                others.append((key, value))
+        continues, self.continues = self.continues, None
+        site = self.core.birthplace()
+        self._note(Step(name, tuple(operands), tuple(others), accumulates, continues, site))
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def guard(self, number: int, low: int, high: int) -> None:
+        """Note a number; between these bounds decisions are as now. Beyond them already, only for
+        the same number."""
+        if not low <= number <= high:
+            low = high = number
+        if not self.is_full:
+            self.guards.append((int(number), int(low), int(high)))
+
+    def part(self, shape: Dims, keys: Iterable[Any]) -> None:
+        """Note the indices of a part of a tile."""
+        listed = [*keys]
+        if any(k is ... for k in listed):
+            at = next(axis for axis, k in enumerate(listed) if k is ...)
+            listed[at : at + 1] = [slice(None)] * (len(shape) - len(listed) + 1)
+        for size, k in zip(shape, listed, strict=False):
+            if isinstance(k, slice):
+                self._slice(k, size)
+            elif isinstance(k, Affine):
+                self.guard(k.start, -k.form.low, size - 1 - k.form.high)
+            elif isinstance(k, DynamicSlice) and type(k.size) is int and isinstance(k.start, int):
+                self.guard(k.start, 0, size - k.size)
+                self.guard(k.size, 0, -1)
+            elif isinstance(k, int) and type(k) is not bool:
+                self.guard(k, 0, size - 1)
+            else:
+                self.fault()
+
+    def _slice(self, k: slice, size: int) -> None:
+        given = [number for number in (k.start, k.stop, k.step) if number is not None]
+        if not all(isinstance(number, int) for number in given):
+            self.fault()
+        elif k.start is None or k.stop is None or k.step is not None:
+            for number in given:
+                self.guard(number, 0, -1)
+        elif given:
+            self.guard(k.start, 0, size)
+            self.guard(k.stop, 0, size)
+            self.guard(k.stop - k.start, 0, -1)
+
+    def mask(self, mask: Any) -> None:
+        """Note which elements of a tile a mask chooses."""
+        if mask is None or isinstance(mask, list):
+            return
+        if not hasattr(mask, "terms"):  # a bool, of numbers that were compared
+            self.fault()
+            return
+        for index, how in mask.terms:
+            low, high = index.extent()
+            if how == ">=" and low >= 0:
+                self.guard(index.start, -index.form.low, FAR)
+            elif how == ">=" and high < 0:
+                self.guard(index.start, -FAR, -index.form.high - 1)
+            else:
+                self.guard(index.start, 0, -1)
+
+    def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
+        """Note that an assignment copies, because the tiles are not the same elements; other
+        iterations may assign a tile to itself."""
+        one, other = slot.storage, value.storage
+        if one is other or (one.id in blocks and other.id in blocks):
+            self.fault()

@@ -1,0 +1,322 @@
+"""Loops whose iterations differ only by affine indices, found in the kernel's source.
+
+In such a loop variables are only added, subtracted and multiplied by constants, and the results
+are only used in subscripts of tensors and in masks. Python does nothing else in the body than bind
+names that nothing outside reads, so an iteration is known from others (`templates`).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.base import syntax
+from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
+from neuroncore.frontend.neuronxcc.nki.lifetimes import RANGES, has_source
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory.parts import Affine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
+
+API = "neuroncore.frontend."  # modules whose functions run no code of the kernel
+LASTING = (int, float, str, type, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
+HARMLESS = (abs, float, int, len, max, min, range)
+UNROLLED = {"static_range", "range"}  # their numbers are constants of an iteration around them
+SUMS = (ast.Add, ast.Sub)
+
+
+class Body(NamedTuple):
+    """The conditions that the source does not show."""
+
+    depth: int  # the loops around it in its function, all of them loops of the API
+    called: frozenset[tuple[str, ...]]  # names with attributes that are called
+    indexed: frozenset[str]  # names of tensors that loop variables index
+    read: frozenset[str]  # all names that the loop reads and does not bind
+
+
+def is_repeatable(frame: FrameType, depth: int) -> bool:
+    """Return whether the loop that begins in a frame, inside `depth` running loops, is of this
+    kind."""
+    body = _body(frame)
+    if body is None or body.depth != depth:
+        return False
+    pure = all(_is_pure(_named(frame, name)) for name in body.called)
+    tensors = all(isinstance(_named(frame, (n,)), Tensor | Blocks) for n in body.indexed)
+    return pure and tensors and all(_lasts(_named(frame, (n,))) for n in body.read)
+
+
+def values_read(frame: FrameType) -> list[Any]:
+    """Return the values of the names that the loop which begins in a frame does not bind."""
+    body = _body(frame)
+    return [] if body is None else [_named(frame, (name,)) for name in sorted(body.read)]
+
+
+def _lasts(value: Any) -> bool:
+    """Return whether a value of Python stays as it is, whatever the loops around do with it."""
+    if isinstance(value, tuple):
+        return all(map(_lasts, value))
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] in ("neuroncore", "numpy")
+    return value is None or isinstance(value, LASTING) or _is_pure(value)
+
+
+def _named(frame: FrameType, name: Sequence[str]) -> Any:
+    """Return what a name with attributes is just now; None if it isn't bound."""
+    root, *attributes = name
+    for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
+        if root in scope:
+            found = scope[root]
+            break
+    else:
+        return None
+    for attribute in attributes:
+        found = getattr(found, attribute, None)
+    return found
+
+
+def _is_pure(function: Any) -> bool:
+    """Return whether calls of a function change nothing and show nothing: functions of the API,
+    classes of numpy, and a few functions of Python."""
+    if any(function is one for one in HARMLESS):
+        return True
+    module = str(getattr(function, "__module__", None) or "")
+    shows = getattr(function, "__name__", "") == "device_print"
+    return (module.startswith(API) and not shows) or (
+        module == "numpy" and isinstance(function, type)
+    )
+
+
+@syntax.by_site
+def _body(frame: FrameType) -> Body | None:
+    file = frame.f_code.co_filename
+    found = _loops(file).get(syntax.span(frame))
+    if found is None or not has_source(frame.f_code):
+        return None
+    function, nest = found
+    return _Reader(function, nest).body
+
+
+@syntax.by_text
+def _loops(file: str) -> dict[syntax.Span, tuple[ast.FunctionDef, list[ast.For]]]:
+    """Return each `for` of a file's functions, with its function and the loops around it, outermost
+    first, by its span, and by that of its iterable, which later releases of Python state."""
+    found = {}
+    for function in ast.walk(syntax.tree(file)):
+        if isinstance(function, ast.FunctionDef):
+            for nest in _nests(function.body, []):
+                found[syntax.lies(nest[-1])] = found[syntax.lies(nest[-1].iter)] = function, nest
+    return found
+
+
+def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
+    """Yield the loops of a body that are in nothing but such loops."""
+    for statement in body:
+        if isinstance(statement, ast.For):
+            nest = [*around, statement]
+            yield nest
+            yield from _nests(statement.body, nest)
+
+
+class _Reader:
+    """Reads a nest of loops, of which the last is asked about. The loops around it may do more, but
+    bind no name that it reads besides their variables."""
+
+    def __init__(self, function: ast.FunctionDef, nest: list[ast.For]) -> None:
+        self.varying: set[str] = set()  # names of loop variables, and of sums of them
+        self.masks: set[str] = set()
+        self.tiles: set[str] = set()  # names that results are bound to
+        self.called: set[tuple[str, ...]] = set()
+        self.indexed: set[str] = set()
+        loop = nest[-1]
+        self.varying |= {one.id for one in map(_target, nest) if one is not None}
+        fits = self._is_range(nest[:-1]) and self._statement(loop)
+        fits = fits and self._are_local(function, loop) and not self._reads_others(nest)
+        called = frozenset(name for name in self.called if name[0] not in self.tiles)
+        read = frozenset(_read(loop) - {one.id for one in map(_target, nest) if one is not None})
+        body = Body(len(nest) - 1, called, frozenset(self.indexed - self.tiles), read)
+        self.body = body if fits else None
+
+    def _is_range(self, loops: Sequence[ast.For]) -> bool:
+        """Return whether loops go through ranges of the API."""
+        called = [_dotted(one.iter.func) for one in loops if isinstance(one.iter, ast.Call)]
+        self.called.update(name for name in called if name)
+        return len(called) == len(loops) and all({*name[-1:]} & RANGES for name in called)
+
+    def _reads_others(self, nest: Sequence[ast.For]) -> bool:
+        """Return whether the innermost loop reads a name that the loops around it bind, besides
+        their variables."""
+        inside = {id(node) for node in ast.walk(nest[-1])} | {id(loop.target) for loop in nest}
+        outer = (node for node in ast.walk(nest[0]) if id(node) not in inside)
+        names = {n.id for n in outer if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return bool(names & _read(nest[-1]))
+
+    def _are_local(self, function: ast.FunctionDef, outermost: ast.For) -> bool:
+        """Return whether nothing reads what a loop has bound after that loop, except loops that
+        bind it again."""
+        loops = [node for node in ast.walk(function) if isinstance(node, ast.For)]
+        within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in loops}
+        names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+        bound = {
+            id(loop): {
+                n.id for n in names if id(n) in within[id(loop)] and isinstance(n.ctx, ast.Store)
+            }
+            for loop in loops
+        }
+        read = [n for n in names if isinstance(n.ctx, ast.Load)]
+        for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
+            inside = within[id(loop)]
+            again = [o for o in loops if id(o) not in inside and id(loop) not in within[id(o)]]
+            after = (n for n in read if n.id in bound[id(loop)] and id(n) not in inside)
+            for n in after:
+                if not any(id(n) in within[id(o)] and n.id in bound[id(o)] for o in again):
+                    return False
+        return True
+
+    def _statement(self, node: ast.stmt) -> bool:
+        match node:
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                return True
+            case ast.Expr(value=ast.Call() as call):
+                return self._is_value(call)
+            case ast.Assign(targets=[target], value=value):
+                return self._assignment(target, value)
+            case ast.AugAssign(target=ast.Subscript() as target, value=value):
+                return self._is_value(target) and self._is_value(value)
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._is_value(test) and all(map(self._statement, (*body, *orelse)))
+            case ast.For(target=ast.Name(id=name), iter=ast.Call() as called, orelse=[]):
+                ranged = _dotted(called.func)[-1:]
+                if {*ranged} & RANGES:
+                    self.varying.add(name)
+                fits = bool({*ranged} & (RANGES | UNROLLED)) and self._is_value(called)
+                return fits and all(map(self._statement, node.body))
+        return False
+
+    def _assignment(self, target: ast.expr, value: ast.expr) -> bool:
+        if isinstance(target, ast.Subscript):
+            return self._is_value(target) and self._is_value(value)
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if not all(isinstance(one, ast.Name) for one in names):
+            return False
+        bound = {one.id for one in names if isinstance(one, ast.Name)}
+        if bound & (self.varying | self.masks):
+            return False
+        if self._is_value(value):
+            self.tiles |= bound
+            return True
+        if self._is_index(value):
+            self.varying |= bound
+            return not bound & self.tiles
+        if self._is_mask(value):
+            self.masks |= bound
+            return not bound & self.tiles
+        return False
+
+    def _varies(self, node: ast.AST) -> bool:
+        names = self.varying | self.masks
+        return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
+
+    def _is_value(self, node: ast.expr | None) -> bool:
+        """Return whether an expression is the same in all iterations, or a tile of the
+        iteration."""
+        match node:
+            case None | ast.Constant():
+                return True
+            case ast.Name():
+                return not self._varies(node)
+            case ast.Attribute(value=value):
+                return self._is_value(value)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return all(map(self._is_value, parts))
+            case ast.UnaryOp(operand=operand):
+                return self._is_value(operand)
+            case ast.Compare(left=left, comparators=others):
+                return all(map(self._is_value, (left, *others)))
+            case ast.BoolOp(values=parts):
+                return all(map(self._is_value, parts))
+            case ast.BinOp(left=left, right=right):
+                return self._is_value(left) and self._is_value(right)
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                return all(map(self._is_value, (lower, upper, step)))
+            case ast.Subscript(value=ast.Name(id=name), slice=key) if self._varies(key):
+                self.indexed.add(name)
+                return name not in self.varying | self.masks and self._is_index(key)
+            case ast.Subscript(value=value, slice=key):
+                return self._is_value(value) and self._is_value(key)
+            case ast.Call():
+                return self._is_call(node)
+        return False
+
+    def _is_call(self, node: ast.Call) -> bool:
+        name = _dotted(node.func)
+        if name:
+            self.called.add(name)
+        fits = bool(name) or (isinstance(node.func, ast.Attribute) and self._is_value(node.func))
+        masks = [one.value for one in node.keywords if one.arg == "mask"]
+        named = [one.value for one in node.keywords if one.arg != "mask"]
+        given = all(map(self._is_value, (*node.args, *named)))
+        known = all(one.arg is not None for one in node.keywords)
+        return fits and given and known and all(map(self._is_mask, masks))
+
+    def _is_index(self, node: ast.expr | None) -> bool:
+        """Return whether an expression is affine in the loop variables."""
+        if node is None or not self._varies(node):
+            return self._is_value(node)
+        match node:
+            case ast.Name(id=name):
+                return name in self.varying
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                return self._is_index(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                product = isinstance(op, ast.Mult) and not (
+                    self._varies(left) and self._varies(right)
+                )
+                allowed = product or isinstance(op, SUMS)
+                return allowed and self._is_index(left) and self._is_index(right)
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                return self._is_index(lower) and self._is_index(upper) and self._is_value(step)
+            case ast.Tuple(elts=parts):
+                return all(map(self._is_index, parts))
+            case ast.Subscript(value=value, slice=key):
+                return self._is_index(value) and self._is_value(key)
+            case ast.Call(func=func, args=args, keywords=[]):
+                called = _dotted(func)
+                self.called.add(called)
+                return called[-1:] == ("ds",) and all(map(self._is_index, args))
+        return False
+
+    def _is_mask(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name) if name in self.masks:
+                return True
+            case ast.Compare(left=left, comparators=others):
+                return all(map(self._is_index, (left, *others)))
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return self._is_mask(left) and self._is_mask(right)
+        return self._is_value(node)
+
+
+def _target(loop: ast.For) -> ast.Name | None:
+    return loop.target if isinstance(loop.target, ast.Name) else None
+
+
+def _read(loop: ast.For) -> set[str]:
+    """Return the names that a loop reads and does not bind."""
+    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
+    bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    return {n.id for n in names if isinstance(n.ctx, ast.Load)} - bound
+
+
+def _dotted(node: ast.expr) -> tuple[str, ...]:
+    """Return the parts of `a.b.c`; none for another expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else ()

@@ -1,0 +1,456 @@
+"""Iterations of loops that are made from earlier ones, without Python.
+
+In a loop that `repeatable` recognizes every number is an affine function of the variables of the
+loops around it. An iteration that Python runs is noted (`capture`). Iterations in which one
+variable differs show by how much each number changes with it; then all numbers are known. Bounds
+of the numbers, and the state of tensors, tell whether an iteration decides as the noted one did;
+if it may not, Python runs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.core.core import Core, current
+from neuroncore.core.core import running as core_of_kernel
+from neuroncore.frontend.neuronxcc.nki import capture as noted
+from neuroncore.frontend.neuronxcc.nki.capture import (
+    Begin,
+    Capture,
+    Guard,
+    NewBlock,
+    NewTile,
+    Operand,
+    Step,
+    Turn,
+)
+from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
+from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
+from neuroncore.frontend.neuronxcc.nki.results import issue, new
+from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, Running, Turns, running
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory.storage import Storage
+from neuroncore.record.columns import birth
+
+Numbers = npt.NDArray[np.int64]
+Values = tuple[int, ...]  # of the variables of the running loops, outermost first
+VARIANTS, FAILURES = 4, 16  # templates of a loop, and iterations that fit none
+MADE, BLOCK, FIXED = range(3)  # kinds of storages: of the iteration, a block, another
+BIRTH = len(birth(0, 0))
+PLAIN = (bool, int, float, str, tuple, np.generic)
+
+
+class TracedLoop(Loop):
+    """A loop whose body the device's compiler reads once."""
+
+    def __iter__(self) -> Iterator[int]:
+        state, frame = running(), sys._getframe(1)
+        turns, several = Turns(self, state), len(self.values) > 1
+        # the names that Python would carry from one iteration to the next
+        names = bound(frame) if several else None
+        plan = _plan(frame, state, self) if bound(frame) is None else None
+        try:
+            for number, value in enumerate(self.values):
+                if names and number:
+                    # published kernels count up the addresses of tensors (`first_given`)
+                    names.again("warning" if state.met == turns.met else "note")
+                if plan is not None and plan.repeats(turns, value):
+                    continue
+                noting = plan is not None and plan.begin(value)
+                index = turns.begin(value)
+                try:
+                    yield index
+                finally:
+                    turns.end(index)
+                if plan is not None and noting:
+                    plan.end()
+        finally:
+            if plan is not None:
+                plan.stop()
+            if not state.loops:
+                state.plans.clear()
+        turns.end_loop()
+
+
+def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
+    """Return how to repeat iterations of the loop that begins in a frame; None if nothing may be
+    left out, or if somebody watches Python."""
+    core = current()
+    options = core.options
+    watched = core.beside or options.stacks or _is_debugged()
+    if watched or core.program is None or options.uninitialized == "raise":
+        return None
+    key = id(frame.f_code), frame.f_lasti
+    if key not in state.plans:
+        repeatable = is_repeatable(frame, len(state.loops))
+        state.plans[key] = Plan(core, state, values_read(frame)) if repeatable else None
+    plan: Plan | None = state.plans[key]
+    if plan is not None and not plan.reads(values_read(frame)):
+        plan = state.plans[key] = None
+    # an outermost loop that is short has nothing to repeat
+    return plan if plan is None or state.loops or len(loop.values) > 2 else None
+
+
+def _is_debugged() -> bool:
+    """Return whether a debugger or a tracer follows Python, by either of its interfaces."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    tool = monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)
+    return sys.gettrace() is not None or tool is not None
+
+
+class Plan:
+    """How to repeat the iterations of a loop, while the outermost loop around it runs."""
+
+    def __init__(self, core: Core, state: Running, read: list[Any]) -> None:
+        self._core, self._state, self._read = core, state, read
+        self._templates: list[Template] = []
+        self._failures = 0
+        self._owner = False  # whether this loop began to note
+
+    def reads(self, values: list[Any]) -> bool:
+        """Return whether the names that the loop does not bind have the same values as before."""
+        return all(a is b for a, b in zip(self._read, values, strict=True))
+
+    def repeats(self, turns: Turns, value: int) -> bool:
+        """Do an iteration, if it is known."""
+        state = self._state
+        if state.pending is not None:
+            return False
+        values = (*map(int, state.loops), value)
+        return any(t.repeat(turns, value, values) for t in self._templates)
+
+    def begin(self, value: int) -> bool:
+        """Note the iteration that begins, if that may help."""
+        state = self._state
+        if self._failures > FAILURES:
+            return False
+        if state.capture is None or state.capture.is_full:
+            state.capture, self._owner = Capture(self._core), True
+        kept = self._kept = state.capture
+        values = (*map(int, state.loops), value)
+        self._begun = values, len(kept.events) + 1, len(kept.guards), self._stand()
+        return True
+
+    def end(self) -> None:
+        """Learn from the iteration that has ended."""
+        state, kept = self._state, self._kept
+        values, first, guard, stand = self._begun
+        template = None
+        if kept.is_full:
+            self._failures = FAILURES
+        elif state.pending is None:
+            events = kept.events[first:-1]
+            if self._is_all(events, stand):
+                template = made_of(state, values, events, kept.guards[guard:])
+        self.stop()
+        if template is None:
+            self._failures += 1
+        elif not any(known.learn(template) for known in self._templates):
+            self._failures += bool(self._templates)
+            self._templates = [*self._templates[-VARIANTS + 1 :], template]
+
+    def stop(self) -> None:
+        """Stop noting, if this loop began it."""
+        if self._owner:
+            self._state.capture, self._owner = None, False
+
+    def _stand(self) -> tuple[int, ...]:
+        """The lengths of all that iterations may add to."""
+        core, state, program = self._core, self._state, self._core.program
+        assert program is not None
+        told = len(core._told) + len(core._reported)
+        mine = len(state.broadcasts), len(state.ones), len(state.addresses)
+        return program.issued, len(program.births) // BIRTH, told, *mine
+
+    def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
+        """Return whether the events are all that has happened since."""
+        issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
+        steps = sum(type(event) is Step for event in events)
+        tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
+        whole = noted.FAULT not in events and not any(others)
+        return whole and issued == steps and births == tiles
+
+
+class _Layout:
+    """Which numbers of an iteration are where in its vector: first those that bounds hold, then
+    those of its events."""
+
+    def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
+        self._state = state
+        self.numbers = [number for number, _, _ in guards]
+        self.low, self.high = ([guard[n] for guard in guards] for n in (1, 2))
+        self.events: list[tuple[Any, ...]] = []
+        self.outside: list[tuple[Any, int, int, bool]] = []  # tiles, their block, wholly written
+        self.fixed: list[tuple[Storage, bool]] = []
+        self.blocks: list[tuple[Any, int, int]] = []  # tensors, and their new blocks
+        self.chip: list[tuple[int, int]] = []  # offsets on the chip, and elements that are alike
+        self.still: list[int] = []  # offsets in tiles of the iteration
+        self.made: dict[int, int] = {}  # by number of a storage
+        self._last: dict[int, int] = {}  # by new tile: the last event that uses it
+        self.fits = all(map(self._add, events))
+        self.ends: dict[int, list[int]] = {}  # by event: the new tiles that no later one uses
+        for place, last in self._last.items():
+            self.ends.setdefault(last, []).append(place)
+
+    def _put(self, *numbers: int) -> int:
+        """Append numbers; the place of the first."""
+        at = len(self.numbers)
+        self.numbers += map(int, numbers)
+        return at
+
+    def _add(self, event: Any) -> bool:
+        match event:
+            case Step():
+                return self._step(event)
+            case NewTile():
+                self._make(event.number)
+                self.events.append((NewTile, *event[:-1]))
+            case NewBlock():
+                self._make(event.number)
+                at = self._put(*event.block)
+                self.blocks.append((event.tensor, at, at + len(event.block)))
+                self.events.append((NewBlock, event.tensor, event.depth, event.site, at))
+            case Begin():
+                self.events.append((Begin, event.values, event.parallel))
+            case Turn():
+                self.events.append((Turn, self._put(event.value)))
+            case _:
+                self.events.append((event,))
+        return True
+
+    def _make(self, number: int) -> None:
+        place = self.made[number] = len(self.made)
+        self._last[place] = len(self.events)
+
+    def _step(self, event: Step) -> bool:
+        operands = [self._operand(operand, event) for operand in event.operands]
+        if None in operands:
+            return False
+        more = event.others, event.accumulates, event.continues, event.site
+        self.events.append((Step, event.name, tuple(operands), *more))
+        return True
+
+    def _operand(self, operand: Operand, event: Step) -> tuple[Any, ...] | None:
+        """Return name, kind and place of the storage, geometry, and place of the offset."""
+        name, number = operand.name, operand.number
+        if number in self.made:
+            at, place = self._put(operand.offset), self.made[number]
+            self.still.append(at)
+            self._last[place] = len(self.events)
+            return name, MADE, place, operand.geometry, at
+        storage = operand.storage()
+        summed = event.continues if name == "dst" else None
+        if storage is None or summed is False:
+            return None
+        block = self._state.blocks.get(number)
+        if block is None:
+            self.fixed.append((storage, bool(summed)))
+            kind: int = FIXED
+            where: Any = storage
+        else:
+            tiles, key = block
+            begin = self._put(*key)
+            kind, where = BLOCK, len(self.outside)
+            self.outside.append((tiles, begin, begin + len(key), bool(summed)))
+        at = self._put(operand.offset)
+        if storage.on_chip:
+            self.chip.append((at, operand.geometry.apart))
+        return name, kind, where, operand.geometry, at
+
+
+def made_of(
+    state: Running, values: Values, events: Sequence[Any], guards: Sequence[Guard]
+) -> Template | None:
+    """Return the template of an iteration; None if it can't be repeated."""
+    layout = _Layout(state, events, guards)
+    keys = [(id(tensor), *layout.numbers[a:b]) for tensor, a, b in layout.blocks]
+    return Template(state, values, layout) if layout.fits and len({*keys}) == len(keys) else None
+
+
+class Template:
+    """An iteration, and how its numbers change with the variables of the loops around it."""
+
+    def __init__(self, state: Running, values: Values, layout: _Layout) -> None:
+        self._state, self._values, self._layout = state, values, layout
+        self._numbers = np.array(layout.numbers, np.int64)
+        self._bounds = np.array([layout.low, layout.high], np.int64)
+        self._changes: list[Numbers | None] = [None] * len(values)
+        self._at = np.array([at for at, _ in layout.chip], np.int64)
+        self._apart = np.array([apart for _, apart in layout.chip], np.int64)
+        self._places = self._numbers[self._at] // self._apart
+
+    def _known(self, values: Values, but: int = -1) -> Numbers | None:
+        """Return the numbers of an iteration, with one variable as in the first one; None if they
+        are not known."""
+        numbers = self._numbers
+        for axis, (value, first) in enumerate(zip(values, self._values, strict=True)):
+            if value != first and axis != but:
+                change = self._changes[axis]
+                if change is None:
+                    return None
+                numbers = numbers + (value - first) * change
+        return numbers
+
+    def learn(self, other: Template) -> bool:
+        """Return whether another iteration does the same with other numbers, and differs in one
+        variable more than is known: then its effect is known too."""
+        pairs = zip(self._values, other._values, strict=True)
+        unknown = [n for n, (a, b) in enumerate(pairs) if a != b and self._changes[n] is None]
+        if len(unknown) != 1 or not self._is_like(other):
+            return False
+        axis = unknown[0]
+        numbers = self._known(other._values, but=axis)
+        assert numbers is not None
+        steps = other._values[axis] - self._values[axis]
+        change, rest = np.divmod(other._numbers - numbers, steps)
+        if rest.any() or change[self._layout.still].any():
+            return False
+        self._changes[axis] = change
+        return True
+
+    def _is_like(self, other: Template) -> bool:
+        mine, theirs = self._layout, other._layout
+        if len(self._numbers) != len(other._numbers) or len(mine.events) != len(theirs.events):
+            return False
+        if self._bounds.shape != other._bounds.shape or (self._bounds != other._bounds).any():
+            return False
+        tables = [[id(tiles) for tiles, *_ in layout.outside] for layout in (mine, theirs)]
+        return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
+
+    def _resolved(self, numbers: Numbers) -> tuple[list[int], list[Storage]] | None:
+        """Return the numbers as a list, and the storages of the blocks that exist before the
+        iteration; None if it may decide otherwise than the first one."""
+        count = self._bounds.shape[1]
+        if (numbers[:count] < self._bounds[0]).any() or (numbers[:count] > self._bounds[1]).any():
+            return None
+        if (numbers[self._at] // self._apart != self._places).any():
+            return None
+        listed: list[int] = numbers.tolist()
+        layout, storages = self._layout, []
+        for tiles, begin, end, whole in layout.outside:
+            tile = tiles.get(tuple(listed[begin:end]))
+            if tile is None or not self._is_ready(tile.storage, whole):
+                return None
+            storages.append(tile.storage)
+        if not all(self._is_ready(*one) for one in layout.fixed):
+            return None
+        keys = [(tensor, tuple(listed[begin:end])) for tensor, begin, end in layout.blocks]
+        if len({(id(tensor), key) for tensor, key in keys}) < len(keys):
+            return None
+        return (listed, storages) if all(t.is_new(key) for t, key in keys) else None
+
+    def _is_ready(self, storage: Storage, whole: bool) -> bool:
+        """Return whether the state of a tensor changes nothing that the frontend does."""
+        over = storage.scope is not None and storage.scope.over
+        missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
+        return not over and not missing
+
+    def repeat(self, turns: Turns, value: int, values: Values) -> bool:
+        """Do an iteration, if it is known; else do nothing, and return False."""
+        numbers = self._known(values)
+        found = None if numbers is None else self._resolved(numbers)
+        if found is None:
+            return False
+        state, core = self._state, core_of_kernel() or current()
+        before, site = state.accumulates, core.site
+        index = turns.begin(value)
+        if state.capture is not None:
+            bounds = zip(found[0], *self._bounds.tolist(), strict=False)
+            state.capture.guards.extend(bounds)
+        try:
+            _Repetition(core, state, self._layout, *found).run()
+        finally:
+            state.accumulates, core.site = before, site
+            turns.end(index)
+        return True
+
+
+class _Repetition:
+    """An iteration that is being made from a template."""
+
+    def __init__(
+        self, core: Core, state: Running, layout: _Layout, numbers: list[int],
+        storages: list[Storage],
+    ) -> None:  # fmt: skip
+        self._core, self._state, self._events = core, state, layout.events
+        self._numbers, self._storages = numbers, storages
+        self._made: list[Any] = []  # storages, until no event uses them any more
+        self._ends = layout.ends
+        self._inner: list[tuple[Turns, LoopIndex | None]] = []
+
+    def run(self) -> None:
+        ends = self._ends
+        for number, event in enumerate(self._events):
+            kind = event[0]
+            if kind is Step:
+                self._step(*event[1:])
+            elif kind is NewBlock:
+                self._block(*event[1:])
+            elif kind is NewTile:
+                self._tile(*event[1:])
+            else:
+                self._loop(*event)
+            if number in ends:
+                for place in ends[number]:
+                    self._made[place] = None
+
+    def _step(
+        self, name: str, operands: Sequence[Any], others: Sequence[Any], accumulates: bool,
+        continues: bool | None, site: Any,
+    ) -> None:  # fmt: skip
+        arguments = dict(others)
+        for key, kind, place, geometry, at in operands:
+            storage = (
+                self._made[place]
+                if kind == MADE
+                else self._storages[place]
+                if kind == BLOCK
+                else place
+            )
+            arguments[key] = Tensor(storage, geometry, self._numbers[at])
+        state = self._state
+        state.accumulates, self._core.site = accumulates, site
+        if state.capture is not None:
+            state.capture.continues = continues
+        issue(name, **arguments)
+
+    def _tile(self, region: Any, shape: Any, dtype: Any, name: str, filled: Any, site: Any) -> None:
+        self._core.site = site
+        storage = new(shape, dtype, region, name).storage
+        if filled is not None:
+            self._state.fills[storage.id] = filled
+        self._made.append(storage)
+
+    def _block(self, tensor: Any, depth: int | None, site: Any, at: int) -> None:
+        self._core.site = site
+        block = tuple(self._numbers[at : at + tensor.axes])
+        ending = None if depth is None else self._state.loops[depth]
+        self._made.append(tensor.new_tile(block, ending).storage)
+
+    def _loop(self, kind: Any, *given: Any) -> None:
+        inner, state = self._inner, self._state
+        if kind is Begin:
+            inner.append((Turns(Loop(*given), state), None))
+        elif kind is Turn:
+            turns, _ = inner[-1]
+            inner[-1] = turns, turns.begin(self._numbers[given[0]])
+        elif kind is noted.END:
+            turns, index = inner[-1]
+            assert index is not None
+            turns.end(index)
+        else:
+            inner.pop()[0].end_loop()
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two parts of an event are equal; numbers have equal types too."""
+    if one is other:
+        return True
+    if type(one) is tuple and type(other) is tuple:
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and isinstance(one, (*PLAIN, range)) and bool(one == other)

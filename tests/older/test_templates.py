@@ -1,0 +1,193 @@
+"""Iterations that are made from earlier ones are those that Python would have run."""
+
+import numpy as np
+import pytest
+from neuronxcc import nki
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+
+import neuroncore
+from neuroncore.base import source
+from neuroncore.base.errors import KernelError
+from neuroncore.frontend.neuronxcc.nki import templates
+
+X = np.random.default_rng(0).random((6, 8, 16)).astype(np.float32)
+COLUMNS = 8, 0, 4, 12
+ROWS = [2, 0, 1, 5, 3, 4]
+P, F = nl.arange(8)[:, None], nl.arange(16)[None, :]
+
+
+def blocks_in_a_nest(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    a = nl.ndarray((6, 2, nl.par_dim(8), 8), x.dtype)
+    b = nl.ndarray((6, 2, nl.par_dim(8), 8), x.dtype)
+    for i in nl.affine_range(6):
+        for k in nl.affine_range(2):
+            half = nl.arange(8)[None, :]
+            a[i, k, P, half] = nl.load(x[i, P, 8 * k + half], mask=8 * i + P < 45)
+            b[i, k, P, half] = nl.add(a[i, k, P, half], 1.0, mask=8 * i + P < 45)
+            nl.store(out[i, P, 8 * k + half], b[i, k, P, half], mask=8 * i + P < 45)
+    return out
+
+
+def sums_of_products(x):
+    out = nl.ndarray((16, 6 * 16), x.dtype, buffer=nl.shared_hbm)
+    weights = nl.load(x[0])
+    total = nl.zeros((6, nl.par_dim(16), 16), np.float32, buffer=nl.psum, lazy_initialization=True)
+    for i in nl.affine_range(6):
+        for _k in nl.sequential_range(4):
+            tile = nl.load(x[i])
+            total[i] += nisa.nc_matmul(weights, tile)
+        nl.store(out[nl.arange(16)[:, None], 16 * i + F], nl.copy(total[i]))
+    return out
+
+
+def pieces_of_a_tile(x):
+    out = nl.ndarray((8, 96), x.dtype, buffer=nl.shared_hbm)
+    rows = nl.ndarray((8, 96), x.dtype)
+    for i in nl.affine_range(6):
+        at = i * 16
+        rows[:, at : at + 16] = nl.load(x[5 - i])
+        rows[:, nl.ds(16 * i, 8)] = nl.copy(rows[:, at + 8 : at + 16])
+    nl.store(out, rows)
+    return out
+
+
+def written_by_every_iteration(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((2, nl.par_dim(8), 16), x.dtype)
+    for i in nl.affine_range(6):
+        for k in nl.affine_range(2):
+            kept[k] = nl.load(x[i])
+            nl.store(out[i], kept[k])
+    return out
+
+
+def read_before_it_is_written(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        tile = nl.ndarray((8, 16), x.dtype)
+        tile[:, 0:8] = nl.load(x[i, :, 0:8])
+        nl.store(out[i], nl.exp(tile))
+    return out
+
+
+def unrolled_in_it(x, twice=True):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        tile = nl.ndarray((8, 16), x.dtype)
+        for k in nl.static_range(4):
+            tile[:, nl.ds(COLUMNS[k], 4)] = nl.load(x[i, :, 0:4])
+        if twice:
+            tile = nl.add(tile, tile)
+        nl.store(out[i, P, F], tile)
+    return out
+
+
+def past_the_end(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        tile = nl.load(x[i, P, 4 * i + F[:, 0:4] - 3 * i])
+        nl.store(out[i, :, 0:4], nl.multiply(tile, 2.0))
+        nl.store(out[i, :, nl.ds(3 * i, 4)], tile)
+    return out
+
+
+def chosen_by_python(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        scale = 2.0 if i == 4 else 1.0
+        nl.store(out[i], nl.multiply(nl.load(x[i]), scale))
+    return out
+
+
+def listed(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        nl.store(out[ROWS[i]], nl.load(x[i]))
+    return out
+
+
+def products_of_variables(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(2):
+        for k in nl.affine_range(4):
+            nl.store(out[i * k], nl.load(x[k]))
+    return out
+
+
+def a_number_as_data(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        nl.store(out[i], nl.add(nl.load(x[i]), i))
+    return out
+
+
+def a_mask_of_numbers(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        tile = nl.load(x[i])
+        nl.store(out[i], tile, mask=i < 4)
+    return out
+
+
+def a_list_that_changes(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    at = [0]
+    for i in nl.affine_range(3):
+        at[0] = i * i
+        for k in nl.affine_range(3):
+            nl.store(out[at[0] + 0 * k], nl.load(x[k]))
+    return out
+
+
+REPEATED = [
+    *(blocks_in_a_nest, sums_of_products, pieces_of_a_tile, written_by_every_iteration),
+    *(unrolled_in_it, past_the_end),
+]
+RUN_BY_PYTHON = [
+    read_before_it_is_written,
+    *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
+    a_list_that_changes,
+]
+
+
+def outcome(kernel):
+    """Results and findings of a kernel, or its error, and rows with their places."""
+    try:
+        run = neuroncore.run(nki.jit(kernel), X)
+    except KernelError as error:
+        return str(error)
+    (program,) = run.record.programs
+    lines = [str(source.place(*line)) for line in program.lines]
+    told = [str(finding) for finding in run.findings]
+    rows = bytes(program.rows), bytes(program.births), [*program.data.iterations], lines
+    return run.results.tobytes(), told, rows
+
+
+def both(kernel, monkeypatch):
+    """The outcome, and without templates; how many iterations were repeated."""
+    repeated = []
+    repeat = templates.Template.repeat
+
+    def counted(*given):
+        done = repeat(*given)
+        repeated.extend([given] * done)
+        return done
+
+    monkeypatch.setattr(templates.Template, "repeat", counted)
+    first = outcome(kernel)
+    monkeypatch.setattr(templates, "_plan", lambda *_: None)
+    return first, outcome(kernel), len(repeated)
+
+
+@pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
+def test_repeated_iterations_do_what_python_would(kernel, monkeypatch):
+    repeated, plain, count = both(kernel, monkeypatch)
+    assert repeated == plain and count
+
+
+@pytest.mark.parametrize("kernel", RUN_BY_PYTHON, ids=lambda kernel: kernel.__name__)
+def test_python_runs_iterations_that_it_has_to_run(kernel, monkeypatch):
+    repeated, plain, _ = both(kernel, monkeypatch)
+    assert repeated == plain
