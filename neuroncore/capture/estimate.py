@@ -127,7 +127,7 @@ class _Replay:
         while any(self.at[engine] < len(stream) for engine, stream in self.streams.items()):
             ready = [(begin, engine) for engine, begin in self._ready()]
             if not ready:
-                raise UsageError("the program waits for a value that the semaphore never reaches")
+                raise UsageError("the program waits for a semaphore value that is never reached")
             begin, engine = min(ready)
             self._take(engine, begin)
 

@@ -94,7 +94,7 @@ def test_the_range_is_over_all_phases_of_the_clock(tmp_path):
 
 @pytest.mark.parametrize("wait", [(5, 6, 1), (5, 9, 16)])
 def test_what_waits_for_ever_is_refused(wait):
-    with pytest.raises(UsageError, match="waits for a semaphore"):
+    with pytest.raises(UsageError, match="waits for a semaphore value"):
         times(program(Vector=[copy(64, wait=wait)]))
 
 
