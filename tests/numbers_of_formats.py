@@ -22,7 +22,8 @@ LAYOUT = {
     "float8_e4m3fn": (4, 3, 7, False, True),
     "float4_e2m1fn": (2, 1, 1, False, False),
 }
-IN_NUMPY = {name: getattr(ml_dtypes, name, np.float16) for name in LAYOUT if name != "tfloat32"}
+IN_NUMPY = {name: np.dtype(name).type for name in LAYOUT if hasattr(ml_dtypes, name)}
+IN_NUMPY["float16"] = np.float16
 
 
 @cache

@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
-from neuroncore import machine
-
 
 class Published(NamedTuple):
     """Clocks in GHz, peaks in TFLOPS of one core, SBUF in KiB per partition, a core's HBM in GiB
-    and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark."""
+    and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark. A machine has
+    the features of generation `features_of`: its own, unless the file copies an older machine."""
 
     generation: int
+    features_of: int
     other_names: tuple[str, ...]
     clocks: dict[str, float]
     peaks: dict[str, float]
@@ -23,6 +23,7 @@ class Published(NamedTuple):
 PUBLISHED = {
     "trn1": Published(
         generation=2,
+        features_of=2,
         other_names=("gen2", "inf2", "trn1n"),
         clocks={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},
         peaks={"bfloat16": 92, "float16": 92, "float32": 23},
@@ -34,6 +35,7 @@ PUBLISHED = {
     ),
     "trn2": Published(
         generation=3,
+        features_of=3,
         other_names=("gen3", "trn2n"),
         clocks={"tensor": 2.4, "vector": 0.96, "scalar": 1.2, "gpsimd": 1.2},
         peaks={"bfloat16": 79, "float16": 79, "float32": 20},
@@ -45,6 +47,7 @@ PUBLISHED = {
     ),
     "trn3": Published(
         generation=4,
+        features_of=4,
         other_names=("gen4", "trn3pre"),
         clocks={"tensor": 2.4, "vector": 1.2, "scalar": 1.2, "gpsimd": 1.2},
         peaks={"bfloat16": 79, "float16": 79, "float32": 20},
@@ -58,9 +61,5 @@ PUBLISHED = {
 
 
 def since(generation: int) -> tuple[str, ...]:
-    """The machines of that generation and later ones."""
-    return tuple(
-        name
-        for name in machine.names()
-        if machine.api_number(machine.load(name).api_version) >= generation
-    )
+    """The machines with the features of that generation or a later one."""
+    return tuple(name for name, row in PUBLISHED.items() if row.features_of >= generation)

@@ -173,8 +173,20 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the other names of instances, and the instance that each one means."""
-    return {alias: name for name in names() for alias in load(name).aliases}
+    """Return the other names of instances, and the instance that each one means.
+
+    Raises DefinitionError if a name means two instances.
+    """
+    found: dict[str, str] = {}
+    for name in names():
+        for alias in load(name).aliases:
+            if alias in found or alias in names():
+                other = found.get(alias, alias)
+                raise DefinitionError(
+                    f"isa/instances/{name}.toml: aliases has {alias!r}, which means {other}"
+                )
+            found[alias] = name
+    return found
 
 
 def known(name: str) -> bool:

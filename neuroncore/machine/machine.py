@@ -154,7 +154,7 @@ class Fixed:
     until `half_filled_ns` after others, and nothing at half clock. The first product begins at
     `clock_phase` of its window: windows do not depend on the program, so that this may be anything
     from 0 to 1 on a device. Results are there `weights_latency_ns` later if a product has to wait
-    for the stationary tile.
+    for the stationary tile. A machine file may omit a field with a default.
     """
 
     semaphore_ns: float
@@ -386,8 +386,9 @@ class FactReader:
         return cls(tomllib.loads(text), f"isa/{file}")
 
     def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
-        fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        self.exactly(table, fields, path)
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        required = [f.name for f in fields if f.default is dataclasses.MISSING or f.name in table]
+        self.exactly(table, required, path)
         values = {name: self.value(f"{path}.{name}", entry) for name, entry in table.items()}
         return cls(**values)
 

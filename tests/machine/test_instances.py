@@ -105,6 +105,15 @@ def test_a_wrong_file_is_told(old, new, message):
         instances.parse(text("trn2.48xlarge").replace(old, new), "wrong.toml")
 
 
+def test_a_name_of_two_instances_is_refused(monkeypatch):
+    same = dataclasses.replace(instances.load("trn2.3xlarge"), aliases=("trn2u.48xlarge",))
+    load = instances.load
+    monkeypatch.setattr(instances, "load", lambda name: same if "2.3x" in name else load(name))
+    instances.aliases.cache_clear()
+    with pytest.raises(DefinitionError, match=r"'trn2u\.48xlarge', which means trn2\.3xlarge"):
+        instances.aliases()
+
+
 def test_an_instance_is_printed_with_its_topology(capsys):
     assert main(["machines", "trn2-16.48xlarge"]) == 0
     out = capsys.readouterr().out

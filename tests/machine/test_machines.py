@@ -1,6 +1,7 @@
 """A machine file says of every number how it is known, and nothing in it goes unread."""
 
 import tomllib
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
@@ -231,6 +232,17 @@ def test_what_is_missing_is_named(old, says):
     with pytest.raises(DefinitionError) as refused:
         machine.parse("\n".join(lines[:at] + lines[end:]), "mine.toml")
     assert says in str(refused.value) and "mine.toml" in str(refused.value)
+
+
+def test_a_field_with_a_default_may_be_left_out():
+    @dataclass
+    class Effect:
+        wakeup_ns: float = 0.0
+
+    reader = machine.FactReader({"sources": {"US": "our assumption"}}, "mine.toml")
+    set_to_nine = {"wakeup_ns": {"value": 9, "grade": "assumed", "source": "US"}}
+    assert reader.section(Effect, "fixed", {}).wakeup_ns == 0
+    assert reader.section(Effect, "fixed", set_to_nine).wakeup_ns == 9
 
 
 def test_a_file_that_is_no_toml_is_named():

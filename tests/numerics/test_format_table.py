@@ -10,6 +10,7 @@ from neuroncore import numerics
 from neuroncore.base.errors import UsageError
 from neuroncore.numerics import formats
 from neuroncore.numerics.formats import CONFIGURABLE, FORMATS, OPAQUE, PACKED, ROWS, Format, lookup
+from neuroncore.plain import formats as plain
 
 NAMES = [
     (name, row)
@@ -32,6 +33,13 @@ def test_every_float_is_described_a_second_time():
     """In tests/numbers_of_formats.py, by which conversions are tested."""
     floats = {str(row) for row in ROWS if row.is_float and row.held != "nothing"}
     assert set(LAYOUT) == floats - {"float32"}
+
+
+def test_every_format_of_a_machine_has_a_row_in_the_plain_reading_and_a_numpy_type():
+    """The plain reading converts with the type; a packed format has none."""
+    assert set(FORMATS) | set(OPAQUE) <= set(plain.FORMATS)
+    for row in FORMATS.values():
+        assert row == "tfloat32" or row.numpy.name == row
 
 
 @for_all(("name", "row"), NAMES)
