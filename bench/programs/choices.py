@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs.elementwise import OF_32_BITS
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
@@ -20,7 +21,7 @@ def pattern(maker: Maker, free: int) -> str:
 
 def iota(maker: Maker) -> None:
     lanes, free = maker.size()
-    dst = maker.to_write(lanes, free, maker.forms)
+    dst = maker.to_write(lanes, free, OF_32_BITS if maker.chance(0.4) else maker.forms)
     given = {"pattern": pattern(maker, free), "offset": str(maker.between(-9, 9))}
     maker.issue("nisa.iota", dst=dst, **given, channel_multiplier=str(maker.between(-2, 3)))
 

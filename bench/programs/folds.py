@@ -51,7 +51,7 @@ def tensor_scalar_reduce(maker: Maker) -> None:
     given["reduce_op"] = f"nl.{maker.choose(FOLDS)}"
     given |= {"reduce_res_negate": "True"} if maker.chance(0.2) else {}
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
-    given |= {"dst": dst, "reduce_res": total(maker, dst)}
+    given |= {"dst": dst, "reduce_res": total(maker, dst, maker.floats)}
     _accumulated(maker, "nisa.tensor_scalar_reduce", given, "reduce_init")
 
 
@@ -133,7 +133,7 @@ def activation_reduce(maker: Maker) -> None:
     lanes, free = maker.size()
     data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
-    result = total(maker, dst)
+    result = total(maker, dst, ("float32", "bfloat16"))
     given: dict[str, Any] = {"op": f"nl.{maker.choose(FUNCTIONS[:10])}", "reduce_op": "nl.add"}
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
