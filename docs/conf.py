@@ -4,6 +4,7 @@ Pages in docs/learn and docs/lectures are executed; a page that did not change i
 again. `docs/generate/site_pages.py` writes the pages of the reference at the start of a build.
 """
 
+import os
 import re
 import sys
 from importlib.metadata import version as version_of
@@ -15,6 +16,8 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "generate"))
 
 import site_pages  # noqa: E402
+
+os.environ["NEURONCORE_PROGRESS"] = "0"  # pages show results, not how long they took
 
 project = "neuroncore"
 version = release = version_of("neuroncore")
