@@ -148,13 +148,13 @@ X16, WIDE = zeros(*TILE, dtype=ml_dtypes.bfloat16), zeros(128, 4096)
         (summed, (W16, X16, False), "accumulate the products in PSUM instead of adding",
          (W16, X16, True), 0.02),
         (summed, (W32, ONE, True), "bfloat16 operands, from the inputs on", (W16, X16, True), 1e-9),
-        (chained, (WIDE, 1, False), "work on its tile in two halves", (WIDE, 2, False), 0.02),
+        (chained, (WIDE, 1, False), "work in halves", (WIDE, 2, False), 0.02),
     ],
 )  # fmt: skip
 def test_an_edit_saves_what_is_promised(kernel, given, how, then, rel):
-    found = edits(kernel, *given)
-    assert found[how].ns == pytest.approx(ns(kernel, *then), rel)
-    assert found[how].ns < ns(kernel, *given)
+    (found,) = (one for name, one in edits(kernel, *given).items() if name.startswith(how))
+    assert found.ns == pytest.approx(ns(kernel, *then), rel)
+    assert found.ns < ns(kernel, *given)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_an_edit_saves_what_is_promised(kernel, given, how, then, rel):
         (moved, (SHORT, 1, False), "load each tile once"),
         (summed, (W16, X16, True), "accumulate"),
         (summed, (W16, X16, True), "bfloat16"),
-        (chained, (WIDE, 1, True), "work on its tile"),  # a row's maximum needs both halves
-        (chained, (WIDE, 4, False), "work on its tile"),
+        (chained, (WIDE, 1, True), "work in halves"),  # a row's maximum needs both halves
+        (chained, (WIDE, 4, False), "work in halves"),
     ],
 )
 def test_an_edit_that_would_not_help_is_not_suggested(kernel, given, how):

@@ -47,11 +47,23 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
             key = b"".join(one.tobytes() for one in rows)
             if key not in seen:
                 seen.add(key)
-                action = "work on its tile in two halves"
+                action = f"work in halves{_with(base.programs, rows, line)}"
                 make = partial(_split, rows=dict(zip(base.programs, rows, strict=True)))
                 found = edit(base, line.place, action, make)
                 if found is not None:
                     yield found
+
+
+def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
+    """Return the other lines that take part, in words."""
+    places = {
+        program.place(number)
+        for program, own in zip(programs, rows, strict=True)
+        for number in np.unique(program.columns().line[own]).tolist()
+    }
+    near = {one.line for one in places if one.file == line.place.file} - {line.place.line}
+    words = "line" if len(near) == 1 else "lines"
+    return f", with {words} {', '.join(map(str, sorted(near)))}" if near else ""
 
 
 def _split(program: Program, rows: Mapping[Program, Array]) -> Edited | None:
