@@ -140,7 +140,7 @@ def without_advice(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def rule(code: str) -> CodeRule:
-    """The row of a code. Raises DefinitionError if it has none."""
+    """Return the row of a code. Raises DefinitionError if the code has none."""
     if code not in rules():
         raise DefinitionError(f"{code} is not in the table of codes")
     return rules()[code]

@@ -98,9 +98,9 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The source or destination of a DMA: counts[0] times counts[1] elements of a size, a step in
-    bytes apart. The address is the device's or, depending on `kind`, an offset in the variable, or
-    in the entry of the table of variables, with that number."""
+    """The source or destination of a DMA: counts[0] times counts[1] elements of a size, at steps in
+    bytes. The address is the device's; depending on `kind` it is an offset in a variable, or in an
+    entry of the table of variables."""
 
     name: str
     reads: bool

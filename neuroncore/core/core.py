@@ -62,7 +62,7 @@ class ShadowOfCore(Protocol):
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Results of the last call that went to picked places have been written there."""
+        """Record that the last call has written its results to the places that an index picked."""
         ...
 
 

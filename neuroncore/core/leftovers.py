@@ -84,8 +84,8 @@ class Leftovers(Generic[T]):
         return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
-        """The finding of a read at a site that was just the same, after `knows_reads_of` the tile:
-        there is nothing left to do."""
+        """Return the finding of an equal read at this site, after `knows_reads_of` the tile; the
+        read needs no more checks."""
         found = self._laid[tile.storage].findings.get(_window(tile, site, deferred))
         return found and found[0]
 

@@ -164,7 +164,7 @@ class Footprint:
 
 @lru_cache(maxsize=1 << 12)
 def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
-    """The Footprint of these arguments."""
+    """Return the Footprint for these arguments."""
     return Footprint(shape, strides, item)
 
 

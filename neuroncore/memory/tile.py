@@ -134,7 +134,7 @@ class Tile:
         return type(self)(self.storage, lies, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
-        """Raise ViewError where bits of either format are not in memory as the chip has them."""
+        """Raise ViewError if memory does not store the bits of either format as the chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != own.itemsize for own, held in formats):
             because = "they have no bits that could be viewed"

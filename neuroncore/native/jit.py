@@ -241,7 +241,7 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
 
 
 def _asserting(function: F, types: Sequence[Any]) -> F:
-    """The function, with an assertion that the arrays it is given are of these types."""
+    """Return the function with an assertion that its arrays have these types."""
 
     def asserting(*given: Any) -> Any:
         for number, (one, wanted) in enumerate(zip(given, types, strict=True)):

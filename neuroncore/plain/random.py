@@ -67,7 +67,7 @@ def is_xorwow(core: Any, unit: engine) -> bool:
 
 
 def states(i: Any, tile: Any) -> Array:
-    """The states [P, streams, words] of the lanes that a tile is in."""
+    """Return the states [P, streams, words] of the lanes of a tile."""
     if i.engine not in i.core.generators:
         seed(i.core, i.engine, i.core.options.rng_seed, i.core.program)
     return i.core.generators[i.engine][tile.first : tile.first + tile.lanes]

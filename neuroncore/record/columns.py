@@ -49,8 +49,8 @@ class Columns:
 
 
 class Windows(NamedTuple):
-    """Windows on storage, in columns: a storage, the number of a geometry, where it begins, in
-    elements, or ANYWHERE, and its number among those that move, -1 if it doesn't."""
+    """Windows on storage, in columns: the storage, the number of the geometry, the begin in
+    elements (or ANYWHERE), and the number among the windows that move (-1 if it does not move)."""
 
     storage: Array
     geometry: Array

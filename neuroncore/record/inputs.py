@@ -87,7 +87,7 @@ class Input(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The kernel's name for it."""
+        """Return the kernel's name for the input."""
         return self.name.removesuffix(f"@{self.rank}")
 
 
@@ -180,8 +180,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return where each window that moves begins: what elements are picked from, at its offset,
-        others ANYWHERE."""
+        """Return the begin of each window that moves: the offset of the tensor for elements that
+        are picked, otherwise ANYWHERE."""
         moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T

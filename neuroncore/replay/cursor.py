@@ -332,7 +332,7 @@ def _complete(record: Record) -> Setting:
     """The settings of a record's launch. Raises UsageError if it lacks them, or some
     instructions."""
     if record.setting is None:
-        raise UsageError("the record has only what times it, not what the programs ran in")
+        raise UsageError("the record can only be timed: it lacks the data to execute the programs")
     short = [program.coverage for program in record.programs if program.left_out]
     if short:
         raise UsageError(f"the record covers {short[0]}: Options.record_limit sets where it ends")

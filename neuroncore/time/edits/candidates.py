@@ -28,9 +28,9 @@ SPLITS = 2
 def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
-    """Edits of buffers that are waited for on the critical path, and of the lines that keep it
-    longest. An edit of one line saves no more than the line keeps the path, but for instructions
-    that are taken in another order then."""
+    """Return edits of the buffers that instructions on the critical path wait for, and of the lines
+    that occupy the path longest. An edit of one line saves no more than the time that the line
+    occupies the path, unless instructions are reordered."""
     for wait in [wait for wait in waits if wait.reused][:BUFFERS]:
         found = second_buffer(base, wait)
         if found is not None:

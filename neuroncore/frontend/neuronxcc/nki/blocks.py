@@ -137,7 +137,7 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop each of whose values is a new
+    """Return whether a key is the variable of a running loop, and each of its values selects a new
     block."""
     if not isinstance(k, LoopIndex) or k.over:
         return False

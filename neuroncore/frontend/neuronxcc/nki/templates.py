@@ -177,7 +177,7 @@ class Plan:
 
 
 class _Layout:
-    """Which numbers of an iteration are where in its vector: first those that bounds hold, then
+    """The positions of an iteration's numbers in its vector: first the numbers with bounds, then
     those of its events."""
 
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
