@@ -2,12 +2,15 @@
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import parsed
 import pytest
+import readme
 from accepted import module
 
 pytestmark = pytest.mark.source
@@ -19,6 +22,7 @@ GENERATED = {*module("functions").pages()}
 ON_TOP = 10  # modules of neuroncore/ itself: what every room reads
 LONGEST = 60  # lines of a function
 MODULE = 500  # lines of a file
+FIRST = 150  # modules that a first run loads: each costs a part of the start
 POSITIONAL = 8  # arguments that a reader can still tell apart
 
 
@@ -117,3 +121,23 @@ def test_no_two_modules_of_a_room_differ_by_an_ending():
         names = sorted({f.stem for f in room.iterdir() if f.suffix == ".py" or f.is_dir()})
         alike = [pair for pair in combinations(names, 2) if stem(pair[0]) == stem(pair[1])]
         assert alike == [], room
+
+
+FIRST_RUN = """
+import sys
+from contextlib import redirect_stdout
+from neuroncore.cli import main
+with redirect_stdout(sys.stderr):
+    main(["run", "first.py"])
+print(*(name for name in sys.modules if name.split(".")[0] == "neuroncore"), sep="\\n")
+"""
+
+
+def test_a_first_run_loads_few_modules(tmp_path):
+    """A module that only some runs need is loaded when they need it (`neuroncore.base.lazy`)."""
+    first = next(body for body in readme.blocks("python") if body.startswith("# first.py"))
+    (tmp_path / "first.py").write_text(first.split("\n", 1)[1])
+    command = [sys.executable, "-c", FIRST_RUN]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    loaded = sorted(done.stdout.split())
+    assert "neuroncore.frontend.launch" in loaded and len(loaded) <= FIRST, loaded
