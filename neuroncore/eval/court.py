@@ -105,19 +105,23 @@ def _serve(judge: Judge, limits: Limits, reads: int, writes: int) -> None:
     dies_with_parent()
     _close_pipes((reads, writes))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (limits.judge_memory, limits.judge_memory))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, limits.judge_memory)
     while True:
         try:
             request, parts = pickle.loads(frames.receive(reads))
         except EOFError:
             return
         begun = _seconds()
-        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        last = int(begun) + 1 + limits.judge_seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (last, hard))
+        _limit(resource.RLIMIT_CPU, int(begun) + 1 + limits.judge_seconds)
         found = _found(judge, request, parts)
         frames.send(writes, json.dumps([found, 1e3 * (_seconds() - begun)]).encode())
+
+
+def _limit(kind: int, value: int) -> None:
+    """Set a limit of this process that may be raised again, as far as the system allows."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""The process that judges: its limits, and when it is replaced."""
+
+import os
+import sys
+
+import pytest
+
+from neuroncore.eval.court import MOST, Court
+from neuroncore.eval.isolation import Limits
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="its limits are those of Linux")
+
+
+def judge(asked, parts):
+    while asked == "goes on":
+        pass
+    if asked == "takes memory":
+        bytearray(1 << 50)
+    if asked == "ends":
+        os._exit(3)
+    if asked == "fails":
+        raise KeyError("x")
+    return {"error": asked and {"code": asked}, "process": os.getpid()}
+
+
+@pytest.fixture
+def court():
+    made = Court(judge, Limits(judge_seconds=1))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ("goes on", "RECORD_LIMITS"),
+        ("takes memory", "RECORD_LIMITS"),
+        ("ends", "RECORD_LIMITS"),
+        ("fails", "JUDGE_FAULT"),
+    ],
+)
+def test_the_next_record_is_judged_by_another_process(court, asked, code):
+    first = court.judged(None, []).found["process"]
+    assert court.judged(asked, []).found["error"]["code"] == code
+    assert court.judged(None, []).found["process"] != first
+
+
+def test_a_process_stays_until_a_record_is_damaged_or_it_had_many(court):
+    first = court.judged("WRONG_RESULT", []).found["process"]
+    assert court.judged(None, []).found["process"] == first
+    assert court.judged("RECORD_REFUSED", []).found["process"] == first
+    each = [court.judged(None, []).found["process"] for _ in range(MOST + 1)]
+    assert len({first, *each[:MOST]}) == 2 and each[MOST] not in each[:MOST]
