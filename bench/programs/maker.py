@@ -119,7 +119,7 @@ class Maker(Windows):
 
     def given(self, shape: Sequence[int], form: str, kind: str = "any", *more: int) -> View:
         """A new input, to which a program of one core may write unless its numbers are known."""
-        fixed = kind != "any" or self.cores > 1 or self.chance(0.2)
+        fixed = kind != "any" or self.cores > 1
         made = Tensor(self.name("x"), "hbm", tuple(shape), form, constant=fixed)
         made.written[:] = True
         self.inputs.append(Input(made.name, made.shape, form, kind, *more))
