@@ -26,7 +26,7 @@ import neuroncore
 
 neuroncore.activate()
 
-from neuroncore.kernels import ch10_rounding
+from neuroncore.kernels import ch10_rounding, ch11_model
 
 from neuroncore import machine
 from neuroncore.base.source import Place
@@ -44,6 +44,8 @@ SAME = 1e-9  # as a part: sums of the same numbers in another order
 ARGUMENTS: dict[str, Callable[[np.random.Generator], Any]] = {
     "narrowed": lambda rng: (rng.standard_normal((128, 512), np.float32),),
     "trained": lambda rng: ch10_rounding.training_inputs(rng, epochs=2),
+    "late": lambda rng: ch11_model.inputs(),
+    "early": lambda rng: ch11_model.inputs(),
 }
 LINES = 5  # that are moved to other engines
 
