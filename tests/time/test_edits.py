@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from neuroncore import run
+from neuroncore.time.loops.dependencies import Accesses
+from neuroncore.time.loops.halves import put_off
 
 TILE = (128, 512)
 VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
@@ -188,3 +190,21 @@ def test_an_edited_program_waits_for_space_in_the_order_of_its_own_tiles():
 def test_loads_of_the_next_turn_need_no_edit():
     """They start as soon as their buffer is free, wherever the kernel has them."""
     assert ns(prefetched, TURNS, 2) == pytest.approx(ns(buffered, TURNS, 2), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wait", "order"), [(-1, [0, 2, 3, 5, 1, 4, 6]), (-2, [0, 1, 2, 3, 5, 4, 6])]
+)
+def test_second_halves_come_late_but_before_other_cores_are_waited_for(wait, order):
+    """Two halves each of a load, an addition in place and a store; a barrier behind the load."""
+    start, operands, reads = (
+        [0, 1, 2, 2, 3, 4, 6, 8],
+        [0, 1, 0, 1, 0, 2, 1, 3],
+        [0, 0, 0, 0, 0, 1, 1],
+    )
+    alone = np.arange(4), np.arange(5)  # boxes that share no bytes
+    uses = Accesses(*map(np.array, (start, operands, reads)), *alone)
+    half, line = np.array([0, 1, wait, 0, 1, 0, 1]), np.array([0, 0, 1, 2, 2, 3, 3])
+    found = np.empty(7, np.int64)
+    put_off.plain(uses, half, line, np.full((2, 4), -1), np.full(4, -1), found)
+    assert found.tolist() == order

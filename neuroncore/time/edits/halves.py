@@ -140,7 +140,8 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
-    half, second = np.full(len(columns.call), -1), np.cumsum(1 + rows)[rows] - 1
+    meets = np.array([call.instruction.meets is not None for call in program.calls])
+    half, second = np.where(meets, -2, -1)[columns.call], np.cumsum(1 + rows)[rows] - 1
     half[second - 1], half[second] = 0, 1
     user = np.repeat(np.arange(len(half)), np.diff(columns.start))
     width = np.diff(columns.start).max()

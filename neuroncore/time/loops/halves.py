@@ -16,8 +16,9 @@ Array = npt.NDArray[Any]
 def put_off(
     accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
 ) -> None:
-    """Put second halves (half[i] is 1) off until a first half of a line is there again, or until
-    something needs them: one of both writes what the other uses. They stay in order.
+    """Put second halves (half[i] is 1) off until a first half of a line is there again, until other
+    cores are waited for (-2), or until something needs them: one of both writes what the other
+    uses. They stay in order.
 
     last[0, b] and last[1, b] are the second halves that used and wrote box b last, and turn[l] is
     the turn in which line l was seen last: -1 for each, at first."""
@@ -31,7 +32,7 @@ def put_off(
                     last[1, operands[o]] = i
             continue
         needed = -1
-        if i == count or (half[i] == 0 and turn[line[i]] == now):
+        if i == count or half[i] == -2 or (half[i] == 0 and turn[line[i]] == now):
             needed, now = count, now + 1
         else:
             for o in range(start[i], start[i + 1]):
