@@ -33,8 +33,9 @@ class Options:
     product is in one fused multiply-add. `four_pass` interprets the published rate, a quarter of
     bfloat16's, as four passes through the array. Numbers are split into their upper 12 significant
     bits and the 12 below, whose products are exact; low x low, low x high, high x low and high x
-    high (stationary x moving) are chains that are added in this order. Split and order are not
-    published, so the default is the method of the other formats."""
+    high (stationary x moving) are chains that are added in this order, in float32, before the
+    result is stored. Split and order are not published, so the default is the method of the other
+    formats."""
 
     tf32_read: Literal["round", "truncate"] = "round"
     """How the Tensor engine reads a TF32 number, which has 32 bits, of which it multiplies the

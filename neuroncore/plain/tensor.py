@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,7 @@ def nc_matmul(i: Any) -> None:
         codes = i.stationary.bits()[picked.argmax(0)].T
         i.dst.put(np.where(picked.any(0), codes, codes.dtype.type(0)))
         return
-    sums, spared = products(i, 2 if "double_row" in str(i.perf_mode) else 1)
-    for number, total in enumerate(sums):
-        add = i.accumulate if number == 0 else True
-        accumulated(i.dst, add, np.where(spared, F(np.nan), total))
+    accumulated(i.dst, i.accumulate, *products(i, 2 if "double_row" in str(i.perf_mode) else 1))
 
 
 def nc_matmul_sparse(i: Any) -> None:
@@ -92,10 +90,9 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
     return values.reshape(group * len(values), -1)
 
 
-def products(i: Any, group: int) -> tuple[list[Array], Any]:
-    """Return the chains that are added one after the other, and which results are unknown. A
-    product with an identity matrix moves an uninitialized number, so the number is not multiplied
-    by zeros."""
+def products(i: Any, group: int) -> list[Array]:
+    """Return the chains that are added one after the other, NaN where a result is unknown. A
+    product with an identity matrix moves an uninitialized number and does not multiply it by 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -104,9 +101,9 @@ def products(i: Any, group: int) -> tuple[list[Array], Any]:
     elif in_x.any() and picks(s):
         x, spared = np.where(in_x, F(0), x), s.T @ in_x.astype(F) > 0
     wide = "float32" in (i.stationary.form.name, i.moving.form.name)
-    if wide and i.core.options.fp32_matmul == "four_pass":
-        return four_passes(s, x), spared
-    return [chain(s, x, group, all(form.mantissa <= 11 for form in forms))], spared
+    narrow, four = all(form.mantissa <= 11 for form in forms), i.core.options.fp32_matmul != "chain"
+    sums = four_passes(s, x) if wide and four else [chain(s, x, group, narrow)]
+    return [np.where(spared, F(np.nan), one) for one in sums]
 
 
 def lost(i: Any, name: str) -> Array:
@@ -121,11 +118,12 @@ def picks(matrix: Array) -> bool:
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
-def accumulated(dst: Any, add: bool | None, total: Array) -> None:
-    """dst = total, or dst + total; left open, the first write to a place begins a sum."""
-    total = total.reshape(dst.shape)
+def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
+    """dst (+)= the sums, one by one in float32; left open, the first write to a place begins one."""
+    first, *more = (one.reshape(dst.shape) for one in sums)
     fresh = dst.missing(ever=False) if add is None else not add
-    dst.set(np.where(fresh, total, apply("add", dst.values(), total)))
+    total = np.where(fresh, first, apply("add", dst.values(), first))
+    dst.set(reduce(partial(apply, "add"), more, total))
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
