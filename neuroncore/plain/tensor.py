@@ -119,7 +119,7 @@ def picks(matrix: Array) -> bool:
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """dst (+)= the sums, one by one in float32; left open, the first write to a place begins one."""
+    """dst (+)= sums, one by one in float32; left open, the first write to a place begins a sum."""
     first, *more = (one.reshape(dst.shape) for one in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
