@@ -158,11 +158,12 @@ class Worker:
             ran = self._along_its_path(candidate, number, seed)
             found.append(ran.found)
             yield ran._replace(found={**ran.found, "shapes": []})
-        yield self._one_program(candidate, number, [one["path"] for one in found])
+        whole = self._one_program(candidate, number, [one["path"] for one in found])
+        yield whole
         parts = [one["shapes"][0] for one in found]
         slowest = max(parts, key=lambda one: float(one["latency_us"]))
         shape = {**slowest, "seeds": [one["seeds"][0] for one in parts]}
-        yield Ran({"passed": True, "error": None, "shapes": [shape]}, ran.held, Cost())
+        yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, Cost())
 
     def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
         """Record a path on which every loop has a turn, and look for instructions that only the
