@@ -279,7 +279,8 @@ class Template:
         self._state, self._values, self._layout = state, values, layout
         self._numbers = np.array(layout.numbers, np.int64)
         self._bounds = np.array([layout.low, layout.high], np.int64)
-        self._changes: list[Numbers | None] = [None] * len(values)
+        self._changes = np.zeros((len(values), len(self._numbers)), np.int64)
+        self._is_known = [False] * len(values)  # whether the changes with a variable are
         self._at = np.array([at for at, _ in layout.chip], np.int64)
         self._apart = np.array([apart for _, apart in layout.chip], np.int64)
         self._places = self._numbers[self._at] // self._apart
@@ -287,20 +288,19 @@ class Template:
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
         """Return the numbers of an iteration, with one variable as in the first one; None if they
         are not known."""
-        numbers = self._numbers
-        for axis, (value, first) in enumerate(zip(values, self._values, strict=True)):
-            if value != first and axis != but:
-                change = self._changes[axis]
-                if change is None:
-                    return None
-                numbers = numbers + (value - first) * change
+        steps = [value - first for value, first in zip(values, self._values, strict=True)]
+        if but >= 0:
+            steps[but] = 0
+        if any(step and not known for step, known in zip(steps, self._is_known, strict=True)):
+            return None
+        numbers: Numbers = self._numbers + np.array(steps, np.int64) @ self._changes
         return numbers
 
     def learn(self, other: Template) -> bool:
         """Return whether another iteration does the same with other numbers, and differs in one
         variable more than is known: then its effect is known too."""
         pairs = zip(self._values, other._values, strict=True)
-        unknown = [n for n, (a, b) in enumerate(pairs) if a != b and self._changes[n] is None]
+        unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):
             return False
         axis = unknown[0]
@@ -310,7 +310,7 @@ class Template:
         change, rest = np.divmod(other._numbers - numbers, steps)
         if rest.any() or change[self._layout.still].any():
             return False
-        self._changes[axis] = change
+        self._changes[axis], self._is_known[axis] = change, True
         return True
 
     def _is_like(self, other: Template) -> bool:
