@@ -40,7 +40,7 @@ class ExecutionLimits:
 
 
 @dataclass(frozen=True)
-class Ran:
+class FileRun:
     """The findings of a run, the number of launches that finished, and the reason if it ended
     early. On request it also has the outcome of each launch in other orders, and whether the launch
     was verified. `ours` is True if neuroncore itself is at fault."""
@@ -59,7 +59,7 @@ def run(
     target: str | None,
     words: Sequence[str],
     limits: ExecutionLimits,
-) -> Ran:
+) -> FileRun:
     """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
 
     An error that refuses the kernel is a finding. A process that ends without an answer gives no
@@ -74,11 +74,11 @@ def run(
             [sys.executable, "-m", PROGRAM, str(limits.memory), *told], limits.seconds
         )
     except subprocess.TimeoutExpired:
-        return Ran([], 0, f"stopped after {limits.seconds:g} s")
+        return FileRun([], 0, f"stopped after {limits.seconds:g} s")
     return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)
 
 
-def _here(words: Sequence[str]) -> Ran:
+def _here(words: Sequence[str]) -> FileRun:
     """Run the command line in this process."""
     output, errors, code = io.StringIO(), io.StringIO(), 0
     before, sys.argv = sys.argv, ["neuroncore", *words]
@@ -92,7 +92,7 @@ def _here(words: Sequence[str]) -> Ran:
     return _told(output.getvalue(), code, errors.getvalue().encode())
 
 
-def _told(output: str, code: int, errors: bytes) -> Ran:
+def _told(output: str, code: int, errors: bytes) -> FileRun:
     try:
         document = json.loads(output)
         launches = document["launches"]
@@ -100,7 +100,7 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(OURS):
             raise UsageError(last.removeprefix(OURS)) from None
-        return Ran([], 0, f"the process ended with {code} and no result: {last}")
+        return FileRun([], 0, f"the process ended with {code} and no result: {last}")
     findings = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
     failure = document["error"]
     if failure and failure.get("code"):
@@ -110,7 +110,7 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
     verified = [launch["verify"]["text"] for launch in launches if "verify" in launch]
     ended = failure and failure["statement"]
     ours = bool(failure and failure.get("ours"))
-    return Ran(findings, len(launches), ended, orders, verified, ours)
+    return FileRun(findings, len(launches), ended, orders, verified, ours)
 
 
 def _refused(failure: dict[str, Any]) -> Finding:

@@ -147,7 +147,7 @@ class Slow(NamedTuple):
     of_dma: bool = False  # whether the share is of DMA's time instead of all time
 
 
-class Advice(NamedTuple):
+class LineAdvice(NamedTuple):
     """The advice for a line on one core, and the share of the time that makes it worth
     reporting."""
 
@@ -159,7 +159,7 @@ def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
     """Return advice for each line, with the share of its instructions in the busy time of their
     engine, or of DMA, on the core where the share is largest. With several ranks the advice lists
     all ranks to which it applies. Advice never refuses a kernel."""
-    by_line: dict[tuple[str, Place | None], dict[int, Advice]] = {}
+    by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for one in _of_a_core(timeline):
             by_line.setdefault((one.finding.code, one.finding.place), {})[number] = one
@@ -171,7 +171,7 @@ def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
         yield finding
 
 
-def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
+def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
     for slow in SLOW:
         calls = timeline.program.calls
         reasons = [slow.why(call, timeline.machine) for call in calls]
@@ -189,7 +189,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
             who = "DMA" if slow.of_dma else "its engine's"
             message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
             place = timeline.program.place(line)
-            yield Advice(Finding(slow.code, message, place), taken / whole)
+            yield LineAdvice(Finding(slow.code, message, place), taken / whole)
 
 
 def _of_dma(timeline: Timeline) -> Any:

@@ -26,7 +26,7 @@ from neuroncore.eval.answers import Held
 SCHEMA = "neuroncore.doctor/1"
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """The result of a check: `ok`, `warning` or `error`, a sentence, and a hint."""
 
     status: str
@@ -61,7 +61,7 @@ def warm(arguments: argparse.Namespace) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    found: dict[str, Finding] = {}
+    found: dict[str, Diagnosis] = {}
     for name, check in CHECKS.items():
         found[name] = _checked(check)
         if not arguments.json:
@@ -74,14 +74,14 @@ def doctor(arguments: argparse.Namespace) -> int:
     return int(not works)
 
 
-def _checked(check: Callable[[], Finding]) -> Finding:
+def _checked(check: Callable[[], Diagnosis]) -> Diagnosis:
     try:
         return check()
     except Exception as error:
-        return Finding("error", f"{type(error).__name__}: {error}", "please report it")
+        return Diagnosis("error", f"{type(error).__name__}: {error}", "please report it")
 
 
-def _lines(name: str, one: Finding) -> Iterator[str]:
+def _lines(name: str, one: Diagnosis) -> Iterator[str]:
     yield f"{one.status:8} {name:10} {one.sentence}"
     if one.hint:
         yield f"{'':20}{one.hint}"
@@ -90,16 +90,18 @@ def _lines(name: str, one: Finding) -> Iterator[str]:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def packages() -> Finding:
+def packages() -> Diagnosis:
     versions = {name: installed(name) for name in NEEDED}
     if missing := [name for name, found in versions.items() if found is None]:
-        return Finding("error", f"{', '.join(missing)} missing", "pip install " + " ".join(missing))
+        return Diagnosis(
+            "error", f"{', '.join(missing)} missing", "pip install " + " ".join(missing)
+        )
     told = ", ".join(f"{name} {found}" for name, found in versions.items())
     python = ".".join(map(str, sys.version_info[:3]))
-    return Finding("ok", f"Python {python}, {told}")
+    return Diagnosis("ok", f"Python {python}, {told}")
 
 
-def cache() -> Finding:
+def cache() -> Diagnosis:
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,22 +109,22 @@ def cache() -> Finding:
             pass
     except OSError as error:
         sentence = f"{folder} can't be written: {error.strerror}"
-        return Finding("warning", sentence, "set XDG_CACHE_HOME to a folder that can be written")
-    return Finding("ok", str(folder))
+        return Diagnosis("warning", sentence, "set XDG_CACHE_HOME to a folder that can be written")
+    return Diagnosis("ok", str(folder))
 
 
-def names() -> Finding:
+def names() -> Diagnosis:
     """`import nki` has to find this package."""
     with neuroncore.activated():
         found = importlib.import_module("nki")
     home = str(Path(neuroncore.__file__).parent)
     if not str(found.__file__).startswith(home):
         hint = "another nki is installed in this environment; use a separate one"
-        return Finding("warning", f"`import nki` finds {found.__file__}", hint)
-    return Finding("ok", "`import nki` finds this package")
+        return Diagnosis("warning", f"`import nki` finds {found.__file__}", hint)
+    return Diagnosis("ok", "`import nki` finds this package")
 
 
-def kernel() -> Finding:
+def kernel() -> Diagnosis:
     module = importlib.import_module("neuroncore.kernels.ch01_add")
     a, b = np.random.default_rng(0).standard_normal((2, 128, 512), np.float32)
     begun = time.perf_counter()
@@ -130,21 +132,21 @@ def kernel() -> Finding:
         run = neuroncore.run(module.add, a, b)
     taken = duration((time.perf_counter() - begun) * 1e9)
     if not np.array_equal(run.results, a + b):
-        return Finding("error", "a + b is wrong on this machine", "please report it")
-    return Finding("ok", f"a + b is right on {run.machine.name}, {taken}")
+        return Diagnosis("error", "a + b is wrong on this machine", "please report it")
+    return Diagnosis("ok", f"a + b is right on {run.machine.name}, {taken}")
 
 
-def isolated() -> Finding:
+def isolated() -> Diagnosis:
     """The isolation that a candidate gets here."""
     level = isolation.supported()
     if level != "linux":
-        return Finding("warning", "only limits of time and memory", "see docs/eval.md")
+        return Diagnosis("warning", "only limits of time and memory", "see docs/eval.md")
     held = _held()
     granted = ", ".join(f"{name} {value}" for name, value in held._asdict().items())
     if not all(held):
         hint = "judge hostile candidates in a container without network: docs/eval.md"
-        return Finding("warning", f"incomplete: {granted}", hint)
-    return Finding("ok", granted)
+        return Diagnosis("warning", f"incomplete: {granted}", hint)
+    return Diagnosis("ok", granted)
 
 
 def _held() -> Held:
@@ -165,10 +167,10 @@ def _held() -> Held:
     return answers.held(content)
 
 
-def processors() -> Finding:
+def processors() -> Diagnosis:
     threads = os.environ.get("NUMBA_NUM_THREADS", "all")
     count = os.cpu_count() or 1
-    return Finding("ok", f"{count} processors, threads of numba: {threads}")
+    return Diagnosis("ok", f"{count} processors, threads of numba: {threads}")
 
 
 CHECKS = {

@@ -51,7 +51,7 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a
 
 
 @dataclass(frozen=True)
-class Score:
+class TableScore:
     """The result of a comparison."""
 
     points: Sequence[ScoredPoint]
@@ -133,7 +133,7 @@ def _record(arguments: argparse.Namespace) -> None:
             print(line, end="", file=sys.stderr, flush=True)
 
 
-def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Score:
+def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> TableScore:
     """Return every row with its estimate, in the order of the table."""
     points: dict[str, ScoredPoint] = {}
     missing: list[tuple[str, str, str]] = []
@@ -145,7 +145,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
         else:
             missing.append((row["id"], row["kernel"], record))
     found = [points[row["id"]] for row in rows if row["id"] in points]
-    return Score(
+    return TableScore(
         [p for p in found if p.source != ASSERTED],
         [p for p in found if p.source == ASSERTED],
         missing,
@@ -173,7 +173,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
     )
 
 
-def _groups(scored: Score, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
+def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
     """Return the errors of each group of rows, by its name."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
@@ -186,7 +186,7 @@ def _groups(scored: Score, by: Sequence[str]) -> Iterator[tuple[str, Errors | No
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
+def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
     yield f"{'estimate':>12} {'measured':>12} {'ratio':>6}   us"
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
@@ -226,7 +226,7 @@ def _order_text(found: Order) -> str:
     )
 
 
-def _document(scored: Score, by: Sequence[str]) -> dict[str, Any]:
+def _document(scored: TableScore, by: Sequence[str]) -> dict[str, Any]:
     def rows(points: Sequence[ScoredPoint]) -> list[dict[str, Any]]:
         return [{**asdict(p), "ratio": p.ratio} for p in points]
 

@@ -31,7 +31,7 @@ class Judged(NamedTuple):
     cpu_ms: float
 
 
-class Running(NamedTuple):
+class JudgeProcess(NamedTuple):
     """A process that judges, and the pipes to it and from it."""
 
     process: int
@@ -45,7 +45,7 @@ class Court:
 
     def __init__(self, judge: Judge, limits: Limits) -> None:
         self._judge, self._limits = judge, limits
-        self._running: Running | None = None
+        self._running: JudgeProcess | None = None
         self._count, self._spent = 0, 0.0  # records of the process, and its milliseconds of CPU
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
@@ -86,7 +86,7 @@ def _in_order(found: dict[str, Any]) -> bool:
     return error is None or error["code"] in READ_WELL
 
 
-def _started(judge: Judge, limits: Limits) -> Running:
+def _started(judge: Judge, limits: Limits) -> JudgeProcess:
     reads, requests = os.pipe()
     replies, writes = os.pipe()
     process = os.fork()
@@ -97,7 +97,7 @@ def _started(judge: Judge, limits: Limits) -> Running:
             os._exit(0)
     os.close(reads)
     os.close(writes)
-    return Running(process, requests, replies)
+    return JudgeProcess(process, requests, replies)
 
 
 def _serve(judge: Judge, limits: Limits, reads: int, writes: int) -> None:

@@ -18,7 +18,7 @@ from neuroncore.machine.machine import Hbm as Hbm
 from neuroncore.machine.machine import Limits as Limits
 from neuroncore.machine.machine import Machine as Machine
 from neuroncore.machine.machine import Psum as Psum
-from neuroncore.machine.machine import Replay as Replay
+from neuroncore.machine.machine import ReplayTimes as ReplayTimes
 from neuroncore.machine.machine import Sbuf as Sbuf
 from neuroncore.machine.machine import aliases as aliases
 from neuroncore.machine.machine import api_number as api_number

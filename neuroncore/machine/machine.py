@@ -181,7 +181,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayTimes:
     """Times that only the estimate of a compiled program needs (`capture/estimate.py`).
 
     Descriptors of a static transfer are in memory before the program runs, those of a direct one
@@ -230,7 +230,7 @@ class Machine:
     engines: Mapping[str, Engine]
     dma: Dma
     fixed: Fixed
-    replay: Replay
+    replay: ReplayTimes
     peak_tflops: Mapping[str, float]
     facts: Mapping[str, Fact]
     sources: Mapping[str, str]  # by the keys that facts name them with

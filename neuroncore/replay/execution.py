@@ -67,7 +67,7 @@ CHUNK = 4096  # rows that are lists of Python at a time
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArgumentPlan:
     """The way to make the arguments of a Call from a row: `given` has the constant arguments; the
     pairs name the argument for each of the row's tiles and values."""
 
@@ -81,7 +81,7 @@ class Plan:
     loads: int  # the place of the register that is written; -1 for none
 
 
-def plan(call: Call) -> Plan:
+def plan(call: Call) -> ArgumentPlan:
     """Return the plan of a Call of a record. The Call is a copy, because the function that it runs
     belongs to its core."""
     call, instruction = copy(call), call.instruction
@@ -106,7 +106,7 @@ def plan(call: Call) -> Plan:
             given[slot] = call.arguments[p.name]
     given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
     run = getattr(execute, instruction.name)
-    return Plan(call, run, given, tiles, lists, values, operands, loads)
+    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads)
 
 
 class OtherPath(UsageError):
@@ -277,7 +277,7 @@ class Execution:
             self._chunk = [flat[i:j] for i, j in pairwise(ends)]
         return self._chunk[at]
 
-    def _given(self, plan: Plan, row: list[int]) -> list[Any]:
+    def _given(self, plan: ArgumentPlan, row: list[int]) -> list[Any]:
         given, known = plan.given.copy(), self._tiles
         moved = self._moved(plan, row) if plan.call.dynamic else {}
         for slot, at in plan.tiles:
@@ -309,7 +309,7 @@ class Execution:
         root = self.tensors.get(self.core, storage, lies.layout)
         return root.at(lies, offset)
 
-    def _moved(self, plan: Plan, row: list[int]) -> dict[int, Tile]:
+    def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """The tiles whose offsets are only known now, by their places in the row. Their indices
         follow what is read, their registers the values of parameters, both in the order of
         `Call.dynamic`."""

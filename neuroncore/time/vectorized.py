@@ -29,7 +29,7 @@ UNFIT = 1 << 40  # elements of a call that is not made with others
 FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
 
 
-class Plan(NamedTuple):
+class LoopPlan(NamedTuple):
     """The rows of an iteration that are made with the same rows of others, the segment that each
     row is in, and the number of iterations that are made together."""
 
@@ -136,7 +136,7 @@ class _Distribution:
         self.writer = np.full(len(self.boxes.table), -1, np.int64)
         # By depth, number of iterations, calls and lines. Bytes are left out: the same lines use
         # different ones alike, and whether iterations share any is checked for each loop.
-        self.plans: dict[bytes, Plan | None] = {}
+        self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
         """The program and the heads in that order."""
@@ -184,7 +184,7 @@ class _Distribution:
                 first[:] = first[np.argsort(reads, kind="stable")]
         return begin + max(more, 0)
 
-    def _plan(self, rows: Array, depth: int) -> Plan | None:
+    def _plan(self, rows: Array, depth: int) -> LoopPlan | None:
         """Return how to distribute a loop of these rows; None if it stays."""
         size, first = self.size[self.columns.call[rows[0]]], rows[0]
         small = (size * len(rows) <= self.most) & (self.around[first] == depth)
@@ -192,7 +192,7 @@ class _Distribution:
         after = np.append(False, small[:-1])
         segment = np.cumsum(small | after)
         together = self._together(rows, segment) if small.any() else 0
-        return Plan(small, segment, together) if together > 1 else None
+        return LoopPlan(small, segment, together) if together > 1 else None
 
     def _operands(self, row: Array) -> Array:
         """The boxes of rows with as many operands each."""

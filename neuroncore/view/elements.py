@@ -24,7 +24,7 @@ MOST = 6000  # operands with thumbnails on a page
 SIDE = 16  # pixels of a thumbnail
 
 
-class Held(Protocol):
+class HeldElements(Protocol):
     """Elements, and flags of uninitialized ones, or None if all were written."""
 
     @property
@@ -39,7 +39,9 @@ class Steps(Protocol):
     @property
     def setting(self) -> Setting: ...
 
-    def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Held: ...
+    def tile(
+        self, instruction: int, name: str, core: int = 0, *, after: bool = False
+    ) -> HeldElements: ...
 
 
 def values(
@@ -112,7 +114,7 @@ class TileTable:
             "chain": options.matmul == "chain",
         }
 
-    def add(self, held: Held, form: Format, full: bool) -> int:
+    def add(self, held: HeldElements, form: Format, full: bool) -> int:
         """Return the number of a tile, from 1; it is stored in full if any operand needs that."""
         elements = np.ascontiguousarray(held.elements)
         elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 TOGETHER = 2, 4  # transfers that become one
 
 
-class Side(NamedTuple):
+class TransferSide(NamedTuple):
     """Windows of the transfers of one call: storages, geometries and offsets in elements."""
 
     storage: Array
@@ -89,14 +89,14 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
     return Edited(with_calls(program, instead), Variation(joined=joined), sbuf=taken)
 
 
-def _side(program: Program, rows: Array, writes: bool) -> Side:
+def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
     """Their windows that are read, or written."""
     start, windows = program.columns().start, program.windows()
     own = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
-    return Side(windows.storage[own], windows.geometry[own], windows.offset[own])
+    return TransferSide(windows.storage[own], windows.geometry[own], windows.offset[own])
 
 
-def _groups(side: Side, several: int) -> tuple[int, Array]:
+def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
     """Return the most frequent distance in HBM between successive transfers, in elements, and the
     transfers that are at this distance, `several` in each row."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
@@ -161,7 +161,7 @@ def _kept(program: Program, place: Place, room: int) -> Edited | None:
     return Edited(program, Variation(joined=joined), sbuf=taken)
 
 
-def _only_loaded(program: Program, rows: Array, target: Side) -> bool:
+def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
     """Return whether only these instructions write the tiles."""
     columns, windows = program.columns(), program.windows()
     inputs = np.array([call.inputs for call in program.calls])[columns.call]
