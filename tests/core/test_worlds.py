@@ -78,7 +78,7 @@ def test_ranks_are_runs_of_their_own():
     assert run.ranks[0].ranks == (run.ranks[0],)
     assert run.compare(lambda x, number: x + number)
     assert run.compare(lambda x, number, rank: x + rank + 1)
-    with pytest.raises(UsageError, match="only what times it"):
+    with pytest.raises(UsageError, match="the record can only be timed"):
         run.ranks[0].replay()
 
 
