@@ -176,7 +176,7 @@ def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
     def measured(python, problem, shares):
         asked.append((python == sys.executable, shares))
         found = {"seconds": next(times), "bits": "0" if python == sys.executable else bits}
-        return found | {"unrecorded": 2.0, "arithmetic": 0.25}
+        return found | {"whole": 3.0, "meanings": {"exp": [4, 0.5], "load": [6, 1.0]}}
 
     monkeypatch.setattr(nkibench_speed, "in_process", measured)
     problem, *_ = nkibench_speed.problems(checkout)
@@ -185,4 +185,4 @@ def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
     assert (ours, theirs) == (2.0, 4.0)
     assert asked == [(True, True), (False, False), (True, False), (False, False)]
     assert f"bits {word}" in text and "0.50  " in text
-    assert "arithmetic  0.50 (17%), Python  1.50 (50%), record  1.00 (33%)" in text
+    assert "meaning  1.50 (50%), rest 150000 us x 10; load 33%, exp 17%" in text
