@@ -23,6 +23,21 @@ def sums(a, b):
     return out
 """
 HONEST = f"{HEAD}\n@nki.jit\ndef kernel(a, b):\n    return sums(a, b)\n"
+# n times x, by a loop whose number of turns is in the memory of the device
+LOOP = f"""{HEAD}
+@nki.jit
+def kernel(x, n):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    t, c = load(x), load(n)
+    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=s, value=0.0)
+    r = nisa.register_alloc()
+    nisa.register_load(r, c)
+    for _ in nl.dynamic_range(r):
+        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
+    nisa.dma_copy(dst=out, src=s)
+    return out
+"""
 
 
 def inputs(seed, shape):

@@ -69,7 +69,7 @@ answered(
     """
 import pickle
 class P:
-    def __reduce__(self): return os.system, ('touch /tmp/cheat',)
+    def __reduce__(self): return os.system, ('touch cheat',)
 answers.write(3, pickle.dumps(P()))""",
 )
 answered(

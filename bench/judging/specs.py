@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from candidates import HEAD, HONEST, inputs, kernel, spec
+from candidates import HEAD, HONEST, LOOP, inputs, kernel, spec
 
 from neuroncore.eval import Spec
 
@@ -61,21 +61,6 @@ def kernel(x):
     out = nl.ndarray((128, 1), x.dtype, buffer=nl.shared_hbm)
     s = nl.ndarray((128, 1), x.dtype, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=s, op=nl.add, data=load(x), axis=1)
-    nisa.dma_copy(dst=out, src=s)
-    return out
-"""
-# n times x, by a loop whose number of turns is in the memory of the device
-LOOP = f"""{HEAD}
-@nki.jit
-def kernel(x, n):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    t, c = load(x), load(n)
-    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=s, value=0.0)
-    r = nisa.register_alloc()
-    nisa.register_load(r, c)
-    for _ in nl.dynamic_range(r):
-        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
     nisa.dma_copy(dst=out, src=s)
     return out
 """

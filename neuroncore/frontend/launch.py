@@ -370,8 +370,6 @@ def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the results of a kernel as values of the graph: the kernel is launched whenever the
     graph runs. Their shapes come from a launch on zeros, which is not reported.
-
-    The shapes of the results are those of a launch on zeros, which is not reported.
     """
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from candidates import CHEATS, HEAD, HONEST, spec
+from candidates import CHEATS, HONEST, LOOP, spec
 
 from neuroncore.eval import Spec
 from neuroncore.eval.isolation import Limits
@@ -64,22 +64,7 @@ def test_a_killed_process_that_forks_is_started_again(worker, honest):
     assert again["shapes"] == honest["shapes"]
 
 
-# n times x, by a loop whose number of turns is in the memory of the device
-LOOP = f"""{HEAD}
-@nki.jit
-def kernel(x, n):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    t, c = load(x), load(n)
-    s = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=s, value=0.0)
-    r = nisa.register_alloc()
-    nisa.register_load(r, c)
-    for _ in nl.dynamic_range(r):
-        nisa.tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)
-    nisa.dma_copy(dst=out, src=s)
-    return out
-"""
-# the same, with the number that Python finds in the public inputs
+# n times x, with the number that Python finds in the public inputs
 CONSTANT = LOOP.replace("nl.dynamic_range(r)", "range(int(n.numpy()[0, 0]))")
 # one product with the number of turns, which Python counts
 COUNTED = LOOP.replace("nl.dynamic_range(r):", "(turns := [*nl.dynamic_range(r)])[:1]:").replace(

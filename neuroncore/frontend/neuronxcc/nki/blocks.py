@@ -229,9 +229,9 @@ class Blocks(Untiled):
         state.blocks[tile.storage.id] = self._tiles, block
         if ending is not None:
             ending.ends(self._tiles, block)
-        if state.capture is not None:
+        if state.notes is not None:
             depth = next((n for n, one in enumerate(state.loops) if one is ending), None)
-            state.capture.block(self, block, depth, tile.storage)
+            state.notes.block(self, block, depth, tile.storage)
         return tile
 
     def _part(self, at: Dims) -> Blocks:

@@ -23,7 +23,7 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
         return mask
     if mask is None:
         return [()]
-    if (noting := running().capture) is not None:
+    if (noting := running().notes) is not None:
         noting.mask(mask)
     if isinstance(mask, Mask):
         boxes = mask.boxes(space)

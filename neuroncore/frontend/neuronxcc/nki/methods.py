@@ -79,8 +79,8 @@ def update(target: Tensor, name: str, other: Any) -> None:
         place = target.shaped(other.shape)
         parts = [place.within(box) if box else place for box in held.boxes]
         begun = not all(map(_unwritten, parts))
-        if state.capture is not None:
-            state.capture.continues = begun
+        if state.notes is not None:
+            state.notes.continues = begun
         with state.accumulating():
             held.issue(place, accumulate=begun)
         return

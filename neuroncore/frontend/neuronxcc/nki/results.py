@@ -118,9 +118,9 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
 
 def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
     storage = core.allocate(*given)
-    storage.scope = state.loops[-1] if state.loops else None
-    if state.capture is not None:
-        state.capture.tile(storage)
+    storage.scope = state.scope
+    if state.notes is not None:
+        state.notes.tile(storage)
     return Tensor(storage, storage.layout.whole, 0)
 
 
@@ -134,7 +134,7 @@ def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: F
         before, core.site = core.site, site
         try:
             storage = core.allocate(region, sizes, dtype)
-            if (noting := running(core).capture) is not None:
+            if (noting := running(core).notes) is not None:
                 noting.tile(storage)
         finally:
             core.site = before
@@ -177,8 +177,8 @@ def fill(tile: Tile) -> None:
     assert missing is not None
     del state.fills[tile.storage.id]
     carry(tile.storage)
-    if state.capture is not None:
-        state.capture.fault()
+    if state.notes is not None:
+        state.notes.fault()
     for box in rectangles(missing):
         _set(everything.within(box), value)
 
@@ -198,8 +198,8 @@ def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
 
 def _issue(name: str, arguments: dict[str, Any]) -> None:
     state = running()
-    if state.capture is not None:
-        state.capture.step(name, arguments, state.accumulates)
+    if state.notes is not None:
+        state.notes.step(name, arguments, state.accumulates)
     try:
         function(name)(**arguments)
     except KernelError as error:
@@ -353,8 +353,8 @@ def assign(slot: Tensor, value: Any) -> None:
         if value.dynamic:
             raise refusals.copied_by_assignment(value)
         if not _same(slot, value):
-            if state.capture is not None:
-                state.capture.distinct(slot, value, state.blocks)
+            if state.notes is not None:
+                state.notes.distinct(slot, value, state.blocks)
             _copy(slot, value, [()])
         return
     state.pending = None

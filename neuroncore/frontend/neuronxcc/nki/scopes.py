@@ -19,7 +19,7 @@ from neuroncore.base.errors import ImmutableError, ScopeError
 from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki.capture import Capture
+from neuroncore.frontend.neuronxcc.nki.notes import Notes
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
@@ -72,8 +72,8 @@ class Turns:
         self._state, self._depth = state, len(state.loops)
         self._writes: dict[int, Write] | None = {} if loop.parallel else None
         self._marks = Marks(state) if loop.parallel else None
-        if state.capture is not None:
-            state.capture.begin_loop(loop)
+        if state.notes is not None:
+            state.notes.begin_loop(loop)
 
     def begin(self, value: int) -> LoopIndex:
         """Begin an iteration, and return its variable."""
@@ -83,8 +83,8 @@ class Turns:
         state.met = dict(self.met)
         if self._marks is not None:
             self._marks.begin(value)
-        if state.capture is not None:
-            state.capture.begin_iteration(value)
+        if state.notes is not None:
+            state.notes.begin_iteration(value)
         return index
 
     def end(self, index: LoopIndex) -> None:
@@ -95,12 +95,12 @@ class Turns:
             del tiles[block]
         if self._marks is not None:
             self._marks.end()
-        if self._state.capture is not None:
-            self._state.capture.end_iteration()
+        if self._state.notes is not None:
+            self._state.notes.end_iteration()
 
     def end_loop(self) -> None:
-        if self._state.capture is not None:
-            self._state.capture.end_loop()
+        if self._state.notes is not None:
+            self._state.notes.end_loop()
 
 
 class Marks:
@@ -139,7 +139,7 @@ class Running:
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
     blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by storage: the tiles of a
     # tensor with block dimensions, and which of them it is
-    capture: Capture | None = None  # of what the running iteration does
+    notes: Notes | None = None  # of what the running iteration does
     plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
     accumulates: bool = False  # whether writes add to the contents
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth

@@ -1,7 +1,7 @@
 """Iterations of loops that are made from earlier ones, without Python.
 
 In a loop that `repeatable` recognizes every number is an affine function of the variables of the
-loops around it. An iteration that Python runs is noted (`capture`). Iterations in which one
+loops around it. An iteration that Python runs is noted (`notes`). Iterations in which one
 variable differs show by how much each number changes with it; then all numbers are known. Bounds
 of the numbers, and the state of tensors, tell whether an iteration decides as the noted one did;
 if it may not, Python runs it.
@@ -18,18 +18,18 @@ import numpy.typing as npt
 
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki import capture as noted
-from neuroncore.frontend.neuronxcc.nki.capture import (
+from neuroncore.frontend.neuronxcc.nki import notes as noted
+from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
+from neuroncore.frontend.neuronxcc.nki.notes import (
     Begin,
-    Capture,
     Guard,
     NewBlock,
     NewTile,
+    Notes,
     Operand,
     Step,
     Turn,
 )
-from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
 from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
 from neuroncore.frontend.neuronxcc.nki.results import issue, new
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, Running, Turns, running
@@ -129,9 +129,9 @@ class Plan:
         state = self._state
         if self._failures > FAILURES:
             return False
-        if state.capture is None or state.capture.is_full:
-            state.capture, self._owner = Capture(self._core), True
-        kept = self._kept = state.capture
+        if state.notes is None or state.notes.is_full:
+            state.notes, self._owner = Notes(self._core), True
+        kept = self._kept = state.notes
         values = (*map(int, state.loops), value)
         self._begun = values, len(kept.events) + 1, len(kept.guards), self._stand()
         return True
@@ -157,7 +157,7 @@ class Plan:
     def stop(self) -> None:
         """Stop noting, if this loop began it."""
         if self._owner:
-            self._state.capture, self._owner = None, False
+            self._state.notes, self._owner = None, False
 
     def _stand(self) -> tuple[int, ...]:
         """The lengths of all that iterations may add to."""
@@ -359,9 +359,9 @@ class Template:
         state, core = self._state, core_of_kernel() or current()
         before, site = state.accumulates, core.site
         index = turns.begin(value)
-        if state.capture is not None:
+        if state.notes is not None:
             bounds = zip(found[0], *self._bounds.tolist(), strict=False)
-            state.capture.guards.extend(bounds)
+            state.notes.guards.extend(bounds)
         try:
             _Repetition(core, state, self._layout, *found).run()
         finally:
@@ -415,8 +415,8 @@ class _Repetition:
             arguments[key] = Tensor(storage, geometry, self._numbers[at])
         state = self._state
         state.accumulates, self._core.site = accumulates, site
-        if state.capture is not None:
-            state.capture.continues = continues
+        if state.notes is not None:
+            state.notes.continues = continues
         issue(name, **arguments)
 
     def _tile(self, region: Any, shape: Any, dtype: Any, name: str, filled: Any, site: Any) -> None:

@@ -68,9 +68,9 @@ class Tensor(Seen, Unread, Parted):
     def __getitem__(self, key: Any) -> Tensor:
         part = super().__getitem__(key)
         core = running()
-        if core is not None and core.dialect is not None and core.dialect.capture is not None:
+        if core is not None and core.dialect is not None and core.dialect.notes is not None:
             keys = key if isinstance(key, tuple) else (key,)
-            core.dialect.capture.part(self.shape, keys)
+            core.dialect.notes.part(self.shape, keys)
         return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:

@@ -62,8 +62,8 @@ def ndarray(
     state = flush()
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
     storage.scope = state.scope
-    if state.capture is not None:
-        state.capture.tile(storage)
+    if state.notes is not None:
+        state.notes.tile(storage)
     return Tensor(storage, storage.layout.whole, 0)
 
 
@@ -145,8 +145,8 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     place = where.placer(tile_shape, form)
     if axis == 0:
         storage = _born(scope, region, tile_shape, form, name, place and place(()), value)
-        if state.capture is not None:
-            state.capture.tile(storage, value)
+        if state.notes is not None:
+            state.notes.tile(storage, value)
         return Tensor.of(storage)
 
     def make(block: tuple[int, ...]) -> Storage:

@@ -83,7 +83,7 @@ class Turn(NamedTuple):
 END, END_LOOP, FAULT = "end of an iteration", "end of a loop", "something that can't be repeated"
 
 
-class Capture:
+class Notes:
     """The notes of one core."""
 
     def __init__(self, core: Core) -> None:
