@@ -13,11 +13,13 @@ import numpy.typing as npt
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
 from neuroncore.memory import geometry
-from neuroncore.memory.geometry import Geometry, View
+from neuroncore.memory.geometry import Geometry, Layout, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
-from neuroncore.record.columns import area, inside
+from neuroncore.record.columns import Area, area, inside
 from neuroncore.record.inputs import leaves, value_of
+from neuroncore.record.loops import distinct
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
@@ -37,28 +39,42 @@ def check(program: Program) -> None:
 # --- tensors and windows --------------------------------------------------------------------------
 
 
-def _tensors(program: Program) -> dict[int, Geometry]:
-    """Windows on one storage have the same layout, that of its area. Return one of them for each
-    storage, by number."""
+def _tensors(program: Program) -> dict[int, int]:
+    """Windows on one storage have the same layout, that of its area. Return the number of the
+    layout of each storage, by number (`_layouts`)."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is there twice")
     if len(set(program.kinds)) < len(program.kinds):
         raise ValueError("an area is there twice")
-    known: dict[int, Geometry] = {}
-    rows = np.column_stack([windows.storage, windows.geometry])
-    for number, lies in np.unique(rows, axis=0).tolist():
-        layout, kind = program.geometries[lies].layout, program.area(number)
-        if known.setdefault(number, program.geometries[lies]).layout.given != layout.given:
-            raise ValueError(f"tensor {number} is there in two layouts")
-        if (kind.region, kind.placed) != (layout.region, layout.placed):
-            raise ValueError(f"tensor {number} is in another memory than its area")
-        if kind.placed and kind != area(layout, -1, "", program.calls[0].machine):
-            raise ValueError(f"tensor {number} is in a part of {layout.region.value}")
-        whole = kind.partitions, kind.row_bytes
-        if not kind.placed and whole != (layout.partitions, layout.row_bytes):
-            raise ValueError(f"tensor {number} has another size than its area")
-    return known
+    layouts = _layouts(program)
+    layout = np.array(layouts, np.int64)[windows.geometry]
+    columns = windows.storage, layout, kinds.kind[kinds.of_window]
+    pairs = np.column_stack(columns)[distinct(np.column_stack(columns[:2]))[0]]
+    numbers, order, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+    if len(numbers) < len(pairs):
+        raise ValueError(f"tensor {numbers[count > 1][0]} is there in two layouts")
+    for number, laid, kind in pairs[distinct(pairs[:, 1:])[0]].tolist():
+        lies = program.geometries[layouts.index(laid)]
+        _fits(number, lies.layout, program.kinds[kind], program.calls[0].machine)
+    return dict(zip(numbers.tolist(), pairs[order, 1].tolist(), strict=True))
+
+
+def _layouts(program: Program) -> list[int]:
+    """Return the number of the layout of each geometry; equal layouts have the same."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    return [numbers.setdefault(lies.layout.given, len(numbers)) for lies in program.geometries]
+
+
+def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
+    """Check that a tensor lies as its area does."""
+    if (kind.region, kind.placed) != (layout.region, layout.placed):
+        raise ValueError(f"tensor {number} is in another memory than its area")
+    if kind.placed and kind != area(layout, -1, "", machine):
+        raise ValueError(f"tensor {number} is in a part of {layout.region.value}")
+    whole = kind.partitions, kind.row_bytes
+    if not kind.placed and whole != (layout.partitions, layout.row_bytes):
+        raise ValueError(f"tensor {number} has another size than its area")
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
@@ -129,7 +145,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
             if name not in call.dynamic:
                 _seen(program, call.view(name), np.unique(operands[:, column]))
         indices = [*range(read, read + len(call.indices))]
-        for row in np.unique(operands[:, [*moved, *indices]], axis=0).tolist():
+        moving = operands[:, [*moved, *indices]]
+        for row in moving[distinct(moving)[0]].tolist():
             rest = iter(row[len(moved) :])
             for name, window in zip(call.dynamic, row, strict=False):
                 if window not in places:
@@ -244,7 +261,8 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
-    pairs = np.unique(np.column_stack([columns.call, columns.values]), axis=0)
+    pairs = np.column_stack([columns.call, columns.values])
+    pairs = pairs[distinct(pairs)[0]]
     for number, value in pairs[pairs[:, 1] >= 0].tolist():
         _takes(program.calls[number], keys[value], registers)
     rows, begins = program.raw()
@@ -281,11 +299,12 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
             raise ValueError(f"{name} of {call.name} is {number!r:.40}")
 
 
-def _results(program: Program, known: dict[int, Geometry]) -> None:
+def _results(program: Program, known: dict[int, int]) -> None:
+    layouts = _layouts(program)
     for leaf in leaves(program.data.results):
         inside([leaf.geometry], len(program.geometries), "geometries")
-        lies = program.geometries[leaf.geometry]
-        if known.setdefault(leaf.storage, lies).layout.given != lies.layout.given:
+        lies, layout = program.geometries[leaf.geometry], layouts[leaf.geometry]
+        if known.setdefault(leaf.storage, layout) != layout:
             raise ValueError(f"tensor {leaf.storage} is there in two layouts")
         if not lies.has_room(np.array([leaf.offset], np.int64)):
             raise ValueError("a result is outside its tensor")
