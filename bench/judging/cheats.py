@@ -23,10 +23,10 @@ from corpus import CORPUS
 from intrusions import INTRUSIONS
 from specs import PROBLEMS
 
-from neuroncore.eval.isolation import Limits, supported
+from neuroncore.eval.isolation import ProcessLimits, supported
 from neuroncore.eval.worker import Candidate, Worker
 
-LIMITS = Limits(cpu_seconds=2, seconds=8.0, memory=2 << 30, processes=40)
+LIMITS = ProcessLimits(cpu_seconds=2, seconds=8.0, memory=2 << 30, processes=40)
 
 
 def all_cheats() -> Iterator[tuple[str, str, str, str]]:

@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests"))
 from candidates import HONEST, inputs
 
 from neuroncore.eval import Spec
-from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.worker import Candidate, Worker
 
 SPEC = """
@@ -45,7 +45,7 @@ Line = dict[str, Any]
 def measured(level: Level, count: int) -> None:
     """Print the cost of a candidate, and the memory of the processes that stay."""
     spec = Spec(lambda a, b: 2 * a + b, inputs, [(128, 512)], tol=1e-6)
-    worker = Worker(spec, level, Limits())
+    worker = Worker(spec, level, ProcessLimits())
     spent, begun = 0.0, own_cpu()
     for n in range(count):
         verdict = worker.verdict(Candidate("honest", f"{HONEST}# {n}\n"))

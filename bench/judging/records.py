@@ -31,10 +31,10 @@ from specs import PROBLEMS
 
 from neuroncore.eval import answers, child, judge
 from neuroncore.eval.court import Court, Judged
-from neuroncore.eval.isolation import Limits
+from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.record import saved
 
-LIMITS = Limits(judge_seconds=5, judge_memory=3 << 30)
+LIMITS = ProcessLimits(judge_seconds=5, judge_memory=3 << 30)
 HEAD = saved.MARK + b"%d\n" % saved.FORMAT
 Head = dict[str, Any]
 

@@ -253,7 +253,7 @@ def role(opcode: str) -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-class _Layout(NamedTuple):
+class _OpcodeLayout(NamedTuple):
     operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
     settings: Mapping[str, Callable[[bytes, _Tables], Any]]
@@ -262,7 +262,7 @@ class _Layout(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    opcodes: Mapping[int, tuple[str, str, _Layout]]
+    opcodes: Mapping[int, tuple[str, str, _OpcodeLayout]]
     texts: Mapping[str, str]
     formats: Mapping[int, str]
     element_bytes: Mapping[str, int]
@@ -306,7 +306,7 @@ def _by_code(table: Mapping[str, int]) -> dict[int, str]:
     return {code: name for name, code in table.items()}
 
 
-def _layout(name: str, table: Mapping[str, Any]) -> _Layout:
+def _layout(name: str, table: Mapping[str, Any]) -> _OpcodeLayout:
     operands, blocks, settings = [], [], {}
     for field, said in table.items():
         if field == "text":
@@ -322,7 +322,7 @@ def _layout(name: str, table: Mapping[str, Any]) -> _Layout:
         raise DefinitionError(f"isa/encoding.toml: {name} prints {unknown}, which it doesn't have")
     second = name == "semaphore"
     read = {*CONDITIONS, *(at for field in table.values() for at in _bytes(field))}
-    return _Layout(operands, blocks, settings, second, frozenset(read))
+    return _OpcodeLayout(operands, blocks, settings, second, frozenset(read))
 
 
 def _bytes(said: Any) -> Iterator[int]:

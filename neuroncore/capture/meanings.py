@@ -15,7 +15,7 @@ import numpy.typing as npt
 from neuroncore.base.errors import UsageError
 from neuroncore.capture.encoding import DecodedInstruction, Scalar, our_function, our_operator
 from neuroncore.capture.neff import Graph, StaticBlock
-from neuroncore.capture.storage import Storage, fitted, form_of, parts
+from neuroncore.capture.storage import ChipMemories, fitted, form_of, parts
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS, Operator
 from neuroncore.numerics import codec
@@ -34,7 +34,7 @@ class State:
     """A core: its memories, its semaphores and the weights in the array."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.storage = graph, Storage(graph)
+        self.graph, self.storage = graph, ChipMemories(graph)
         self.semaphores: dict[int, int] = {}
         self.weights: tuple[DecodedInstruction, Array] | None = None
         self.blocks: Mapping[tuple[str, int], StaticBlock] = {

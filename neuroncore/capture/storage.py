@@ -42,7 +42,7 @@ class DmaEnd(NamedTuple):
     format: Format
 
 
-class Storage:
+class ChipMemories:
     """All memories, with the constants of the program in them."""
 
     def __init__(self, graph: Graph) -> None:

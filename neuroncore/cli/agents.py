@@ -17,8 +17,8 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import version
 from neuroncore.cli.evaluate import add_isolation, limits
 from neuroncore.cli.isolated import IsolatedCommands
-from neuroncore.eval.isolation import Limits
-from neuroncore.eval.pool import Setting, judged_batch
+from neuroncore.eval.isolation import ProcessLimits
+from neuroncore.eval.pool import JudgingSetting, judged_batch
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.worker import Candidate
 
@@ -103,7 +103,7 @@ class Tools:
         self._given = Path(given).resolve()
         self._specs = [str(Path(one).resolve()) for one in arguments.spec]
         self._level = arguments.isolation
-        self._limits: Limits = limits(arguments)._replace(answer=ANSWER)
+        self._limits: ProcessLimits = limits(arguments)._replace(answer=ANSWER)
         self._secret = secrets.randbits(63)  # of hidden seeds: no client learns it
         self._thread = futures.ThreadPoolExecutor(1)
         self._commands: IsolatedCommands | None = None
@@ -205,8 +205,8 @@ class Tools:
         spec: the file name of one of the server's specifications; not needed if it has only one.
         source: the text of FILE.py; without it, the file is read.
         """
-        limits = self._limits._replace(answer=Limits().answer)
-        setting = Setting(self._spec(spec), self._secret, self._level, limits, why=False)
+        limits = self._limits._replace(answer=ProcessLimits().answer)
+        setting = JudgingSetting(self._spec(spec), self._secret, self._level, limits, why=False)
         one = Candidate(candidate, source or self._read(candidate))
         verdict = self._in_thread(lambda: self._judged(setting, one))
         return json.dumps({**verdict, "repeat": None}, indent=1)
@@ -277,7 +277,7 @@ class Tools:
             _wrong(f"the server's specifications are {known}; name one of them")
         return matching[0]
 
-    def _judged(self, setting: Setting, candidate: Candidate) -> dict[str, Any]:
+    def _judged(self, setting: JudgingSetting, candidate: Candidate) -> dict[str, Any]:
         """Judge in a process that keeps its Worker; after a fault it is started again."""
         for _ in range(2):
             if self._judge is None:

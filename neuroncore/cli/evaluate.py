@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import duration, plural
 from neuroncore.eval import blindness, isolation, trace
-from neuroncore.eval.isolation import Limits
+from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec
 from neuroncore.eval.pool import Dask, Pool, evaluate
 from neuroncore.eval.ranking import rank
@@ -97,7 +97,7 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
 
 def add_isolation(parser: argparse.ArgumentParser) -> None:
     """Add the options of the process of a candidate."""
-    usual = Limits()
+    usual = ProcessLimits()
     parser.add_argument(
         "--isolation",
         choices=LEVELS,
@@ -134,11 +134,11 @@ def pool(arguments: argparse.Namespace) -> Pool:
     )
 
 
-def limits(arguments: argparse.Namespace) -> Limits:
+def limits(arguments: argparse.Namespace) -> ProcessLimits:
     """Return the limits of a process. Raises UsageError for values that are not possible."""
     if arguments.seconds < 1 or not arguments.memory > 0:
         raise UsageError("--seconds and --memory must be positive")
-    return Limits(
+    return ProcessLimits(
         cpu_seconds=arguments.seconds,
         seconds=3.0 * arguments.seconds,
         memory=int(arguments.memory * 2**30),

@@ -16,7 +16,7 @@ from neuroncore.cli import why as why
 from neuroncore.eval import answers
 from neuroncore.eval.answers import Held
 from neuroncore.eval.forking import Zygote, meaning
-from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.refusals import Refused
 
 
@@ -57,7 +57,9 @@ class Printed(NamedTuple):
 class IsolatedCommands:
     """Executes commands, each in an isolated process that may read a folder. It must be closed."""
 
-    def __init__(self, folder: str, level: Level, limits: Limits, readable: Sequence[str]) -> None:
+    def __init__(
+        self, folder: str, level: Level, limits: ProcessLimits, readable: Sequence[str]
+    ) -> None:
         self._limits = limits
         self._zygote = Zygote(Commands(folder), limits, level, (folder, *readable))
 

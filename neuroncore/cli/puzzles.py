@@ -9,7 +9,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.units import plural
 from neuroncore.cli import terminal
 from neuroncore.puzzles import board, check, load, names
-from neuroncore.puzzles.grading import Outcome
+from neuroncore.puzzles.grading import Grade
 from neuroncore.puzzles.notebook import notebook
 from neuroncore.puzzles.puzzle import Puzzle
 
@@ -80,7 +80,7 @@ def grade(arguments: argparse.Namespace) -> int:
     return 0 if right else 1
 
 
-def _write_page(outcome: Outcome, file: Path | None) -> None:
+def _write_page(outcome: Grade, file: Path | None) -> None:
     if file is not None and outcome.attempt is not None and outcome.attempt.run is not None:
         outcome.attempt.run.view().save(file)
         terminal.write(f"page {file}")

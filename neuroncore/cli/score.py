@@ -249,7 +249,7 @@ SCHEMA = "neuroncore.calibrate/1"
 NEAR = 0.2  # a part of the measured time
 
 
-class Measured(NamedTuple):
+class MeasuredRow(NamedTuple):
     """A measurement and the estimate of the same kernel, in nanoseconds."""
 
     kernel: str
@@ -300,7 +300,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
         if failed:
             return failed
         estimate = slowest(kept.runs[0]).total_ns
-        rows.append(Measured(row["kernel"], row["machine"], row["harness"], measured, estimate))
+        rows.append(MeasuredRow(row["kernel"], row["machine"], row["harness"], measured, estimate))
     found = summaries(rows)
     told: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
     told["harnesses"] = [one._asdict() for one in found]
@@ -334,10 +334,10 @@ def _microseconds(text: str, line: int) -> float:
     return value
 
 
-def summaries(rows: Sequence[Measured]) -> list[Summary]:
+def summaries(rows: Sequence[MeasuredRow]) -> list[Summary]:
     """Return the errors by harness and machine. The offset and the factor are medians, so that one
     outlier does not determine them."""
-    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[MeasuredRow]] = defaultdict(list)
     for row in rows:
         groups[row.harness, row.machine].append(row)
     return [
@@ -354,7 +354,7 @@ def summaries(rows: Sequence[Measured]) -> list[Summary]:
     ]
 
 
-def _calibrated(rows: Sequence[Measured], found: Sequence[Summary]) -> Iterator[str]:
+def _calibrated(rows: Sequence[MeasuredRow], found: Sequence[Summary]) -> Iterator[str]:
     yield f"{'measured':>10}{'estimate':>10}{'ratio':>8}   kernel"
     for row in rows:
         times = "".join(f"{duration(ns):>10}" for ns in (row.measured, row.estimate))

@@ -142,7 +142,7 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
     """Return what a page shows of a launch that an error ended on a core, or of a session that an
     error ended outside of a launch. Without instructions the page has only the error and its
     source. A launch on several cores has no timeline: its cores stop at different places."""
-    outcome = documents.Outcome("failed", text, _place(error))
+    outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
         return pages.Shown(kernel, (), (), outcome=outcome)

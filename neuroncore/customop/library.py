@@ -144,7 +144,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operator:
+class LibraryOperator:
     """An operator of a library: the kinds of its parameters, as letters of KINDS."""
 
     library: str
@@ -153,7 +153,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Call:
+class LibraryCall:
     """A call: its result, its output, the work of each core, and findings."""
 
     result: Array
@@ -175,7 +175,7 @@ class Call:
 class Library:
     """Operators as attributes: `library.relu(x)` is the result of `library.run("relu", x)`."""
 
-    def __init__(self, program: Path, cores: int, operators: dict[str, Operator]) -> None:
+    def __init__(self, program: Path, cores: int, operators: dict[str, LibraryOperator]) -> None:
         self.program, self.cores, self.operators = program, cores, operators
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
@@ -195,7 +195,9 @@ class Library:
             warnings.warn(str(finding), CustomOpWarning, stacklevel=3)
         return call.result
 
-    def run(self, name: str, *arguments: Any, order: str = "forward", seconds: float = 60) -> Call:
+    def run(
+        self, name: str, *arguments: Any, order: str = "forward", seconds: float = 60
+    ) -> LibraryCall:
         """Call an operator on arrays and numbers.
 
         The cores of a multicore library run one after another in the given order; the order on a
@@ -275,14 +277,14 @@ def load_library(path: str | os.PathLike[str]) -> Library:
     return Library(program, int(head.split()[1]), operators)
 
 
-def _operator(row: str) -> tuple[str, Operator]:
+def _operator(row: str) -> tuple[str, LibraryOperator]:
     library, name, kernel, taken, shape = row.split()
     if taken != shape:
         raise UsageError(
             f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
             f"({_words(shape)}): they must be the same"
         )
-    return name, Operator(library, name, taken.rstrip("."))
+    return name, LibraryOperator(library, name, taken.rstrip("."))
 
 
 def _words(kinds: str) -> str:
@@ -307,7 +309,7 @@ def _order(order: str, cores: int) -> list[int]:
     return every
 
 
-def _request(operator: Operator, arguments: tuple[Any, ...]) -> bytes:
+def _request(operator: LibraryOperator, arguments: tuple[Any, ...]) -> bytes:
     taken = operator.parameters
     if len(arguments) != len(taken):
         raise UsageError(
@@ -325,7 +327,7 @@ def _request(operator: Operator, arguments: tuple[Any, ...]) -> bytes:
     return "\n".join([*head, "data\n"]).encode() + b"".join(data)
 
 
-def _array(operator: Operator, place: int, argument: Any) -> Array:
+def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
     array = np.ascontiguousarray(argument)
     if not isinstance(argument, np.ndarray) or array.dtype not in FORMATS:
         known = ", ".join(map(str, FORMATS))
@@ -341,7 +343,7 @@ def _array(operator: Operator, place: int, argument: Any) -> Array:
     return array.reshape(argument.shape)
 
 
-def _number(operator: Operator, place: int, kind: str, argument: Any) -> str:
+def _number(operator: LibraryOperator, place: int, kind: str, argument: Any) -> str:
     if isinstance(argument, bool) or not isinstance(argument, int | float | np.number):
         raise UsageError(
             f"{operator.name}: argument {place} is a {KINDS[kind]}, not {type(argument).__name__}"
@@ -370,7 +372,7 @@ def _ending(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _response(data: bytes, printed: str) -> Call:
+def _response(data: bytes, printed: str) -> LibraryCall:
     head, _, body = data.partition(b"\ndata\n")
     counts, findings, unwritten, result = [], [], 0, np.empty(0)
     for line in head.decode().splitlines():
@@ -389,7 +391,7 @@ def _response(data: bytes, printed: str) -> Call:
     if unwritten:
         told = f"{unwritten} of {result.size} elements of the result were never written"
         findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, told))
-    return Call(result, printed, tuple(counts), tuple(findings))
+    return LibraryCall(result, printed, tuple(counts), tuple(findings))
 
 
 def _finding(text: str) -> Told:

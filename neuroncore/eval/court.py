@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from neuroncore.eval import frames
-from neuroncore.eval.isolation import Limits, dies_with_parent
+from neuroncore.eval.isolation import ProcessLimits, dies_with_parent
 from neuroncore.eval.refusals import Refused, failed
 
 MOST = 200  # records that one process judges
@@ -43,7 +43,7 @@ class Court:
     """Judges requests: `judge` returns what is found of a request and the records of a candidate.
     It must be closed."""
 
-    def __init__(self, judge: Judge, limits: Limits) -> None:
+    def __init__(self, judge: Judge, limits: ProcessLimits) -> None:
         self._judge, self._limits = judge, limits
         self._running: JudgeProcess | None = None
         self._count, self._spent = 0, 0.0  # records of the process, and its milliseconds of CPU
@@ -86,7 +86,7 @@ def _in_order(found: dict[str, Any]) -> bool:
     return error is None or error["code"] in READ_WELL
 
 
-def _started(judge: Judge, limits: Limits) -> JudgeProcess:
+def _started(judge: Judge, limits: ProcessLimits) -> JudgeProcess:
     reads, requests = os.pipe()
     replies, writes = os.pipe()
     process = os.fork()
@@ -100,7 +100,7 @@ def _started(judge: Judge, limits: Limits) -> JudgeProcess:
     return JudgeProcess(process, requests, replies)
 
 
-def _serve(judge: Judge, limits: Limits, reads: int, writes: int) -> None:
+def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None:
     """Judge until the requests end."""
     dies_with_parent()
     _close_pipes((reads, writes))

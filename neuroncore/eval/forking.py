@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore.eval import frames
-from neuroncore.eval.isolation import Level, Limits
-from neuroncore.eval.zygote import READY, Assignment, End, Work, readable
+from neuroncore.eval.isolation import Level, ProcessLimits
+from neuroncore.eval.zygote import READY, Assignment, CandidateWork, End, readable
 
 PROGRAM = "from neuroncore.eval.zygote import main; main()"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -23,7 +23,11 @@ class Zygote:
     """A warm process that forks a process for each request. It must be closed."""
 
     def __init__(
-        self, work: Work, limits: Limits, level: Level, folders: tuple[str, ...] = ()
+        self,
+        work: CandidateWork,
+        limits: ProcessLimits,
+        level: Level,
+        folders: tuple[str, ...] = (),
     ) -> None:
         """Allow reading `folders`, in addition to the folders of Python and of this package."""
         places = (*readable(), *folders)
@@ -77,7 +81,7 @@ class Zygote:
         return frames.receive(stdout.fileno()), end
 
 
-def meaning(end: End, limits: Limits) -> str:
+def meaning(end: End, limits: ProcessLimits) -> str:
     """Return a sentence that says why a process was refused or ended."""
     if end.refusal == "TIME":
         return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"

@@ -38,7 +38,7 @@ NETWORK_SINCE, SCOPES_SINCE = 4, 6
 OPEN_FILES, STACK = 256, 1 << 26
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """Limits of a candidate's process: seconds of CPU time and on the clock, bytes of address
     space, processes and threads, and bytes of its answer; and seconds of CPU time and bytes of
     address space in which its records are judged."""
@@ -73,7 +73,7 @@ def hidden_from_others() -> None:
         _libc().prctl(SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def limit(limits: Limits) -> None:
+def limit(limits: ProcessLimits) -> None:
     """Set the limits of this process, which can't be raised again."""
     pairs = (
         (resource.RLIMIT_CPU, limits.cpu_seconds),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from neuroncore.base.errors import UsageError
 from neuroncore.eval import isolation
-from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.loading import load_spec
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate, Worker, key
@@ -22,7 +22,7 @@ from neuroncore.native import jit
 
 BATCH = 16  # candidates that are given to a process at a time, at most
 ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed
-LIMITS = Limits()
+LIMITS = ProcessLimits()
 Verdict = dict[str, Any]
 Batch = tuple[Candidate, ...]
 
@@ -31,25 +31,25 @@ class Executor(Protocol):
     """Runs `judged_batch` for batches, elsewhere; yields the verdicts of each in order of
     completion."""
 
-    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
+    def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 
 
 @dataclass(frozen=True)
-class Setting:
+class JudgingSetting:
     """What a process needs to judge: the source of a specification and its secret, the level, the
     limits, and whether what-ifs are asked for."""
 
     spec: str
     secret: int
     level: Level
-    limits: Limits
+    limits: ProcessLimits
     why: bool
 
 
-_workers: dict[Setting, Worker] = {}  # of this process
+_workers: dict[JudgingSetting, Worker] = {}  # of this process
 
 
-def judged_batch(setting: Setting, batch: Batch) -> list[Verdict]:
+def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
     """Judge a batch in this process, whose Worker for the setting is kept."""
     worker = _workers.get(setting)
     if worker is None:
@@ -66,7 +66,7 @@ class Processes:
 
     jobs: int
 
-    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
+    def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
         left = dict(enumerate(batches))
         for _ in range(ATTEMPTS):
             try:
@@ -79,7 +79,7 @@ class Processes:
         raise UsageError("processes of the pool were killed again and again")
 
     def _once(
-        self, setting: Setting, left: dict[int, Batch]
+        self, setting: JudgingSetting, left: dict[int, Batch]
     ) -> Iterator[tuple[int, list[Verdict]]]:
         context = get_context("spawn")
         with futures.ProcessPoolExecutor(self.jobs, context, jit.no_progress) as pool:
@@ -94,7 +94,7 @@ class Dask:
 
     address: str
 
-    def run(self, setting: Setting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
+    def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
         distributed: Any = import_module("distributed")  # has no types of its functions
         with distributed.Client(self.address) as client:
             asked = [client.submit(judged_batch, setting, one, pure=False) for one in batches]
@@ -111,7 +111,7 @@ class Pool:
 
     jobs: int = 1
     level: Level | None = None
-    limits: Limits = LIMITS
+    limits: ProcessLimits = LIMITS
     cache: Path | None = None
     executor: Executor | None = None
     why: bool = False
@@ -179,6 +179,6 @@ def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterat
     size = max(1, min(BATCH, len(candidates) // (4 * max(1, pool.jobs))))
     batches = [tuple(candidates[n : n + size]) for n in range(0, len(candidates), size)]
     assert spec.secret is not None  # `evaluate` draws one
-    setting = Setting(spec.source, spec.secret, level, pool.limits, pool.why)
+    setting = JudgingSetting(spec.source, spec.secret, level, pool.limits, pool.why)
     for found in executor.run(setting, batches):
         yield from found

@@ -14,7 +14,7 @@ from neuroncore.eval.answers import Held
 from neuroncore.eval.child import Request, Task
 from neuroncore.eval.court import Court
 from neuroncore.eval.forking import Zygote, meaning
-from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.judge import Case, cases, judged, one_seed, path
 from neuroncore.eval.paths import every_loop, strange
 from neuroncore.eval.refusals import Refused, failed
@@ -48,7 +48,7 @@ def key(sha256: str, fingerprint: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class Cost(NamedTuple):
+class VerdictCost(NamedTuple):
     """What a verdict cost: of the candidate's processes, and of the judge's."""
 
     child_cpu_ms: float = 0.0
@@ -57,9 +57,9 @@ class Cost(NamedTuple):
     judge_cpu_ms: float = 0.0
     record_bytes: int = 0
 
-    def plus(self, other: Cost) -> Cost:
+    def plus(self, other: VerdictCost) -> VerdictCost:
         """Return the sum; of memory the peak."""
-        return Cost(
+        return VerdictCost(
             self.child_cpu_ms + other.child_cpu_ms,
             self.wall_ms + other.wall_ms,
             max(self.peak_mib, other.peak_mib),
@@ -73,7 +73,7 @@ class Ran(NamedTuple):
 
     found: dict[str, Any]
     held: Held
-    cost: Cost
+    cost: VerdictCost
 
 
 class Asked(NamedTuple):
@@ -87,7 +87,9 @@ class Asked(NamedTuple):
 class Worker:
     """Judges candidates of one specification, one after the other. It must be closed."""
 
-    def __init__(self, spec: Spec, level: Level, limits: Limits, *, why: bool = False) -> None:
+    def __init__(
+        self, spec: Spec, level: Level, limits: ProcessLimits, *, why: bool = False
+    ) -> None:
         """Raises UsageError as `eval.judge.cases` does."""
         self.spec, self.level, self.why = spec.with_secret(), level, why
         self.cases: list[Case] = cases(self.spec)
@@ -142,7 +144,7 @@ class Worker:
         """Record the program again for each hidden seed, whose values may lead to other paths. The
         candidate receives the values that decide, and no other hidden data."""
         shapes: list[dict[str, Any]] = []
-        held, cost = Held(), Cost()
+        held, cost = Held(), VerdictCost()
         for number in range(len(self.cases)):
             for ran in self._paths(candidate, number):
                 held, cost = ran.held, cost.plus(ran.cost)
@@ -163,7 +165,7 @@ class Worker:
         parts = [one["shapes"][0] for one in found]
         slowest = max(parts, key=lambda one: float(one["latency_us"]))
         shape = {**slowest, "seeds": [one["seeds"][0] for one in parts]}
-        yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, Cost())
+        yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, VerdictCost())
 
     def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
         """Record a path on which every loop has a turn, and look for instructions that only the
@@ -178,7 +180,7 @@ class Worker:
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
         """Record and replay until the program takes the path of a hidden seed."""
         decisions: tuple[int, ...] = ()
-        cost = Cost()
+        cost = VerdictCost()
         while True:
             ran = self._ran(Request(candidate.source, case, decisions), Asked(case, seed))
             cost = cost.plus(ran.cost)
@@ -198,7 +200,7 @@ class Worker:
     def _ran(self, request: Request, asked: Asked) -> Ran:
         """Run a candidate, and judge its records."""
         content, end = self._zygote.played(request)
-        cost = Cost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
+        cost = VerdictCost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
         held = answers.held(content)
         try:
             if end.refusal:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import neuroncore
 from neuroncore.eval import answers, frames, isolation
 from neuroncore.eval.answers import Held
-from neuroncore.eval.isolation import Level, Limits
+from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
 
@@ -33,7 +33,7 @@ BY_SIGNAL = 128  # exit codes above it are signals
 PIPE = 3  # the file to which a candidate's process writes its answer
 
 
-class Work(Protocol):
+class CandidateWork(Protocol):
     """What the process of a candidate does with a request: it returns the bytes of its answer. The
     process that forks loads what kernels of the target need."""
 
@@ -46,8 +46,8 @@ class Assignment(NamedTuple):
     """What holds for all candidates: the work, the limits, the level of isolation, the folders
     that may be read, and the environment."""
 
-    work: Work
-    limits: Limits
+    work: CandidateWork
+    limits: ProcessLimits
     level: Level
     readable: tuple[str, ...]
     environment: dict[str, str]
@@ -110,7 +110,7 @@ def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
     return content, End(refusal, by_signal, code, 1e3 * cpu, 1e3 * wall, used.ru_maxrss >> 10)
 
 
-def _refusal(by_signal: int, late: bool, cpu: float, limits: Limits) -> str:
+def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> str:
     if late:
         return "LINGERS"
     if by_signal == signal.SIGXCPU or (by_signal and cpu >= 0.9 * limits.cpu_seconds):
@@ -120,7 +120,7 @@ def _refusal(by_signal: int, late: bool, cpu: float, limits: Limits) -> str:
     return "KILLED" if by_signal else ""
 
 
-def _answer(file: int, limits: Limits) -> tuple[bytes, str]:
+def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
     """Read an answer within its time and size; return it, and the code of a refusal."""
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds

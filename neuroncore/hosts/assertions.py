@@ -22,7 +22,7 @@ else:
     outcome = Lazy("neuroncore.frontend.outcome")
 
 
-class Watch(Protocol):
+class TestLaunches(Protocol):
     """The launches of a test, and codes of findings that do not fail it."""
 
     launches: list[Any]
@@ -34,7 +34,7 @@ class KernelTest:
     budgets that the file has to get are put there instead of being compared."""
 
     def __init__(
-        self, watch: Watch, name: str, file: Path, kept: dict[str, budgets.Figures] | None
+        self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None
     ) -> None:
         self._watch, self._name, self._file, self._kept = watch, name, file, kept
 

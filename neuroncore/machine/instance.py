@@ -238,10 +238,10 @@ def load(name: str) -> Instance:
 
 def parse(text: str, where: str) -> Instance:
     """Read an instance from the text of its file; `where` names the file in errors."""
-    return _Reader(tomllib.loads(text), where).instance()
+    return _InstanceReader(tomllib.loads(text), where).instance()
 
 
-class _Reader(FactReader):
+class _InstanceReader(FactReader):
     def instance(self) -> Instance:
         present = [name for name in OPTIONAL if name in self.raw]
         self.exactly(self.raw, (*OWN, *present), "")

@@ -366,7 +366,7 @@ def parse(text: str, where: str) -> Machine:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DefinitionError(f"{where}: {error}") from None
-    return _Reader(raw, where).machine()
+    return _MachineReader(raw, where).machine()
 
 
 T = TypeVar("T")
@@ -425,7 +425,7 @@ class FactReader:
                 raise DefinitionError(f"{message}; {hint}" if hint else message)
 
 
-class _Reader(FactReader):
+class _MachineReader(FactReader):
     def machine(self) -> Machine:
         tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
         own = ("name", "generation", "api_version", "aliases", "description", "products")

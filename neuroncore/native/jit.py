@@ -173,7 +173,7 @@ def watch_compilation() -> None:
     """Let a line on standard error say so when, in this process, a loop is compiled for which the
     cache has no machine code."""
 
-    class Watch(events.Listener):  # type: ignore[misc]
+    class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__.startswith(__package__):
                 _under_way.append(time.monotonic())
@@ -185,7 +185,7 @@ def watch_compilation() -> None:
                 if not _under_way:
                     _past.append(time.monotonic() - begun)
 
-    events.register("numba:compile", Watch())
+    events.register("numba:compile", CompilationListener())
 
 
 def compiling() -> bool:

@@ -16,7 +16,7 @@ from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Coding, encode, stochastic
 from neuroncore.plain.memory import Operand, Tensor, positions
 from neuroncore.record.inputs import leaves
-from neuroncore.record.rows import Register, Registers, Row, Rows, Window, last_uses
+from neuroncore.record.rows import RegisterId, Registers, Row, Rows, Window, last_uses
 
 FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
 OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out together
@@ -182,7 +182,7 @@ class Reading:
         call = row.call
         given = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
         held = self.registers[core].value
-        given |= {n: held(v.number) if type(v) is Register else v for n, v in row.values.items()}
+        given |= {n: held(v.number) if type(v) is RegisterId else v for n, v in row.values.items()}
         given |= {name: self.operand(core, window) for name, window in row.windows.items()}
         indices = iter([self.operand(core, window) for window in row.indices])
         offsets = iter([held(register.number) for register in row.offsets])

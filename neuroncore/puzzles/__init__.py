@@ -1,6 +1,6 @@
 """Puzzles: kernels with a hole, one idea of the machine each, graded by result and estimate."""
 
-from neuroncore.puzzles.grading import Outcome, check
+from neuroncore.puzzles.grading import Grade, check
 from neuroncore.puzzles.puzzle import Mistake, Puzzle, load, names
 
-__all__ = ["Mistake", "Outcome", "Puzzle", "check", "load", "names"]
+__all__ = ["Grade", "Mistake", "Puzzle", "check", "load", "names"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
-from neuroncore.puzzles.grading import FULL, Outcome, drawn
+from neuroncore.puzzles.grading import FULL, Grade, drawn
 from neuroncore.puzzles.puzzle import load, names
 
 FILE = "puzzles.json"
@@ -36,7 +36,7 @@ def read(folder: Path) -> Mapping[str, Score]:
         raise UsageError(f"{file} is damaged; delete it to begin again") from None
 
 
-def note(folder: Path, outcome: Outcome) -> None:
+def note(folder: Path, outcome: Grade) -> None:
     """Store an outcome if it is better than the one before."""
     old = read(folder).get(outcome.puzzle.name, Score())
     us = old.us

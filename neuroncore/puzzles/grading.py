@@ -26,7 +26,7 @@ FULL = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Grade:
     """The stars from 0 to 3, a text about the attempt, and the hint if there is one."""
 
     puzzle: Puzzle
@@ -45,7 +45,7 @@ def drawn(stars: int) -> str:
     return "*" * stars + "-" * (FULL - stars)
 
 
-def check(puzzle: Puzzle | str, solution: Path | Callable[..., Any]) -> Outcome:
+def check(puzzle: Puzzle | str, solution: Path | Callable[..., Any]) -> Grade:
     """Grade a solution: a file with a function `kernel`, or a kernel.
 
     Raises UsageError for an unknown puzzle, and for a file that cannot be read or has no kernel.
@@ -56,7 +56,7 @@ def check(puzzle: Puzzle | str, solution: Path | Callable[..., Any]) -> Outcome:
             return _graded(puzzle, solution)
         text = _read(solution)
         if _has_hole(text, str(solution)):
-            return Outcome(puzzle, 0, f"the hole is still there: replace `...`. {puzzle.idea}")
+            return Grade(puzzle, 0, f"the hole is still there: replace `...`. {puzzle.idea}")
         return _graded(puzzle, _kernel(text, solution))
 
 
@@ -93,17 +93,17 @@ def _kernel(text: str, file: Path) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Outcome:
+def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
     made = attempt(puzzle, kernel)
     if not made.right:
-        return Outcome(puzzle, 0, _failure(made), _hint(puzzle, made), made)
+        return Grade(puzzle, 0, _failure(made), _hint(puzzle, made), made)
     best = attempt(puzzle, puzzle.program.kernel).latency_us
     ratio = made.latency_us / best
     stars = next((count for limit, count in STARS if ratio <= limit), 1)
     said = f"right, {duration(made.latency_us * 1e3)}; the best known takes {duration(best * 1e3)}"
     if stars == FULL:
-        return Outcome(puzzle, stars, said, attempt=made)
-    return Outcome(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
+        return Grade(puzzle, stars, said, attempt=made)
+    return Grade(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
 
 
 def _why(made: Attempt) -> str:

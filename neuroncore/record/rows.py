@@ -53,7 +53,7 @@ class Registers:
         self._values.clear()
 
 
-class Register(NamedTuple):
+class RegisterId(NamedTuple):
     """A register among values, by its number in the record."""
 
     number: int
@@ -88,7 +88,7 @@ class Row(NamedTuple):
     windows: Mapping[str, Window]
     indices: Sequence[Window]
     values: Mapping[str, Any]
-    offsets: Sequence[Register]
+    offsets: Sequence[RegisterId]
 
 
 class Rows:
@@ -140,7 +140,7 @@ class Rows:
 
 
 def _value(value: Any, kind: Any) -> Any:
-    return Register(value) if kind is VirtualRegister else value_of(value, kind)
+    return RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
 
 
 def last_uses(program: Program) -> dict[int, int]:

@@ -10,7 +10,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, plural, size
 from neuroncore.time.edits.buffers import SpaceWait
 from neuroncore.time.lines import Line
-from neuroncore.time.path import Parts
+from neuroncore.time.path import PathParts
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import CHAIN, COLLECTIVES, SATURATED, Bound
@@ -23,7 +23,7 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # lines of a chain that are named, and the l
 class BoundText:
     """How to report a resource: the part of a line that belongs to it, and the sentence."""
 
-    share: Callable[[Parts], float]
+    share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
 
 
@@ -194,7 +194,7 @@ def _moved(timeline: Timeline) -> int:
     return sum(one * many for one, many in zip(each, times.tolist(), strict=True))
 
 
-def _work(parts: Parts) -> float:
+def _work(parts: PathParts) -> float:
     return sum(parts.work.values())
 
 

@@ -28,7 +28,7 @@ from neuroncore.time.edits.buffers import SpaceWait, space_waits
 from neuroncore.time.edits.candidates import candidates
 from neuroncore.time.edits.edit import Edit
 from neuroncore.time.lines import Line
-from neuroncore.time.path import ON_PATH, SPACE, Parts, parts, steps
+from neuroncore.time.path import ON_PATH, SPACE, PathParts, parts, steps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
@@ -314,7 +314,7 @@ class _Asking:
         made += map(self._what_if, [*changes, _overlap(base)])
         return sorted(made, key=lambda one: -one.gain)
 
-    def _may_save(self, resource: Any, found: Parts) -> bool:
+    def _may_save(self, resource: Any, found: PathParts) -> bool:
         return matters(resource, found, self.timeline.total_ns, NOTHING)
 
     def _effect(self, one: Effect) -> WhatIf:

@@ -10,7 +10,7 @@ from typing import Any
 from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.record.program import Program
-from neuroncore.time.path import Parts
+from neuroncore.time.path import PathParts
 from neuroncore.time.queues import QUEUES, SYNC
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import AS_IT_IS, Bench, Variation
@@ -48,7 +48,7 @@ class Resource:
     name: str
     how: str
     machine: Callable[[Machine], Machine]
-    saves: Callable[[Parts], float]
+    saves: Callable[[PathParts], float]
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
@@ -129,11 +129,11 @@ def _space(machine: Machine) -> Machine:
     return replace(machine, sbuf=sbuf, psum=psum)
 
 
-def _of_queue(name: str, parts: Parts) -> float:
+def _of_queue(name: str, parts: PathParts) -> float:
     return parts.work.get(name, 0.0) / 2
 
 
-def _work(parts: Parts) -> float:
+def _work(parts: PathParts) -> float:
     return sum(parts.work.values())
 
 

@@ -14,7 +14,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.time.path import (
     ON_PATH,
     CriticalSteps,
-    Parts,
+    PathParts,
     across,
     parts_of_groups,
     steps,
@@ -35,7 +35,7 @@ class Line:
     steps: int
     count: int
     ns: float
-    parts: Parts
+    parts: PathParts
     held: dict[str, float]
     first: float
 

@@ -154,7 +154,7 @@ def _pairs(one: Array, other: Array, count: int) -> Array:
     return found
 
 
-class Parts(NamedTuple):
+class PathParts(NamedTuple):
     """The parts of a critical path in nanoseconds: work by queue; issue, moves and latency of
     transfers; latency of everything else; waits for space; meetings with the other core of a
     launch, and with other ranks."""
@@ -175,12 +175,12 @@ class Parts(NamedTuple):
         found = self.work | {name: ns for name, ns in rest if ns > 0}
         return dict(sorted(found.items(), key=lambda part: -part[1]))
 
-    def __add__(self, other: object) -> Parts:
+    def __add__(self, other: object) -> PathParts:
         """The sum of both."""
-        assert isinstance(other, Parts)
+        assert isinstance(other, PathParts)
         names = {*self.work, *other.work}
         work = {name: self.work.get(name, 0.0) + other.work.get(name, 0.0) for name in names}
-        return Parts(work, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
+        return PathParts(work, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
 
 
 NAMES = (
@@ -189,7 +189,7 @@ NAMES = (
 )
 
 
-def parts(timeline: Timeline, found: CriticalSteps) -> Parts:
+def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
     """The sums over all steps."""
     (made,) = parts_of_groups(timeline, found, np.zeros(len(found.instruction), np.int64), 1)
     return made
@@ -197,7 +197,7 @@ def parts(timeline: Timeline, found: CriticalSteps) -> Parts:
 
 def parts_of_groups(
     timeline: Timeline, found: CriticalSteps, group: Array, count: int
-) -> list[Parts]:
+) -> list[PathParts]:
     """Return the sums over the steps of each group."""
     own, waiting = found.instruction, found.waiting
     moves, space = timeline.moves[own], found.holds == SPACE
@@ -209,7 +209,7 @@ def parts_of_groups(
     key = group * len(QUEUES) + timeline.queue[own]
     work = np.bincount(key, found.working, count * len(QUEUES)).reshape(count, len(QUEUES))
     return [
-        Parts(
+        PathParts(
             {name: ns for name, ns in zip(QUEUES, each, strict=True) if ns > 0},
             *(float(of[k]) for of in sums),
         )

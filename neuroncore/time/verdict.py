@@ -11,7 +11,7 @@ import numpy as np
 
 from neuroncore.base.structs import dataclass
 from neuroncore.time.changes import RESOURCES, Change, Resource, as_it_is
-from neuroncore.time.path import Parts, parts, steps
+from neuroncore.time.path import PathParts, parts, steps
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 
@@ -156,7 +156,7 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
         yield made
 
 
-def matters(resource: Resource, found: Parts, total: float, least: float) -> bool:
+def matters(resource: Resource, found: PathParts, total: float, least: float) -> bool:
     """Return whether a change of a resource may save this part of the time."""
     return MORE * resource.saves(found) / total >= least
 

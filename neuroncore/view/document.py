@@ -78,7 +78,7 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PageOutcome:
     """The outcome in words. For `failed` it has the message of the error, and its line if there is
     one in the user's code; for `wrong`, maps of the differences by the number of the result."""
 
@@ -88,16 +88,16 @@ class Outcome:
     maps: Sequence[tuple[int, ErrorMap]] = ()
 
 
-def compared(found: Agreement) -> Outcome:
+def compared(found: Agreement) -> PageOutcome:
     """Return the outcome of a comparison with a reference: each result that differs, with its
     largest difference."""
     if found:
         limits = ", ".join(f"{allowed:.3g}" for allowed in found.tolerances)
-        return Outcome(
+        return PageOutcome(
             "right", f"the results agree with the reference, relative L2 at most {limits}"
         )
     maps = [(n, one) for n, one in enumerate(found.maps) if one is not None]
-    return Outcome("wrong", "\n".join(_differing(found)), maps=maps)
+    return PageOutcome("wrong", "\n".join(_differing(found)), maps=maps)
 
 
 def _differing(found: Agreement) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Shown:
     answers: bool = True
     window: PageWindow | None = None
     world: World = ALONE
-    outcome: Outcome | None = None
+    outcome: PageOutcome | None = None
     meetings: Sequence[CollectiveOperation] = ()
 
     @property
@@ -268,7 +268,7 @@ def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
     return {"code": found.code, "message": found.message, **_where(found.place, texts)}
 
 
-def _outcome(outcome: Outcome, texts: sources.Texts) -> dict[str, Any]:
+def _outcome(outcome: PageOutcome, texts: sources.Texts) -> dict[str, Any]:
     maps = [_map(number, one) for number, one in outcome.maps]
     return {"kind": outcome.kind, "text": outcome.text, "maps": maps} | _where(outcome.place, texts)
 

@@ -34,8 +34,8 @@ def test_rows_are_next_to_estimates(capsys, folder):
 
 
 def test_the_offset_and_the_factor_are_medians():
-    rows = [score.Measured("k", "trn2", "h", e + 9, e) for e in (10, 20, 30)]
-    (found,) = score.summaries([*rows, score.Measured("k", "trn2", "h", 900, 9)])
+    rows = [score.MeasuredRow("k", "trn2", "h", e + 9, e) for e in (10, 20, 30)]
+    (found,) = score.summaries([*rows, score.MeasuredRow("k", "trn2", "h", 900, 9)])
     assert (found.number, found.near) == (4, 0)
     assert found.offset == 9 and found.factor == pytest.approx((29 / 20 + 19 / 10) / 2)
 

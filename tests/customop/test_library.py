@@ -271,9 +271,11 @@ def test_streams_and_buffers_share_16_kib():
 def test_the_published_model_of_three_forms():
     """3.59 ms of other work, and 196,608 elements by elements, by TCM and on eight cores."""
     elements = 196608
-    touched = customop.Call(None, "", (customop.library.Counts(int(2.5 * elements), 0, 0),), ())
-    copied = customop.Call(None, "", (customop.library.Counts(0, 2 * elements, 0),), ())
-    eighth = customop.Call(None, "", (customop.library.Counts(0, elements // 4, 0),) * 8, ())
+    touched = customop.LibraryCall(
+        None, "", (customop.library.Counts(int(2.5 * elements), 0, 0),), ()
+    )
+    copied = customop.LibraryCall(None, "", (customop.library.Counts(0, 2 * elements, 0),), ())
+    eighth = customop.LibraryCall(None, "", (customop.library.Counts(0, elements // 4, 0),) * 8, ())
     passes = [1e6 / (3590 + call.microseconds) for call in (touched, copied, eighth)]
     assert passes == pytest.approx([8.10, 220.7, 269.9], rel=0.02)
 

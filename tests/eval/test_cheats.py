@@ -7,7 +7,7 @@ import pytest
 from candidates import CHEATS, HONEST, LOOP, spec
 
 from neuroncore.eval import Spec
-from neuroncore.eval.isolation import Limits
+from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.worker import Candidate, Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs
 @pytest.fixture(scope="module")
 def worker():
     made = Worker(
-        spec(), "linux", Limits(cpu_seconds=1, seconds=60.0, memory=2 << 30, processes=40)
+        spec(), "linux", ProcessLimits(cpu_seconds=1, seconds=60.0, memory=2 << 30, processes=40)
     )
     yield made
     made.close()
@@ -91,7 +91,7 @@ def test_loops_that_depend_on_hidden_inputs(source, dynamic, code):
         return x * np.float32(n[0, 0])
 
     wanted = Spec(reference, inputs, [(128, 8)], dynamic=dynamic, tol=1e-6, secret=0)
-    worker = Worker(wanted, "process", Limits())
+    worker = Worker(wanted, "process", ProcessLimits())
     try:
         verdict = worker.verdict(Candidate("loop", source))
     finally:

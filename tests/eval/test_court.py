@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from neuroncore.eval.court import MOST, Court
-from neuroncore.eval.isolation import Limits
+from neuroncore.eval.isolation import ProcessLimits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="its limits are those of Linux")
 
@@ -25,7 +25,7 @@ def judge(asked, parts):
 
 @pytest.fixture
 def court():
-    made = Court(judge, Limits(judge_seconds=1))
+    made = Court(judge, ProcessLimits(judge_seconds=1))
     yield made
     made.close()
 

@@ -13,7 +13,7 @@ import viewed
 import neuroncore
 from neuroncore.cli import main
 from neuroncore.report.compare import agreement
-from neuroncore.view.document import Outcome, compared
+from neuroncore.view.document import PageOutcome, compared
 from neuroncore.view.page import PageSide, of_sides, page
 
 SIZES = (1400, 900), (1024, 768), (390, 844)
@@ -83,7 +83,7 @@ def looked_at(chromium, path, said):
 def test_kernels_of_the_chapters(chromium, folder, file, name):
     found = chapter(file, name)
     path = folder / f"{name}.html"
-    page([replace(found.shown(None), outcome=Outcome("right", "they agree"))]).save(path)
+    page([replace(found.shown(None), outcome=PageOutcome("right", "they agree"))]).save(path)
     (core,) = viewed.document(found.view(values=None))["cores"]
     gains = [f"{100 * one['gain']:.1f} %" for one in core["suggestions"]]
     looked_at(chromium, path, [core["verdict"]["text"], core["sentence"], "right: ", *gains])
@@ -101,7 +101,7 @@ def test_a_wrong_result(chromium, folder, run):
 
 def test_a_failed_run(chromium, folder, run):
     place = run.timelines[0].program.place(0)
-    outcome = Outcome("failed", f"{place}:5: error[X] it fails\n  got  9", place)
+    outcome = PageOutcome("failed", f"{place}:5: error[X] it fails\n  got  9", place)
     page([replace(run.shown(None), answers=False, outcome=outcome)]).save(folder / "failed.html")
     looked_at(
         chromium, folder / "failed.html", ["failed: ", "error[X] it fails", "up to the error"]

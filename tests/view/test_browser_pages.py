@@ -17,7 +17,7 @@ import neuroncore
 from neuroncore.base.options import Options
 from neuroncore.capture.run import load
 from neuroncore.report.perfetto import throughput
-from neuroncore.view.document import Outcome, Shown
+from neuroncore.view.document import PageOutcome, Shown
 from neuroncore.view.page import PageSide, of_measured, of_sides, page
 
 
@@ -75,8 +75,8 @@ def test_the_outcome_is_the_first_line_and_the_line_of_an_error_is_marked(
     chromium, run, tmp_path, size
 ):
     last = run.timelines[0].program.place(0)
-    failed = Outcome("failed", f"{last}:5: error[X] it fails\n  got  9", last)
-    pages = [("right", [Outcome("right", "the results agree")]), ("failed", [None, failed])]
+    failed = PageOutcome("failed", f"{last}:5: error[X] it fails\n  got  9", last)
+    pages = [("right", [PageOutcome("right", "the results agree")]), ("failed", [None, failed])]
     for kind, outcomes in pages:
         page([replace(run.shown(None), outcome=one) for one in outcomes]).save(tmp_path / "p.html")
         with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
@@ -93,7 +93,7 @@ def test_the_outcome_is_the_first_line_and_the_line_of_an_error_is_marked(
 
 def test_an_error_before_the_first_instruction_has_a_page_of_the_source(chromium, run, tmp_path):
     place = run.timelines[0].program.place(0)
-    page([Shown("product", (), (), outcome=Outcome("failed", "it fails", place))]).save(
+    page([Shown("product", (), (), outcome=PageOutcome("failed", "it fails", place))]).save(
         tmp_path / "p.html"
     )
     with tabs.tab(chromium) as opened:

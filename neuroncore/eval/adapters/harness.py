@@ -32,7 +32,7 @@ ELSEWHERE = {"torch", "torch_xla", "torch_neuronx", "xm", "F"}  # no names of ke
 FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness allows all that pass
 
 
-class _Called(Exception):
+class _FirstCall(Exception):
     """Ends the test of a harness at the first call of a kernel."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
     with alias.activated(), mock.patch.object(np.random, "seed"), _unseeded(torch):
         try:
             getattr(module, TEST)(_first, _first)
-        except _Called as called:
+        except _FirstCall as called:
             args, kwargs = called.arguments
             bound = inspect.signature(kernel).bind(*args, **kwargs)
             bound.apply_defaults()
@@ -120,7 +120,7 @@ def _unseeded(torch: Any) -> Any:
 
 
 def _first(*args: Any, **kwargs: Any) -> Any:
-    raise _Called(args, kwargs)
+    raise _FirstCall(args, kwargs)
 
 
 def prelude(source: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.eval.adapters import nkibench
-from neuroncore.eval.isolation import Limits
+from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.pool import Pool, evaluate
 
 PILOT = ("matmul", "silu", "rmsnorm_matmul")
@@ -33,7 +33,7 @@ def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: 
     """Return the fields that the contract requires for a problem: passed, latency_ms, error,
     summary_metrics."""
     spec = replace(nkibench.spec(operator, folder), seeds=seeds)
-    limits = Limits(cpu_seconds=timeout, seconds=2.0 * timeout)
+    limits = ProcessLimits(cpu_seconds=timeout, seconds=2.0 * timeout)
     (verdict,) = evaluate(spec, [candidate], Pool(limits=limits))
     error, latency = verdict["error"], verdict["latency_us"]
     return {

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from neuroncore import customop
-from neuroncore.customop.library import Library, Operator
+from neuroncore.customop.library import Library, LibraryOperator
 from neuroncore.hosts.devices import framework
 
 TYPES = {"T": "Tensor", "S": "Scalar", "D": "float", "I": "int"}
@@ -68,7 +68,7 @@ def _forget(namespace: str) -> None:
         _kept.pop(namespace)._destroy()
 
 
-def _define(torch: Any, library: Library, operator: Operator) -> None:
+def _define(torch: Any, library: Library, operator: LibraryOperator) -> None:
     named = (f"{TYPES[kind]} a{place}" for place, kind in enumerate(operator.parameters))
     target = _kept[operator.library]
     target.define(f"{operator.name}({', '.join(named)}) -> Tensor")
