@@ -188,7 +188,7 @@ class Geometry:
         self.bytes_apart = tuple(s * item for s in self.strides)
         steps = [s * layout.spread for s in self.bytes_apart]
         if layout.in_rows and steps:
-            steps[0] = layout.pitch
+            steps[0] = self.bytes_apart[0] // layout.row_bytes * layout.pitch
         self.steps = tuple(steps)
         once = access.is_dense(shape, strides) or 0 not in strides
         self.fills = once and prod(shape) * item == layout.nbytes  # whether it is all of a storage
