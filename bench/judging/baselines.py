@@ -56,8 +56,7 @@ def case(name: str, checkout: Path) -> dict[str, Any]:
     begun = seconds()
     those = judge.cases(spec)
     references = seconds() - begun
-    options = spec.options, [one.public for one in those], spec.prelude
-    task = child.Task(tuple(spec.entry), spec.target, *options)
+    task = child.Task.of(spec, [one.public for one in those])
     play, compare = Timed(judge.Replay.results), Timed(comparison.errors)
     make, answer = Timed(judge.Replay.__init__), Timed(child.answer)
     with neuroncore.activated():

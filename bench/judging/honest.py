@@ -2,9 +2,10 @@
 
     python bench/judging/honest.py [--accelopt CHECKOUT] [--autocomp CHECKOUT] [-k SUBSTR]
 
-It judges the kernels of this project on the inputs of their chapters; with a clone of AccelOpt the
-baselines of NKIBench and its samples at small sizes, and with one of autocomp the candidates of its
-published searches. Each has hidden inputs. It prints the kernels that do not pass.
+It judges the kernels of this project on the inputs of their chapters and puzzles; with a clone of
+AccelOpt the baselines of NKIBench and its samples at small sizes; and with one of autocomp the
+candidates of its published searches and its solutions. Each has hidden inputs. It prints each
+kernel with its seconds, and why it does not pass if it does not.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import ast
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -26,12 +29,14 @@ import neuroncore
 
 sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
+import autocomp
 import autocomp_candidates as searches
 import nkibench as bench
 import nkibench_small as sizes
 
 from neuroncore.eval import Spec, answers, child, files, judge, load_spec
 from neuroncore.eval.adapters import nkibench
+from neuroncore.eval.judge import Case
 from neuroncore.eval.refusals import Refused
 
 FORMATS = ("float32", "bfloat16", "tfloat32", "float16", "float8_e4m3", "float8_e5m2")
@@ -44,7 +49,10 @@ CHAPTERS = {  # kernels, and the names of their references if they have other on
     "ch06_transpose": {"transpose": ""},
     "ch07_attention": {"attention": "", "causal_attention": "causal_reference"},
     "ch08_mlp": {"swiglu": ""},
+    "ch09_digits": {"classify": ""},
+    "ch10_rounding": {"running_sums": ""},
 }
+LONGEST = 240  # characters of a line
 COARSE = 2e-2  # relative L2 of products of bfloat16
 
 
@@ -54,16 +62,23 @@ class Honest(NamedTuple):
     name: str
     spec: Spec
     source: str
+    cases: Callable[[], list[Case]]
+
+
+def honest(name: str, spec: Spec, source: str) -> Honest:
+    return Honest(name, spec, source, partial(judge.cases, spec))
 
 
 def of_chapters() -> Iterator[Honest]:
-    for chapter, kernels in CHAPTERS.items():
+    folder = Path(importlib.import_module("neuroncore.kernels.puzzles").__path__[0])
+    puzzles = {f"puzzles.{file.stem}": {"kernel": ""} for file in sorted(folder.glob("p*.py"))}
+    for chapter, kernels in (CHAPTERS | puzzles).items():
         module = importlib.import_module(f"neuroncore.kernels.{chapter}")
         assert module.__file__ is not None
         source = Path(module.__file__).read_text()
         for name, reference in kernels.items():
             wanted = getattr(module, reference or "reference")
-            yield Honest(f"{chapter} {name}", of_chapter(module, name, wanted), source)
+            yield honest(f"{chapter} {name}", of_chapter(module, name, wanted), source)
 
 
 def of_chapter(module: ModuleType, name: str, reference: Any) -> Spec:
@@ -79,7 +94,7 @@ def of_nkibench(checkout: Path) -> Iterator[Honest]:
             continue
         with tempfile.TemporaryDirectory() as scratch:
             small = bench.small(problem, Path(scratch))
-            yield Honest(problem.name, of_problem(checkout, small), small.kernel.read_text())
+            yield honest(problem.name, of_problem(checkout, small), small.kernel.read_text())
 
 
 def of_problem(checkout: Path, small: bench.Problem) -> Spec:
@@ -103,7 +118,8 @@ def of_problem(checkout: Path, small: bench.Problem) -> Spec:
 def of_searches(checkout: Path) -> Iterator[Honest]:
     for search, table in searches.SEARCHES.items():
         harness = table.removesuffix("_test")
-        usual = load_spec(f"autocomp:{table}@{checkout}")
+        usual = hidden(load_spec(f"autocomp:{table}@{checkout}"))
+        those = cache(partial(judge.cases, usual))
         trace = (checkout / "examples" / f"{search}_trace.py").read_text()
         best = (checkout / "examples" / f"{search}_opt.py").read_text()
         found = searches.candidates(trace)
@@ -111,17 +127,42 @@ def of_searches(checkout: Path) -> Iterator[Honest]:
             others = "\n".join((best, *(one for one in found if one != text)))
             for line in searches.DAMAGED.get((search, number), ()):
                 text = searches.whole(text, line, others)
-            functions = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)]
-            spec = replace(usual, entry=(functions[-1].name,), secret=1, seeds=1)
-            yield Honest(f"{harness} candidate {number}", spec, text)
+            spec = replace(usual, entry=(last(text),))
+            yield Honest(f"{harness} candidate {number}", spec, text, those)
+
+
+def of_solutions(checkout: Path) -> Iterator[Honest]:
+    """The published solutions of autocomp's harnesses."""
+    for suite in autocomp.SUITES:
+        for file in sorted((checkout / "sols" / suite).glob("*_ref.py")):
+            name = f"{suite}/{file.stem.removesuffix('_ref')}"
+            text = file.read_text()
+            usual = hidden(load_spec(f"autocomp:{name}@{checkout}"))
+            yield honest(f"{name} solution", replace(usual, entry=(last(text),)), text)
+
+
+def hidden(usual: Spec) -> Spec:
+    return replace(usual, secret=1, seeds=1)
+
+
+def last(source: str) -> str:
+    """The name of the last function of a source."""
+    return [one.name for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)][-1]
+
+
+def kernels(accelopt: Path | None, clone: Path | None) -> Iterator[Honest]:
+    yield from of_chapters()
+    if accelopt:
+        yield from of_nkibench(accelopt)
+    if clone:
+        yield from of_searches(clone)
+        yield from of_solutions(clone)
 
 
 def judged(one: Honest) -> str:
     """Judge a kernel in this process; return a complaint, or nothing."""
-    spec = one.spec
-    those = judge.cases(spec)
-    public = [case.public for case in those]
-    task = child.Task(tuple(spec.entry), spec.target, spec.options, public, spec.prelude)
+    spec, those = one.spec, one.cases()
+    task = child.Task.of(spec, [case.public for case in those])
     with neuroncore.activated():
         content = bytes(answers.HELD.size) + child.answer(one.source, task, ())
     try:
@@ -139,15 +180,15 @@ def main() -> int:
     parser.add_argument("--autocomp", type=Path)
     parser.add_argument("-k", default="", metavar="SUBSTR")
     given = parser.parse_args()
-    groups = [of_chapters()]
-    groups += [of_nkibench(given.accelopt)] if given.accelopt else []
-    groups += [of_searches(given.autocomp)] if given.autocomp else []
     count = wrong = 0
-    for one in (kernel for group in groups for kernel in group if given.k in kernel.name):
-        count += 1
-        if said := judged(one):
-            wrong += 1
-            print(f"{one.name}: {said:.200}", flush=True)
+    for one in kernels(given.accelopt, given.autocomp):
+        if given.k not in one.name:
+            continue
+        begun = time.perf_counter()
+        complaint = judged(one)
+        count, wrong = count + 1, wrong + bool(complaint)
+        took = time.perf_counter() - begun
+        print(f"{one.name}: {complaint or 'passed'} ({took:.0f} s)"[:LONGEST], flush=True)
     print(f"{count} kernels, {wrong} did not pass")
     return int(wrong > 0)
 

@@ -54,8 +54,7 @@ class Subject(NamedTuple):
 def subject(name: str) -> Subject:
     spec = PROBLEMS[name].spec()
     those = judge.cases(spec)[:1]
-    options = spec.options, [those[0].public], spec.prelude
-    task = child.Task(tuple(spec.entry), spec.target, *options)
+    task = child.Task.of(spec, [those[0].public])
     with neuroncore.activated():
         content = bytes(answers.HELD.size) + child.answer(PROBLEMS[name].honest, task, ())
     (record,) = answers.records(content)

@@ -7,11 +7,12 @@ import linecache
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from neuroncore.base.errors import KernelError
 from neuroncore.base.options import Options
 from neuroncore.eval import answers
+from neuroncore.eval.spec import Spec, split
 from neuroncore.hosts import api
 from neuroncore.memory.register import deciding
 from neuroncore.record import saved
@@ -30,13 +31,21 @@ class Request(NamedTuple):
 
 class Task(NamedTuple):
     """What is asked of every candidate of a specification: names of the kernel, the machine, the
-    options of the run, the public arguments for each shape, and source that is executed first."""
+    options of the run, the public arguments for each shape, source that is executed first, and the
+    names of the last arguments, which are passed by keyword."""
 
     entry: tuple[str, ...]
     target: str
     options: Options
     cases: Sequence[tuple[Any, ...]]
     prelude: str = ""
+    keywords: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: Spec, cases: Sequence[tuple[Any, ...]]) -> Self:
+        """Return the task of a specification, for the public arguments of each shape."""
+        entry, keywords = tuple(spec.entry), tuple(spec.keywords)
+        return cls(entry, spec.target, spec.options, cases, spec.prelude, keywords)
 
     def answer(self, request: Request) -> bytes:
         """Return the answer for a request."""
@@ -66,8 +75,9 @@ def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
         raise LookupError(f"the file defines no {' or '.join(task.entry)}")
     found = []
     for arguments in task.cases:
+        given, named = split(arguments, task.keywords)
         with deciding(decisions):
-            run = api.run(kernel, *arguments, target=task.target, options=task.options)
+            run = api.run(kernel, *given, target=task.target, options=task.options, **named)
         found.append(saved.packed(run.record, arrays=False))
     return found
 

@@ -67,11 +67,21 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
     if not made.relative_l2 <= spec.tol:
         limit = f"relative L2 error {made.relative_l2:.3g}, allowed {spec.tol:g}"
         raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(made))
-    if not relative <= spec.largest_error:
+    if spec.allclose is not None:
+        rtol, atol = spec.allclose
+        if not _close(got, want, rtol, atol):
+            limit = f"elements differ by more than {atol:g} + {rtol:g} * |reference|"
+            raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(made))
+    elif not relative <= spec.largest_error:
         limit = f"an error of {relative:.3g} of the largest element"
         message = f"{limit}, allowed {spec.largest_error:g}; {where}"
         raise Refused("WRONG_RESULT", message, errors=_plain(made))
     return made
+
+
+def _close(got: Array, want: Array, rtol: float, atol: float) -> bool:
+    """Return whether all elements are as near as numpy.allclose asks for."""
+    return bool(np.allclose(got.astype(np.float64), want.astype(np.float64), rtol, atol))
 
 
 def _plain(made: ResultError) -> dict[str, Any]:

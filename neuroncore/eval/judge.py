@@ -68,7 +68,7 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
     kept = [one.copy() if isinstance(one, np.ndarray) else one for one in given]
     where = f"the reference of {spec.name or 'the Spec'} for shape {shape!r}, family {family}"
     try:
-        made = spec.reference(*kept)
+        made = spec.expected(kept)
     except Exception as error:
         raise UsageError(f"{where}, fails: {type(error).__name__}: {error}") from error
     expected = tuple(made) if isinstance(made, tuple | list) else (made,)

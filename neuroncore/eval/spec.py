@@ -44,12 +44,17 @@ class Spec:
     """The allowed relative L2 error of each result."""
     largest_error: float = 1e-2
     """The allowed error of an element, relative to the largest element of the reference."""
+    allclose: tuple[float, float] | None = None
+    """The arguments `rtol` and `atol` of numpy.allclose, which replaces `largest_error`: an element
+    may differ from the reference by atol + rtol * |reference|."""
     target: str = "trn2"
     cores: int = 1
     order: Order = "scheduled"
     """The order of instructions for the estimate; "compiled" for kernels of the older API."""
     entry: Sequence[str] = ("kernel",)
     """Names of the kernel in the candidate's file; the first that exists is used."""
+    keywords: Sequence[str] = ()
+    """Names of the last arguments, which the kernel and the reference take by keyword."""
     in_place: Sequence[int] = ()
     """Positions, among the array arguments, of inputs that the kernel may write."""
     narrow: Sequence[str] = ("float32",)
@@ -98,6 +103,11 @@ class Spec:
         given = tuple(self.inputs(seed, shape))
         return tuple(varied(family, seed, one) for one in given)
 
+    def expected(self, arguments: Sequence[Any]) -> Any:
+        """Return what the reference returns for its arguments."""
+        given, named = split(arguments, self.keywords)
+        return self.reference(*given, **named)
+
     def kernel_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arguments of the kernel for arguments of the reference."""
         return tuple(given if self.adapt is None else self.adapt(given))
@@ -126,3 +136,11 @@ class Spec:
         for file in self.files:
             found.update(file.read_bytes())
         return found.hexdigest()[:16]
+
+
+def split(
+    arguments: Sequence[Any], keywords: Sequence[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return positional arguments, and the last ones by their names."""
+    positional = len(arguments) - len(keywords)
+    return tuple(arguments[:positional]), dict(zip(keywords, arguments[positional:], strict=True))

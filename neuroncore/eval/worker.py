@@ -93,8 +93,7 @@ class Worker:
         """Raises UsageError as `eval.judge.cases` does."""
         self.spec, self.level, self.why = spec.with_secret(), level, why
         self.cases: list[Case] = cases(self.spec)
-        public = [case.public for case in self.cases]
-        task = Task(tuple(spec.entry), spec.target, spec.options, public, spec.prelude)
+        task = Task.of(spec, [case.public for case in self.cases])
         self._limits = limits
         warm(spec.target)
         gc.collect()

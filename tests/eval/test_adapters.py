@@ -10,10 +10,11 @@ import pytest
 from candidates import HEAD, HONEST
 
 from neuroncore.base.errors import UsageError
-from neuroncore.eval import Pool, load_spec
+from neuroncore.eval import Candidate, Pool, evaluate, load_spec
 from neuroncore.eval.adapters import cs149, harness
 from neuroncore.eval.drivers import autocomp, kda
 
+POOL = Pool(level="process")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
 
 REFERENCE = """
@@ -104,7 +105,7 @@ def test_the_backend_of_autocomp(tmp_path):
     assert spec.name == "suite/0_sums_test" and spec.target == "trn2"
     one, other = (spec.arguments(seed, spec.shapes[0]) for seed in (1, 2))
     assert one[2] == 3.0 and not np.array_equal(one[0], other[0])  # it seeds in vain
-    backend = autocomp.EvalBackend(tmp_path, Pool(level="process"))
+    backend = autocomp.EvalBackend(tmp_path, POOL)
     problem = SimpleNamespace(prob_type="suite", prob_id=0, test_file=None)
     wrong = SOLUTION.replace("sums(a, b)", "sums(b, a)")
     found = backend.evaluate_code(problem, [SOLUTION, wrong], "")
@@ -113,6 +114,30 @@ def test_the_backend_of_autocomp(tmp_path):
     assert "WRONG_RESULT" in found[1]["stderr"]
     feedback, none = backend.get_hw_feedback(problem, [SOLUTION, wrong])
     assert feedback[0].startswith("bound by") and none == []
+
+
+@pytest.mark.parametrize(
+    ("test", "allowed"),
+    [
+        ("np.allclose(a, b, atol=1e-2)", (1e-5, 1e-2)),
+        ("np.allclose(a, b, rtol=1e-3) and np.allclose(b, a, rtol=1e-3)", (1e-3, 1e-8)),
+        ("np.allclose(a, b, atol=1e-2) and np.allclose(a, b)", None),
+        ("np.allclose(a, b, atol=limit)", None),
+        ("np.linalg.norm(a - b) < 1", None),
+    ],
+)
+def test_a_harness_says_what_is_close(test, allowed):
+    assert harness.allclose(f"def test_nki(a, b):\n    return {test}\n") == allowed
+
+
+@linux
+def test_arguments_that_a_harness_passes_by_keyword_only(tmp_path):
+    file = tmp_path / "0_sums_test.py"
+    file.write_text(HARNESS.replace("scale=1.0", "**more"))
+    spec = harness.of_file(file)
+    assert spec.keywords == ("scale",) and spec.arguments(1, spec.shapes[0])[2] == 3.0
+    (verdict,) = evaluate(spec, [Candidate("x", SOLUTION.replace("scale", "**more"))], POOL)
+    assert verdict["passed"], verdict["error"]
 
 
 def test_a_problem_of_cs149():

@@ -17,9 +17,8 @@ from neuroncore.eval.refusals import Refused
 def answered(source, wanted, options=None):
     """The records of a candidate for a specification, or its error."""
     those = judge.cases(wanted)
-    task = child.Task(
-        tuple(wanted.entry), wanted.target, options or wanted.options, [c.public for c in those]
-    )
+    asked = wanted if options is None else replace(wanted, options=options)
+    task = child.Task.of(asked, [case.public for case in those])
     with neuroncore.activated():
         content = bytes(answers.HELD.size) + child.answer(source, task, ())
     return judge.judged(answers.records(content), wanted, those)
@@ -89,6 +88,22 @@ def test_tiles_that_do_not_fit_are_spilled_one_by_one(count, columns, at_once, r
     if refused is None:
         found = made["shapes"][0]
         assert ("CAPACITY" in found["findings"]) == (found["summary"]["spill_save_bytes"] > 0)
+
+
+@pytest.mark.parametrize(
+    ("atol", "error"), [(1.0, None), (0.5, "WRONG_RESULT")]
+)  # one element is off by less than 1, and that is little of the largest
+def test_elements_may_be_as_far_from_the_reference_as_numpy_allclose_lets_them(atol, error):
+    def reference(a, b):
+        made = 2 * a + b
+        made[0, 0] += 0.75
+        return made
+
+    wanted = spec(tol=0.1, largest_error=0.0, allclose=(0.0, atol))
+    made = answered(HONEST, replace(wanted, reference=reference))["error"]
+    assert (made and made["code"]) == error, made
+    if made:
+        assert "elements differ by more than 0.5 + 0 * |reference|" in made["message"]
 
 
 def test_constants_that_take_part_are_counted():
