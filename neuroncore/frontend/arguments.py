@@ -22,6 +22,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
+from neuroncore.native import buffers
 from neuroncore.numerics.libraries import as_numpy, library
 from neuroncore.record.inputs import Setting, like
 
@@ -105,8 +106,15 @@ def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Argu
 
 def copied(arguments: Arguments) -> Arguments:
     """Return a copy of the arguments. Raises UsageError for an argument that can't be copied."""
+    # fresh memory for large arrays would take longer than a launch that only moves them
+    plain = (one for one in leaves(list(arguments)) if type(one) is np.ndarray)
+    memo = {
+        id(one): buffers.copied(one)
+        for one in plain
+        if one.flags.c_contiguous and not one.dtype.hasobject
+    }
     try:
-        return copy.deepcopy(arguments)
+        return copy.deepcopy(arguments, memo)
     except TypeError as error:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
 

@@ -102,6 +102,13 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
     return made
 
 
+def copied(values: Array) -> Array:
+    """A copy of a C-contiguous array, in recycled memory unless it is very large."""
+    made = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
+    np.copyto(made, values)
+    return made
+
+
 def _release() -> None:
     """Free every block that nobody uses."""
     for nbytes, blocks in _pool.blocks.items():
