@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import linecache
 import re
 import sys
 from collections.abc import Callable
@@ -70,6 +71,8 @@ def parsed(path: Path) -> ast.Module:
     """Return the syntax tree of a file. Raise UsageError if it cannot be read, or NotPython."""
     if not path.is_file():
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
+    linecache.checkcache(str(path.absolute()))  # it may have another text since the last run
+    linecache.checkcache(str(path))
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -7,26 +7,26 @@
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const parsed = (text) => (text.startsWith("color(srgb") ? text.match(/[\d.]+/g).map((n) => 255 * n) : text.match(/[\d.]+/g).map(Number));
-    const ground = (one) => {
-        for (; one; one = one.parentElement) {
-            const parts = parsed(getComputedStyle(one).backgroundColor);
-            if (parts.length < 4 || parts[3] > 0) return parts.slice(0, 3);
-        }
-        return [255, 255, 255];
-    };
-    const inside = (box, one) => { // not scrolled out of a box with its own scroll bar
-        for (; one; one = one.parentElement) {
-            const { overflowY } = getComputedStyle(one), edge = one.getBoundingClientRect();
-            if (overflowY === "auto" && (box.top > edge.bottom - 3 || box.bottom < edge.top + 3)) return false;
-        }
-        return true;
-    };
+    const kept = (act, known = new Map()) => (one) => known.get(one) ?? known.set(one, act(one)).get(one);
+    const styled = kept(getComputedStyle);
+    const ground = kept((one) => { // luminance behind an element
+        if (!one) return 1;
+        const parts = parsed(styled(one).backgroundColor);
+        return parts.length < 4 || parts[3] > 0 ? luminance(parts.slice(0, 3)) : ground(one.parentElement);
+    });
+    const ink = kept((one) => luminance(parsed(styled(one).color).slice(0, 3)));
+    const scrolls = kept((one) => { // boxes with their own scroll bar around an element
+        if (!one) return [];
+        const around = scrolls(one.parentElement);
+        return styled(one).overflowY === "auto" ? [...around, one.getBoundingClientRect()] : around;
+    });
+    const inside = (box, one) => scrolls(one).every((edge) => box.top <= edge.bottom - 3 && box.bottom >= edge.top + 3);
     const boxes = [];
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walk.nextNode(); node; node = walk.nextNode()) {
         const one = node.parentElement, text = node.data.trim();
         if (!text || one.closest("script, style, option, dialog:not([open])") || !shown(one)) continue;
-        const [a, b] = [parsed(getComputedStyle(one).color).slice(0, 3), ground(one)].map(luminance);
+        const [a, b] = [ink(one), ground(one)];
         const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         if (contrast < 4.5) found.push(`contrast ${contrast.toFixed(2)}: ${text.slice(0, 40)}`);
         const range = document.createRange();
@@ -35,12 +35,13 @@
             for (const box of range.getClientRects()) if (inside(box, one)) boxes.push([box, text, one]);
         }
         const holder = one.closest("button, td, th, p, h1, h2, h3, label, li");
-        if (holder && holder.scrollWidth > holder.clientWidth + 1 && holder.clientWidth && getComputedStyle(holder).display !== "inline") {
+        if (holder && holder.scrollWidth > holder.clientWidth + 1 && holder.clientWidth && styled(holder).display !== "inline") {
             found.push(`cut: ${text.slice(0, 40)}`);
         }
     }
+    boxes.sort(([p], [q]) => p.top - q.top);
     for (let i = 0; i < boxes.length; i++) {
-        for (let j = 0; j < i; j++) {
+        for (let j = i + 1; j < boxes.length && boxes[j][0].top < boxes[i][0].bottom; j++) {
             const [p, q] = [boxes[i][0], boxes[j][0]];
             const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left), high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
             if (wide > 1 && high > 3) found.push(`over each other: ${boxes[i][1].slice(0, 30)} | ${boxes[j][1].slice(0, 30)}`);

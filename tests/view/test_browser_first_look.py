@@ -5,143 +5,193 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 import tabs
 import viewed
+from looks import FAULTS, Eyes
 
 import neuroncore
 from neuroncore.cli import main
+from neuroncore.cli.explain import pages
 from neuroncore.report.compare import agreement
 from neuroncore.view.document import PageOutcome, compared
-from neuroncore.view.page import PageSide, of_sides, page
+from neuroncore.view.page import Page, PageSide, of_sides, page
 
-SIZES = (1400, 900), (1024, 768), (390, 844)
-KERNELS = (
-    ("ch01_add", "add"),
-    ("ch02_softmax", "softmax"),
-    ("ch03_rmsnorm", "rmsnorm"),
-    ("ch04_layernorm", "layernorm"),
-    ("ch05_matmul", "blocked"),
-    ("ch06_transpose", "transpose"),
-    ("ch07_attention", "attention"),
-    ("ch08_mlp", "swiglu"),
-    ("ch09_digits", "classify"),
-    ("ch10_rounding", "running_sums"),
-)
-FAILING = """
-import nki, nki.isa as nisa, nki.language as nl
+KERNELS = {
+    "ch01_add": ["add"],
+    "ch02_softmax": ["softmax"],
+    "ch03_rmsnorm": ["rmsnorm"],
+    "ch04_layernorm": ["layernorm"],
+    "ch05_matmul": ["naive", "hoisted", "blocked_free", "blocked"],
+    "ch06_transpose": ["transpose"],
+    "ch07_attention": ["attention", "causal_attention"],
+    "ch08_mlp": ["swiglu"],
+    "ch09_digits": ["classify"],
+    "ch10_rounding": ["running_sums", "trained", "narrowed"],
+    "ch11_model": ["late", "early"],
+}
+HOME = Path(importlib.import_module("neuroncore.kernels").__file__).parent
+PUZZLES = sorted(path.stem for path in HOME.glob("puzzles/p*.py"))
+ALL = [(file, name) for file, names in KERNELS.items() for name in names]
+ALL += [(f"puzzles.{file}", "kernel") for file in PUZZLES]
+GIVEN = {  # inputs of kernels that don't take those of their chapter
+    "narrowed": lambda home, rng: [np.full((128, 64), 1.001, np.float32)],
+    "trained": lambda home, rng: home.training_inputs(rng, epochs=1),
+    "late": lambda home, rng: home.inputs(),
+    "early": lambda home, rng: home.inputs(),
+}
+TOLD = "UNINIT_READ", "OUTPUT_NOT_WRITTEN", "HBM_FILL", "LOOP_CARRIED"  # in a warning
+REFUSED = {
+    one.code: one.bad
+    for one in reversed(pages().values())
+    if one.bad and not one.severity and one.code not in TOLD
+}
+PYTHON = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
 
 @nki.jit
-def shapes(x):
-    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=t, src=x)
-    nisa.tensor_scalar(dst=t[:, 0:4], data=t, op0=nl.add, operand0=1.0)  # shapes
+def kernel(x):
+    tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    return [][3]
 
-@nki.jit
-def partitions(x):
-    return nl.ndarray((256, 8), x.dtype, buffer=nl.sbuf)  # partitions
-
-@nki.jit
-def python(x):
-    t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=t, src=x)
-    return [][3]  # python
+kernel(np.zeros((128, 8), np.float32))
 """
-LOOK = Path(__file__).with_name("look.js").read_text("utf-8").partition("\n")[2]
+FAILING = REFUSED | {"IndexError": PYTHON}
 
 
-def chapter(file, name):
-    home = importlib.import_module(f"neuroncore.kernels.{file}")
-    return neuroncore.run(getattr(home, name), *home.inputs(np.random.default_rng(0)))
+@nki.jit
+def steps(x, count):
+    """`count` turns of a load, up to three steps and a store."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for n in range(count):
+        part = slice(8 * (n % 64), 8 * (n % 64) + 8)
+        tile = nl.ndarray((128, 8), x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[:, part])
+        other = nl.ndarray((128, 8), x.dtype, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=other, data=tile, op0=nl.add, operand0=1.0)
+        if n % 7 < 3:
+            nisa.activation(dst=other, data=other, op=nl.relu)
+        if n % 5 == 0:
+            nisa.tensor_tensor(dst=other, data1=other, data2=tile, op=nl.multiply)
+        nisa.dma_copy(dst=out[:, part], src=other)
+    return out
 
 
 @pytest.fixture(scope="module")
-def folder(run, tmp_path_factory):
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("looks")
 
 
-def looked_at(chromium, path, said):
-    """Look at a page at each size, in light and dark, in each of its panes."""
-    for number, (width, height) in enumerate(SIZES):
-        scheme = "dark" if number == 1 else "light"
-        size = {"width": width, "height": height}
-        with tabs.tab(chromium, viewport=size, color_scheme=scheme) as opened:
-            opened.open(path)
-            text = " ".join(opened.text("body").split())
-            assert all(" ".join(word.split()) in text for word in said)
-            panes = opened.does(
-                "[...document.querySelectorAll('#tabs button')].map((b) => b.dataset.pane)"
-            )
-            for pane in panes if width != 1400 else panes[:1]:
-                opened.does(f"view.set({{ pane: '{pane}' }}), view.drawn()")
-                assert (pane, width, opened.page.evaluate(LOOK)) == (pane, width, [])
-            assert opened.errors == []
+@pytest.fixture(scope="module")
+def eyes(chromium, pytestconfig):
+    """A tab; at the end, print the CPU time of the pages that took longest to open."""
+    made = Eyes(chromium)
+    yield made
+    most = sorted(made.seconds.items(), key=lambda item: -item[1])[:3]
+    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in most)
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\nCPU until the first screen is complete, most of {len(made.seconds)}: {said}")
 
 
-@pytest.mark.parametrize(("file", "name"), KERNELS)
-def test_kernels_of_the_chapters(chromium, folder, file, name):
-    found = chapter(file, name)
-    path = folder / f"{name}.html"
-    page([replace(found.shown(None), outcome=PageOutcome("right", "they agree"))]).save(path)
-    (core,) = viewed.document(found.view(values=None))["cores"]
+def answers(core):
+    """What the first screen says of a core that ran."""
+    hot = max(core["lines"], key=lambda line: line["critical_ns"])
     gains = [f"{100 * one['gain']:.1f} %" for one in core["suggestions"]]
-    looked_at(chromium, path, [core["verdict"]["text"], core["sentence"], "right: ", *gains])
+    before = "line " if len({line["file"] for line in core["lines"]}) == 1 else ".py:"
+    return [core["verdict"]["text"], core["sentence"], *gains, f"{before}{hot['line']}"]
 
 
-def test_a_wrong_result(chromium, folder, run):
+@pytest.mark.parametrize(("file", "name"), ALL)
+def test_kernels_of_the_chapters_and_the_puzzles(eyes, folder, file, name):
+    home, rng = importlib.import_module(f"neuroncore.kernels.{file}"), np.random.default_rng(0)
+    given = GIVEN[name](home, rng) if name in GIVEN else home.inputs(rng)
+    shown = neuroncore.run(getattr(home, name), *given).shown(None)
+    made = page([replace(shown, outcome=PageOutcome("right", "they agree"))])
+    made.save(folder / f"{file}.{name}.html")
+    (core,) = viewed.document(made)["cores"]
+    assert eyes.look(folder / f"{file}.{name}.html", [*answers(core), "right: they agree"]) == []
+
+
+def test_a_hundred_thousand_instructions(eyes, folder):
+    made = neuroncore.run(steps, np.ones((128, 512), np.float32), 27_560).view(values=None)
+    made.save(folder / "long.html")
+    (core,) = viewed.document(made)["cores"]
+    assert core["count"] >= 100_000 and len(made.html) < 1_500_000
+    assert eyes.look(folder / "long.html", answers(core)) == []
+
+
+def test_a_wrong_result(eyes, folder, run):
     wanted = run.results.astype(np.float64)
     wanted[3, 5] += 100
     outcome = compared(agreement([run.results], [wanted]))
     page([replace(run.shown(), outcome=outcome)]).save(folder / "wrong.html")
-    looked_at(
-        chromium, folder / "wrong.html", ["worst element at (3, 5)", "Where result 0 differs"]
+    assert (
+        eyes.look(folder / "wrong.html", ["worst element at (3, 5)", "Where result 0 differs"])
+        == []
     )
 
 
-def test_a_failed_run(chromium, folder, run):
-    place = run.timelines[0].program.place(0)
-    outcome = PageOutcome("failed", f"{place}:5: error[X] it fails\n  got  9", place)
-    page([replace(run.shown(None), answers=False, outcome=outcome)]).save(folder / "failed.html")
-    looked_at(
-        chromium, folder / "failed.html", ["failed: ", "error[X] it fails", "up to the error"]
-    )
-
-
-@pytest.mark.parametrize("kernel", ["shapes", "partitions", "python"])
-def test_kernels_that_fail(chromium, folder, monkeypatch, kernel):
+@pytest.mark.parametrize("code", FAILING)
+def test_kernels_that_fail(eyes, folder, monkeypatch, code):
     monkeypatch.chdir(folder)
-    (folder / "failing.py").write_text(FAILING)
-    command = ["view", f"failing.py::{kernel}", "--args", "float32[128,8]", "-o", "page.html"]
-    assert main(command) == 1
-    looked_at(chromium, folder / "page.html", ["failed: "])
-    with tabs.tab(chromium) as opened:
-        opened.open(folder / "page.html")
-        assert opened.text("#text .row.wrong").endswith(f"# {kernel}")
-        marked = opened.page.locator("#text .row.wrong").bounding_box()
-        assert marked["y"] + marked["height"] < 900
+    name = f"{code.lower()}.py"
+    Path(name).write_text(FAILING[code])
+    assert main(["view", name, "-o", f"{code}.html"]) == 1
+    made = viewed.document(Page(Path(f"{code}.html").read_text("utf-8")))
+    error = made["error"]
+    marked = made["files"][error["file"]]["text"].splitlines()[error["line"] - 1]
+    assert (
+        eyes.look(folder / f"{code}.html", ["failed: ", error["text"].partition("\n")[0], marked])
+        == []
+    )
 
 
-def test_ranks_and_a_comparison(chromium, folder, run):
+def test_ranks_and_a_comparison(eyes, folder, run):
     ranks = [(scale * a, b) for scale in (1, 2) for a, b in [viewed.operands(64)]]
     world = neuroncore.run(viewed.product, per_rank=ranks)
     world.view(values=None).save(folder / "ranks.html")
-    looked_at(chromium, folder / "ranks.html", ["product, rank 1"])
+    assert eyes.look(folder / "ranks.html", ["product on trn2: "]) == []
     other = viewed.run(64)
     sides = (PageSide(launch=one.shown(None)) for one in (run, other))
     of_sides(*sides, run.diff(other).to_dict()).save(folder / "sides.html")
-    looked_at(chromium, folder / "sides.html", ["faster with a probability of"])
+    assert eyes.look(folder / "sides.html", ["faster with a probability of"]) == []
+
+
+WALK = """() => {
+    const all = document.querySelectorAll("button, select, input, [tabindex='0']");
+    return [...all].filter((one) => one.checkVisibility() && !one.seen)
+        .map((one) => one.id || one.textContent);
+}"""
+
+
+def test_tab_and_enter_lead_everywhere(chromium, folder, run):
+    run.view(values=None).save(folder / "keys.html")
+    with tabs.tab(chromium) as opened:
+        opened.open(folder / "keys.html")
+        assert len(opened.does(WALK)) > 20
+        for _ in range(80):
+            opened.page.keyboard.press("Tab")
+            opened.does("document.activeElement.seen = true")
+        assert opened.does(WALK) == []
+        opened.page.focus("#suggestions button")
+        opened.page.keyboard.press("Enter")
+        assert opened.does("view.state.line") >= 0
 
 
 def test_the_look_finds_faults(chromium, folder, run):
     run.view(values=None).save(folder / "faults.html")
     with tabs.tab(chromium) as opened:
         opened.open(folder / "faults.html")
-        assert opened.page.evaluate(LOOK) == []
+        assert opened.page.evaluate(FAULTS) == []
         opened.does("document.getElementById('subtitle').style.color = '#aaaaaa'")
         opened.does("document.getElementById('sentence').style.marginTop = '-20px'")
         opened.does("document.getElementById('fit').tabIndex = -1")
         opened.does("view.timeline.board.labels.push([0, 20, 90, 11, 'label'])")
-        found = " ".join(opened.page.evaluate(LOOK))
+        found = " ".join(opened.page.evaluate(FAULTS))
     for fault in ("contrast 2.32", "over each other: ", "by keyboard: whole", "on a canvas: label"):
         assert fault in found

@@ -262,13 +262,13 @@ async function start() {
   if (panes.together) together = new Together(panes.together);
   const wanted = { ...asked(made.opens.at), ...asked(location.hash.slice(1)) };
   const failed = cores.findIndex((each) => each.outcome?.kind === "failed"), first = failed < 0 ? made.first : failed;
+  drawHead(cores[wanted.core] ?? cores[first], cores, made); // before the columns are decoded
   await open(wanted.core ?? first);
   Object.assign(state, { core: first, from: core.from, to: core.to, line: lineAt(made.opens.line), ...(made.sides && { pane: "together" }) }, wanted);
   if (!panes[state.pane]) state.pane = "summary";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);
   listenToControls();
-  drawHead(core, cores, made);
   draw(new Set(["core", "theme", "type", "query"]));
   window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, together, drawn: () => drawn };
   await drawn;

@@ -65,6 +65,10 @@ class MemoryMap {
   open(core) {
     this.core = core;
     this.limits = core.memories[this.memory];
+    this.tiles = null; // read when they are first drawn
+  }
+
+  readTiles(core) {
     this.tiles = residents(core, this.memory);
     this.top = this.tiles.reduce((most, tile) => Math.max(most, tile.at + tile.bytes), 1);
     this.born = Float64Array.from(this.tiles, (tile) => tile.born);
@@ -87,6 +91,7 @@ class MemoryMap {
   draw() {
     const { board, core, limits } = this;
     if (!core || !board.begin(HEIGHT)) return;
+    if (!this.tiles) this.readTiles(core);
     board.axis();
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);

@@ -6,6 +6,7 @@ import { $, duration, el, percent, plural, size, table } from "./text.js";
 /** The result of the run: right, wrong, or the error that ended it. */
 export function drawOutcome(outcome) {
   $("outcome").hidden = !outcome;
+  document.body.classList.toggle("failed", outcome?.kind === "failed");
   if (!outcome) return;
   const [first, ...others] = outcome.text.split("\n");
   $("outcome").className = outcome.kind;
