@@ -16,7 +16,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """A copy of x [128, columns]."""
+    """A copy of x [rows, columns]; rows <= 128."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     # solution

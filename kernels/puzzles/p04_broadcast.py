@@ -1,7 +1,7 @@
 """Puzzle 4: broadcast.
 
 `tensor_tensor` needs two tiles of the same shape: it does not broadcast. `tensor_scalar` takes a
-[128, 1] tile as an operand: one number for each partition. It applies two operators in one pass:
+[rows, 1] tile as an operand: one number for each partition. It applies two operators in one pass:
 (data <op0> operand0) <op1> operand1.
 
 Write x * scale + shift to out, in one pass over x.
@@ -17,7 +17,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x, scale, shift):
-    """x * scale + shift, for x [128, columns], scale and shift [128, 1]."""
+    """x * scale + shift, for x [rows, columns], scale and shift [rows, 1]; rows <= 128."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     a = nl.ndarray(scale.shape, x.dtype, buffer=nl.sbuf)

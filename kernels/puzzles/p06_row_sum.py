@@ -16,7 +16,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """The sum of each row of x [128, columns], as [128, 1]."""
+    """The sum of each row of x [rows, columns], as [rows, 1]; rows <= 128."""
     out = nl.ndarray((x.shape[0], 1), x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x)

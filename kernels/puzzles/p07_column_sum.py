@@ -21,7 +21,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """The sum of each column of x [128, columns], as [1, columns]; columns <= 512."""
+    """The sum of each column of x [rows, columns], as [1, columns]; rows <= 128, columns <= 512."""
     out = nl.ndarray((1, x.shape[1]), x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x)

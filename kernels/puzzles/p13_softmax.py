@@ -4,7 +4,7 @@ exp overflows for large numbers, so softmax subtracts the maximum of the row fir
 
     exp(x - m) / sum of exp(x - m)
 
-The maximum and the sum are [128, 1] tiles. The Scalar engine computes op(data * scale + bias) with
+The maximum and the sum are [rows, 1] tiles. The Scalar engine computes op(data * scale + bias) with
 one bias per partition, and `activation_reduce` also returns the sum of its results.
 
 Compute the softmax of each row in `tile`. Use as few passes over it as you can.
@@ -20,7 +20,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """The softmax of each row of x [128, columns]."""
+    """The softmax of each row of x [rows, columns]; rows <= 128."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x)

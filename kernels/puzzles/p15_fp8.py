@@ -9,7 +9,7 @@ do not fit into it unless each row has a scale:
 Then q * scale is x again, except for rounding. `nisa.activation` with `op=nl.abs` takes absolute
 values.
 
-Write q [128, columns] to a tile `q` of float8_e4m3, and the scales to a tile `scale` [128, 1].
+Write q to a tile `q` of float8_e4m3, and the scales to a float32 tile `scale` [rows, 1].
 
     neuroncore puzzles check p15_fp8.py
 """
@@ -23,7 +23,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """q in float8_e4m3 and scale [128, 1] with q * scale = x, for x [128, columns]."""
+    """q in float8_e4m3 and scale [rows, 1] with q * scale = x, for x [rows, columns]; rows <= 128."""
     q_out = nl.ndarray(x.shape, nl.float8_e4m3, buffer=nl.shared_hbm)
     scale_out = nl.ndarray((x.shape[0], 1), nl.float32, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)

@@ -74,25 +74,31 @@ def _on(
     return Attempt(shape, made, found=None if found else found)
 
 
+def first_wrong(found: Agreement) -> int:
+    """Return the number of the first result that is wrong."""
+    pairs = zip(found.comparisons, found.tolerances, strict=True)
+    return next(n for n, (one, limit) in enumerate(pairs) if not one.rel_l2 <= limit)
+
+
 def likeness(one: Attempt, other: Attempt) -> int:
-    """Return how much two attempts have in common: 0 for nothing, 3 at most. Wrong results that are
-    equal count more than equal findings."""
+    """Return 0 if two attempts fail in different ways, 1 if in the same way, and 2 if they also
+    have the same findings.
+
+    The same way is the same message, except for numbers, the same first wrong result, or the same
+    bottleneck of correct kernels.
+    """
     if one.error is not None or other.error is not None:
-        return _like_errors(one.error, other.error)
+        return int(type(one.error) is type(other.error) and _message(one) == _message(other))
     if one.right != other.right:
         return 0
     assert one.run is not None and other.run is not None
     if one.right:
-        return 2 if one.run.summary["bound_by"] == other.run.summary["bound_by"] else 0
-    alike = _codes(one.run) == _codes(other.run)
-    return 2 * _same(one.run.results, other.run.results) + alike * bool(_codes(one.run))
+        return int(one.run.summary["bound_by"] == other.run.summary["bound_by"])
+    return _same(one, other) * (1 + (_codes(one.run) == _codes(other.run)))
 
 
-def _like_errors(one: Exception | None, other: Exception | None) -> int:
-    if type(one) is not type(other):
-        return 0
-    first, second = (NUMBER.sub("", _statement(error)) for error in (one, other))
-    return 3 if first == second else 1
+def _message(one: Attempt) -> str:
+    return NUMBER.sub("", _statement(one.error))
 
 
 def _statement(error: Exception | None) -> str:
@@ -103,10 +109,15 @@ def _codes(run: Run) -> set[str]:
     return {one.code for one in run.findings if one.severity in SEVERE}
 
 
-def _same(got: Any, want: Any) -> bool:
-    """Return whether two wrong results are equal, except for rounding."""
-    pairs = zip(arrays_in(got), arrays_in(want), strict=False)
-    return all(a.shape == b.shape and _close(a, b) for a, b in pairs)
+def _same(one: Attempt, other: Attempt) -> bool:
+    """Return whether the first wrong results are equal, except for rounding."""
+    a, b = _wrong(one), _wrong(other)
+    return a.shape == b.shape and _close(a, b)
+
+
+def _wrong(one: Attempt) -> Any:
+    assert one.run is not None and one.found is not None
+    return list(arrays_in(one.run.results))[first_wrong(one.found)]
 
 
 def _close(a: Any, b: Any) -> bool:

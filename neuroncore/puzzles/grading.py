@@ -16,7 +16,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.frontend.alias import activated
-from neuroncore.puzzles.attempts import Attempt, attempt, likeness
+from neuroncore.puzzles.attempts import Attempt, attempt, first_wrong, likeness
 from neuroncore.puzzles.picture import picture
 from neuroncore.puzzles.puzzle import Puzzle, load, module
 from neuroncore.report.compare import Agreement
@@ -85,9 +85,7 @@ def _kernel(text: str, file: Path) -> Callable[..., Any]:
     try:
         found = getattr(module(text, file), "kernel", None)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{last.filename}:{last.lineno}"
-        raise UsageError(f"{place}: {type(error).__name__}: {error}") from None
+        raise UsageError(_with_place(error)) from None
     if not callable(found):
         raise UsageError(f"{file} has no function `kernel`")
     return found  # type: ignore[no-any-return]
@@ -100,10 +98,18 @@ def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
     best = attempt(puzzle, puzzle.program.kernel).latency_us
     ratio = made.latency_us / best
     stars = next((count for limit, count in STARS if ratio <= limit), 1)
-    said = f"right, {duration(made.latency_us * 1e3)}; the best known takes {duration(best * 1e3)}"
+    said = f"right, {_compared(made.latency_us, best)}"
     if stars == FULL:
         return Grade(puzzle, stars, said, attempt=made)
     return Grade(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
+
+
+def _compared(us: float, best: float) -> str:
+    """Return a time, compared with that of the best known solution."""
+    times = duration(us * 1e3), duration(best * 1e3)
+    if us < best and times[0] != times[1]:
+        return f"{times[0]}, faster than the best known solution ({times[1]})"
+    return f"{times[0]}; the best known solution takes {times[1]}"
 
 
 def _why(made: Attempt) -> str:
@@ -122,13 +128,18 @@ def _failure(made: Attempt) -> str:
 
 
 def _said(error: Exception) -> str:
-    name = type(error).__name__
-    return str(error) if hasattr(error, "statement") else f"{name}: {error}"
+    return str(error) if hasattr(error, "statement") else _with_place(error)
+
+
+def _with_place(error: Exception) -> str:
+    """Return an exception of Python with the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
 
 
 def _worst(found: Agreement) -> str:
-    pairs = zip(found.comparisons, found.tolerances, strict=True)
-    number, one = next((n, c) for n, (c, limit) in enumerate(pairs) if not c.rel_l2 <= limit)
+    number = first_wrong(found)
+    one = found.comparisons[number]
     which = f"result {number}, " if len(found.comparisons) > 1 else ""
     return f"{which}element {one.worst} is {one.got:g} instead of {one.want:g}"
 

@@ -27,7 +27,7 @@ def test_a_solution_gets_three_stars_and_each_mistake_its_hint(name):
         best = attempt(puzzle, puzzle.program.kernel)
         kernels = [module(puzzle.mistaken(one), puzzle.file).kernel for one in puzzle.mistakes]
         effects = [attempt(puzzle, kernel) for kernel in kernels]
-    assert best.right and len(effects) == 3
+    assert best.right and len(effects) >= 3
     for one, effect in zip(puzzle.mistakes, effects):
         assert hint(puzzle, effect, effects) == one.hint
         assert not effect.right or effect.latency_us > 1.2 * best.latency_us
