@@ -89,10 +89,12 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
     expected = (
-        "float32 or tfloat32 with each other, narrower formats among themselves, "
-        "float8_e4m3 and float8_e4m3fn apart"
+        "both float32 or tfloat32, or both narrower; float8_e4m3 does not go with float8_e4m3fn"
     )
-    return fault("moving", f"stationary is {s} and moving {x}", expected, f"{s} and {x}")
+    hint = "convert one of them with nisa.tensor_copy into a tile of the other format"
+    return fault(
+        "moving", f"stationary is {s} and moving is {x}", expected, f"{s} and {x}", hint=hint
+    )
 
 
 @rule(DtypeError)

@@ -59,7 +59,7 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
                 f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
                 f"partition; {machine.name} has {room}: the device's compiler would spill or "
                 f"refuse them ({also}). {_described(alive.culprit)} is the first that does not "
-                f"fit; alive with it are {_listed(program, alive.kinds)}"
+                f"fit; also alive: {_listed(program, alive.kinds)}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
@@ -121,7 +121,7 @@ def _listed(program: Program, kinds: Counter[Area]) -> str:
     parts = []
     for kind, count in most[:SHOWN]:
         where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
-        times = f"{count} times " if count > 1 else ""
+        times = f"{count} x " if count > 1 else ""
         parts.append(f"{times}{_described(kind)}{where}")
     rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
     return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])

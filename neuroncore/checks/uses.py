@@ -111,8 +111,9 @@ def sums(uses: Uses) -> Iterator[Finding]:
             reported.add(int(lines[adds]))
             yield Finding(
                 "SUM_GOES_ON",
-                f"dst has a sum that {uses.call(read).name} of {uses.line(read).short} has read, "
-                "and this product is added to it: only the first write to a tile begins a sum",
+                "this product is added to a sum that is finished: "
+                f"{uses.call(read).name} at {uses.line(read).short} has already read it. Only the "
+                "first product that is written to a tile begins a sum",
                 uses.line(adds),
             )
     for begins, lost in in_turn.over_unread():

@@ -169,7 +169,9 @@ def _sizes(view: View) -> tuple[int, int]:
 
 
 def _equation(call: Call) -> str:
-    return call.instruction.equation.partition("\n")[0]
+    """Return the equation without a remark in words."""
+    equation, _, more = call.instruction.equation.partition("\n")[0].partition("; ")
+    return f"{equation}; {more}" if "[" in more else equation
 
 
 def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelError:
@@ -240,7 +242,7 @@ def _differs(
             argument=name,
             expected=f"{wanted} elements per partition",
             got=f"{view.free_size}",
-            because=f"{letter} is one size in {_equation(call)}",
+            because=f"{letter} is the same in all operands: {_equation(call)}",
             hint="to repeat one element per partition use nisa.tensor_scalar"
             if view.free_size == 1 or other.free_size == 1
             else None,

@@ -144,7 +144,8 @@ def _place(region: MemoryRegion) -> str:
 def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
     places = " or ".join(dict.fromkeys(map(_place, regions)))
     copies = {
-        SBUF: "move it with nisa.dma_copy (from HBM) or nisa.tensor_copy (from PSUM)",
+        SBUF: "use a tile in SBUF: nisa.dma_copy moves data between HBM and SBUF, "
+        "nisa.tensor_copy between PSUM and SBUF",
         PSUM: "allocate it with buffer=nl.psum",
     }
     return BufferKindError(
@@ -152,7 +153,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because="this port of the engine is wired only to that memory",
+        because="this operand of the engine is wired to that memory only",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )
@@ -281,6 +282,9 @@ class Op:
                 f"{name} must be an operator such as nl.add",
                 argument=name,
                 got=repr(value),
+                hint=f"the engines have no such operator; call {value!r}(...) as a function"
+                if repr(value).startswith("nl.")
+                else None,
             )
             return
         if value.kind not in self.kinds or (self.names and value.name not in self.names):

@@ -139,8 +139,8 @@ def _printed(page: ExplainPage) -> Iterator[str]:
 def _caption(page: ExplainPage) -> str:
     if not page.bad:
         return "Runs:"
-    verbs = ("Told", "not") if page.severity else ("Refused", "runs")
-    return f"{verbs[0]} with the lines marked -, {verbs[1]} with those marked +:"
+    verbs = ("Reported", "not") if page.severity else ("Refused", "runs")
+    return f"{verbs[0]} with the lines marked -, {verbs[1]} with the lines marked +:"
 
 
 def _indented(page: ExplainPage) -> Iterator[str]:

@@ -63,6 +63,9 @@ class NkiInstruction:
     def __init__(self, program: Program | None, row: int) -> None:
         self.program, self.row = program, row
 
+    def __repr__(self) -> str:
+        return "without data: an instruction writes to its dst"
+
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction begin only after `producers`, issued before it, are done.
 

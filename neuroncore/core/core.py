@@ -51,7 +51,7 @@ Array = npt.NDArray[Any]
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
-HOW_TO_READ_ZEROS = '0 with --uninitialized zeros, Options(uninitialized="zeros")'
+HOW_IT_READS = "reads as NaN, or 4 for integers (as 0 with --uninitialized zeros)"
 
 
 class ShadowOfCore(Protocol):
@@ -259,11 +259,11 @@ class Core:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
         where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
-        here = "0" if self.options.zeros_as_leftovers else f"poison ({HOW_TO_READ_ZEROS})"
+        here = "reads as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
             f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that were "
-            f"never written ({where}{born}); the device has leftovers there, here it is {here}"
+            f"never written ({where}{born}). The device has leftovers there; here it {here}"
         )
         if self.options.uninitialized == "raise":
             raise UninitializedError(message, argument=name, hint="write the tile first")

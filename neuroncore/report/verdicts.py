@@ -59,8 +59,8 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
     how = ", ".join(f"{name} {share:.0%}" for name, share in most)
     busiest = max(timeline.busy_share.items(), key=lambda one: one[1])
     return (
-        f"{names} ({how}): nothing is busy for {SATURATED:.0%} of the time, {busiest[0]} for "
-        f"{busiest[1]:.0%}"
+        f"{names} ({how}): no engine is busy for {SATURATED:.0%} of the time; the busiest, "
+        f"{busiest[0]}, is busy for {busiest[1]:.0%}"
     )
 
 

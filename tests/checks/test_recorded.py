@@ -189,7 +189,7 @@ def test_the_tile_that_does_not_fit_is_named_with_those_beside_it(count, fits):
     if found is not None:
         assert found.place.line == held.__wrapped__.__code__.co_firstlineno + 4
         assert "big (78.1 KiB per partition) is the first" in found.message
-        assert "3 times big (78.1 KiB per partition) of test_recorded.py:" in found.message
+        assert "3 x big (78.1 KiB per partition) of test_recorded.py:" in found.message
 
 
 @nki.jit
