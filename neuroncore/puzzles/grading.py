@@ -1,7 +1,8 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
-A mistake is recognized by its effect. The typical mistakes of a puzzle run as well, and the hint is
-of the mistake that ends with the same error, the same wrong result, or the same bottleneck.
+A mistake is recognized by its effect. The typical mistakes of a puzzle run as well. The hint
+belongs to the mistake that ends with the same message, the same wrong result, or the same
+bottleneck.
 """
 
 from __future__ import annotations
