@@ -59,18 +59,20 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def seconds(function: Callable[[], Any]) -> float:
-    """The CPU time that this thread takes for a call."""
-    begun = time.thread_time()
+def seconds(function: Callable[[], Any], clock: Callable[[], float] = time.thread_time) -> float:
+    """The CPU time of a call, by default of this thread."""
+    begun = clock()
     function()
-    return time.thread_time() - begun
+    return clock() - begun
 
 
-def least(*functions: Callable[[], Any], rounds: int = 9) -> tuple[float, ...]:
+def least(
+    *functions: Callable[[], Any], rounds: int = 9, clock: Callable[[], float] = time.thread_time
+) -> tuple[float, ...]:
     """The least seconds of CPU of each function, of rounds in which they take turns, after one."""
     for function in functions:
         function()
-    times = [[seconds(function) for function in functions] for _ in range(rounds)]
+    times = [[seconds(function, clock) for function in functions] for _ in range(rounds)]
     return tuple(map(min, zip(*times)))
 
 

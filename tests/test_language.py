@@ -67,6 +67,7 @@ DONE = [
     "docs/names.md",
     "docs/python.md",
     "docs/ranks.md",
+    "docs/speed.md",
     "docs/verify.md",
     "docs/view.md",
     "docs/terminal.md",

@@ -1,0 +1,1 @@
+"""The kernels of `bench/peers.py`, one module for each language, with the same tiles."""
