@@ -3,7 +3,7 @@
 Every line gives what was asked for (`limit`) and what was measured, in ratios of the least CPU time
 of each of two programs that take turns (`measure`). Kernels are recorded, as they are by default.
 The exit code says whether all limits hold. Words after the command choose groups of lines: issuing,
-starting, chain, matmul, numpy, recorded, memory.
+starting, running, chain, matmul, numpy, recorded, memory.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import nki.language as nl
 from issuing import Line
 from issuing import lines as issuing_lines
 from neuroncore.kernels import ch01_add, ch02_softmax, ch03_rmsnorm, ch07_attention
+from running import lines as running_lines
 from starting import lines as starting_lines
 
 from neuroncore.base.options import Options
@@ -176,6 +177,7 @@ def main() -> int:
     rooms: dict[str, Callable[[], Iterator[Line]]] = {
         "issuing": issuing_lines,
         "starting": starting_lines,
+        "running": running_lines,
         "chain": lambda: chain_lines(rng),
         "matmul": lambda: matmul_lines(rng),
         "numpy": lambda: numpy_lines(rng),
