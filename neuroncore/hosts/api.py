@@ -329,10 +329,11 @@ class Run:
         """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
         writes one file that needs no network.
 
-        The record is executed again for the values of tiles. Instructions in a range have all
-        elements, others thumbnails; "some" stores as many as fit, None stores no values. Without
-        `answers` the page hides the bottleneck and the advice. A `window` selects instructions, by
-        default the first million. The page opens at a selection: "step=60&pane=memory".
+        The record is executed again for the values of tiles. With a range as `values`, the page
+        has all elements of the instructions in the range, and thumbnails of the others. With
+        "some" it has as many as fit, with None no values. Without `answers` the page hides the
+        bottleneck and the advice. A `window` selects instructions, by default the first million.
+        `at` is what the page shows first, such as "step=60&pane=memory".
         """
         with progress(lambda: "writing the page"):
             shown = self.shown(values, answers, window)

@@ -147,7 +147,7 @@ def cast(
     *,
     saturate: bool = False,
 ) -> Array:
-    """Return the copy of an array in another format, in that format's numpy type.
+    """Return a copy of an array in another format, in that format's numpy type.
 
     Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice,
     and so are float64 and int64. Formats without a numpy type are returned as codes.
@@ -170,8 +170,8 @@ def cast(
 def stochastic_round(
     array: npt.ArrayLike, dtype: DType, seed: int | Stream = 0, *, saturate: bool = False
 ) -> Any:
-    """Return the copy of an array in another format, rounded up or down at random so that the mean
-    is right. A seed repeats its bits. This is `cast` with mode "stochastic"."""
+    """Return a copy of an array in another format, rounded up or down at random so that the mean
+    is right. The same seed gives the same result. This is `cast` with mode "stochastic"."""
     return cast(array, dtype, "stochastic", seed, saturate=saturate)
 
 

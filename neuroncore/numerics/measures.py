@@ -36,9 +36,10 @@ def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> 
     """The errors of a result in units in the last place of a format: (result - reference) divided
     by the distance between neighbors of the format at the reference, float64 of the same shape.
 
-    `dtype` is the format of `result` unless given; float32 if that is float64. Below the smallest
-    normal number and above the largest, the distance is that at these. Equal infinities, and NaN
-    for NaN, have an error of 0; of another infinity or NaN it is not finite.
+    The default of `dtype` is the format of `result`, or float32 if that is float64. References that
+    are smaller than the smallest normal number, or larger than the largest, use the distance at
+    that number. Equal infinities have an error of 0, and so has NaN where the reference is NaN. The
+    error of any other infinity or NaN is not finite.
 
     Raises UsageError for arrays of different shapes.
     """

@@ -57,15 +57,17 @@ def quantize(
     float8_e4m3fn), "mxfp8_e5m2", "mxfp4".
 
     `per` is what shares a scale: the whole "tensor" (the default), a "row" (all numbers along
-    `axis`), so many neighbors along `axis`, or a block of the last axes, such as (128, 128). In
+    `axis`), a number of neighbors along `axis`, or a block of the last axes, such as (128, 128). In
     microscaling it is 32 neighbors by default; (8, 4) is the block of `nisa.quantize_mx`.
 
-    A scale is the largest magnitude of its block that is finite, divided by the largest number of
-    the format; 1 for zeros. Numbers are divided by their scale in float32, rounded by `mode` and
-    `seed` as in `cast`, and saturate. In microscaling a scale is a power of two by `rule`, as in
-    `neuroncore.Options.mx_scale`: "ocp_x2" is the device's and the default of 8 bits; "ocp" is the
-    example of the OCP specification, the default of 4 bits, to which no instruction quantizes.
-    Rounding is to nearest even, as on the device; a block with infinities or NaN has the scale NaN.
+    A scale is the largest finite magnitude of its block, divided by the largest number of the
+    format. The scale of a block of zeros is 1. Numbers are divided by their scale in float32,
+    rounded by `mode` and `seed` as in `cast`, and saturate.
+
+    In microscaling a scale is a power of two by `rule`, as in `neuroncore.Options.mx_scale`.
+    "ocp_x2" is the device's rule, and the default for 8 bits. "ocp" is the example of the OCP
+    specification, and the default for 4 bits, because no instruction quantizes to 4 bits. Rounding
+    is to nearest even, as on the device. A block with infinities or NaN has the scale NaN.
 
     `scale` gives the scales instead, as `dequantize` takes them.
 

@@ -338,7 +338,7 @@ def _first(edits: Sequence[Advice]) -> str:
     """Return the first edit as part of a sentence."""
     if not edits:
         return "no edit that was tried saves 1%"
-    return f"first edit: {edits[0].how} at {edits[0].what} ({-edits[0].gain:+.0%})"
+    return f"first edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
 
 
 # --- output ---------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Bound:
             return "nothing: no instruction was issued"
         if self.what in (CHAIN, COLLECTIVES):
             return f"the {self.what} ({self.how})" if self.how else f"the {self.what}"
-        return f"{self.what} ({self.how}: {self.gain:.0%} less)"
+        return f"{self.what} ({self.how}: {self.gain:.0%} less time)"
 
 
 class Effect(NamedTuple):
@@ -101,7 +101,7 @@ def _tried(timeline: Timeline) -> Tried:
         return Tried(alone, base, [])
     effects = [one.effect for one in _likely(base, timeline)]
     best = max(effects, key=lambda one: one.gain)
-    return Tried(Bound(best.change.what, best.change.how, best.gain), base, effects)
+    return Tried(Bound(best.change.what, f"if {best.change.how}", best.gain), base, effects)
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:

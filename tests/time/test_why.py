@@ -26,8 +26,8 @@ def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
     found = naive.why(top=1).answers
     assert found.sentence == (
         "bound by DMA issue: 272 transfers, one per 550 ns, mostly at ch05_matmul.py:128; use "
-        "fewer, larger transfers; more bandwidth would not help; first edit: load each tile once "
-        "and keep it at ch05_matmul.py:128 (-67%)"
+        "fewer, larger transfers; more bandwidth would not help; first edit, at "
+        "ch05_matmul.py:128: load each tile once and keep it (-67%)"
     )
     gains = {str(one): one.gain for one in found.limits}
     assert gains["DMA issue at no cost"] > 0.5
