@@ -83,7 +83,11 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
 
 def spec(arguments: argparse.Namespace) -> Spec:
     """Return the specification that options ask for. Raises UsageError as `load_spec` does."""
-    found = load_spec(arguments.spec)
+    return with_secret(load_spec(arguments.spec), arguments)
+
+
+def with_secret(found: Spec, arguments: argparse.Namespace) -> Spec:
+    """Return a specification with the secret of --secret, if there is one."""
     return found if arguments.secret is None else replace(found, secret=arguments.secret)
 
 

@@ -10,17 +10,23 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import plural
-from neuroncore.cli.evaluate import add_pool, add_spec, pool, spec
+from neuroncore.cli.evaluate import add_pool, add_spec, pool, spec, with_secret
+from neuroncore.eval.adapters import assigned
+from neuroncore.eval.course import Assignment
+from neuroncore.eval.loading import load_spec
 from neuroncore.eval.pool import evaluate
 
 FIELDS = ("submission", "status", "code", "line", "message", "latency_us", "relative_l2")
+SECONDS = 120  # of CPU time for a submission: images of a course are larger than most candidates'
+Row = dict[str, Any]
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Judge the submissions of a course: each FILE.py in DIR, or each folder in DIR that has a "
-        "file of the same name as --file. Writes a table with a row for each. Exit codes: 0 all "
-        "were judged, 2 wrong usage."
+        "file of the same name as --file. Writes a table with a row for each. For an assignment "
+        "(cs149:2024 or cs149:2025) the row has the points of each test. Exit codes: 0 all were "
+        "judged, 2 wrong usage."
     )
     add_spec(parser)
     parser.add_argument("--submissions", required=True, type=Path, metavar="DIR")
@@ -29,29 +35,41 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", type=Path, metavar="OUT", help="(default: standard output)")
     add_pool(parser)
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, seconds=SECONDS)
 
 
 def command(arguments: argparse.Namespace) -> int:
-    wanted = spec(arguments)
+    files = _submissions(arguments)
+    assignment = assigned(arguments.spec)
+    if assignment is None:
+        judged = evaluate(spec(arguments), files, pool(arguments))
+        fields, rows = list(FIELDS), [row(one) for one in judged]
+        passed = sum(one["status"] == "passed" for one in rows)
+        end = f"{passed} passed"
+    else:
+        fields, rows = _fields(assignment), _scored(assignment, files, arguments)
+        end = f"{assignment.most:g} points at most"
+    rows.sort(key=str)
+    if arguments.csv is None:
+        _write(sys.stdout, fields, rows)
+    else:
+        with arguments.csv.open("w", newline="", encoding="utf-8") as file:
+            _write(file, fields, rows)
+    print(f"neuroncore: {plural(len(rows), 'submission')}, {end}", file=sys.stderr)
+    return 0
+
+
+def _submissions(arguments: argparse.Namespace) -> list[Path]:
     if not arguments.submissions.is_dir():
         raise UsageError(f"{arguments.submissions} is not a folder")
     pattern = f"*/{arguments.file}" if arguments.file else "*.py"
     files = sorted(file for file in arguments.submissions.glob(pattern) if file.is_file())
     if not files:
         raise UsageError(f"{arguments.submissions} has no {pattern}")
-    rows = sorted((row(one) for one in evaluate(wanted, files, pool(arguments))), key=str)
-    if arguments.csv is None:
-        _write(sys.stdout, rows)
-    else:
-        with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-            _write(file, rows)
-    passed = sum(one["status"] == "passed" for one in rows)
-    print(f"neuroncore: {plural(len(rows), 'submission')}, {passed} passed", file=sys.stderr)
-    return 0
+    return files
 
 
-def row(verdict: dict[str, Any]) -> dict[str, Any]:
+def row(verdict: dict[str, Any]) -> Row:
     """Return the row of the table for a verdict."""
     error = verdict["error"] or {}
     errors = [seed["relative_l2"] for shape in verdict["shapes"] for seed in shape["seeds"]]
@@ -66,7 +84,43 @@ def row(verdict: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(file: Any, rows: list[dict[str, Any]]) -> None:
-    table: csv.DictWriter[str] = csv.DictWriter(file, FIELDS)
+def _fields(assignment: Assignment) -> list[str]:
+    """Return the columns of an assignment: the points of each test, the times of some, and what is
+    wrong."""
+    times = (f"{part.name} us" for part in assignment.parts if part.limits)
+    names = (part.name for part in assignment.parts)
+    return ["submission", "points", *names, *times, "errors"]
+
+
+def _scored(assignment: Assignment, files: list[Path], arguments: argparse.Namespace) -> list[Row]:
+    """Judge all submissions by each test; return a row for each."""
+    verdicts: dict[str, dict[str, dict[str, Any]]] = {str(file): {} for file in files}
+    for part in assignment.parts:
+        asked = with_secret(load_spec(part.spec), arguments)
+        for verdict in evaluate(asked, files, pool(arguments)):
+            verdicts[verdict["candidate"]][part.name] = verdict
+    return [_score(name, assignment, those) for name, those in verdicts.items()]
+
+
+def _score(name: str, assignment: Assignment, verdicts: dict[str, dict[str, Any]]) -> Row:
+    points = assignment.points(verdicts)
+    times = {
+        f"{part.name} us": round(part.microseconds(verdicts[part.name]), 1)
+        for part in assignment.parts
+        if part.limits and verdicts[part.name]["passed"]
+    }
+    errors = (f"{test}: {_error(one)}" for test, one in verdicts.items() if one["error"])
+    total = sum(points.values())
+    return {"submission": name, "points": total, **points, **times, "errors": "; ".join(errors)}
+
+
+def _error(verdict: dict[str, Any]) -> str:
+    error = verdict["error"]
+    line = f" line {error['line']}" if error.get("line") else ""
+    return f"{error['code']}{line} {error['message']}"
+
+
+def _write(file: Any, fields: list[str], rows: list[Row]) -> None:
+    table: csv.DictWriter[str] = csv.DictWriter(file, fields)
     table.writeheader()
     table.writerows(rows)

@@ -11,7 +11,7 @@ from candidates import HEAD, HONEST
 
 from neuroncore.base.errors import UsageError
 from neuroncore.eval import Candidate, Pool, evaluate, load_spec
-from neuroncore.eval.adapters import cs149, harness
+from neuroncore.eval.adapters import assigned, cs149, harness
 from neuroncore.eval.drivers import autocomp, kda
 
 POOL = Pool(level="process")
@@ -142,15 +142,41 @@ def test_arguments_that_a_harness_passes_by_keyword_only(tmp_path):
 
 def test_a_problem_of_cs149():
     spec = load_spec("cs149:2025/pool/float16")
-    assert (spec.target, spec.order, spec.shapes[0][3:]) == ("trn2", "compiled", (224, 224))
+    assert (spec.target, spec.order, spec.shapes[0][3:5]) == ("trn2", "compiled", (224, 224))
     image, filters, bias, pool = spec.arguments(0, (1, 4, 5, 7, 6))
     made = spec.reference(image, filters, bias, pool)
     assert made.shape == (1, 5, 2, 2) and made.dtype == np.float16
     whole = cs149.convolved(image.astype(np.float32), filters.astype(np.float32))
     there = image[0, :, 1:4, 2:5].astype(np.float32) * filters[3].astype(np.float32)
     assert np.isclose(whole[0, 3, 1, 2], there.sum())
-    with pytest.raises(UsageError, match="it has 2024 and 2025"):
-        load_spec("cs149:2023")
+    *_, none, _ = load_spec("cs149:2025/small").arguments(0, (1, 4, 5, 7, 6, False))
+    assert bias.any() and not none.any()
+    for unknown in ("2023", "2024/large/small", "2025/bfloat16"):
+        with pytest.raises(UsageError, match="it has 2024 and 2025"):
+            load_spec(f"cs149:{unknown}")
+
+
+def verdicts(assignment, microseconds, wrong=()):
+    """Verdicts on a candidate that takes some time in each test, and fails some."""
+    return {
+        part.name: {"passed": part.name not in wrong, "latency_us": microseconds}
+        for part in assignment.parts
+    }
+
+
+def test_points_are_those_of_the_harness_of_cs149():
+    older, newer = assigned("cs149:2024"), assigned("cs149:2025")
+    total = lambda which, *given: sum(which.points(verdicts(which, *given)).values())
+    assert (older.most, newer.most) == (67.5, 65.0) and assigned("cs149:2025/pool") is None
+    assert total(newer, 50.0) == 65 and total(newer, 900.0) == 60  # without the small images
+    added = newer.parts[-1].microseconds({"latency_us": 0.0})
+    assert 5 < added < 20
+    assert total(newer, 1002.0 - added) == 60
+    slower = newer.points(verdicts(newer, 1002.5 - added))
+    assert slower["time/float16"] == 17.5 * 0.95 and slower["time"] == 17.5
+    assert total(newer, 900.0, ("large",)) == 7.5  # no points for times
+    assert total(newer, 900.0, ("bias/pool",)) == 7.5 + 35  # as without --test_maxpool
+    assert total(older, 900.0, ("large",)) == 52.5
 
 
 def test_a_folder_of_problems(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
+from neuroncore.eval.course import Assignment, Limit, Part
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/eval.schema.json").read_text())
@@ -112,6 +113,21 @@ def test_grades_are_a_table(batch, tmp_path, capsys):
         ("batch/b.py", "wrong", "WRONG_RESULT"),
         ("batch/c.py", "refused", "SyntaxError"),
     ]
+
+
+def test_grades_of_an_assignment_are_points(batch, tmp_path, capsys, monkeypatch):
+    fast = Part("fast", "spec.py", 4.0, (Limit(1e-3), Limit(1e4, 0.5)), needs=("right",))
+    parts = Assignment([Part("right", "spec.py", 6.0), fast])
+    monkeypatch.setattr("neuroncore.cli.grade.assigned", lambda _: parts)
+    words = ["grade", "--spec", "cs149:2025", "--submissions", "batch", "--csv", "grades.csv"]
+    assert main(words) == 0 and "10 points at most" in capsys.readouterr().err
+    with (tmp_path / "grades.csv").open() as file:
+        right, wrong, none = csv.DictReader(file)
+    assert (right["points"], right["right"], right["fast"]) == ("8.0", "6.0", "2.0")
+    assert float(right["fast us"]) > 9 and right["errors"] == ""
+    assert (wrong["points"], wrong["fast us"]) == ("0.0", "")
+    assert wrong["errors"].startswith("right: WRONG_RESULT") and "; fast: WRONG" in wrong["errors"]
+    assert none["errors"].startswith("right: SyntaxError line 1")
 
 
 def test_what_a_specification_can_not_see(batch, tmp_path, capsys):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from neuroncore.base.errors import UsageError
 from neuroncore.eval.adapters import cs149, definition, harness, kernelbench, nkibench
+from neuroncore.eval.course import Assignment
 from neuroncore.eval.spec import Spec
 
 
@@ -47,3 +48,9 @@ def adapted(source: str) -> Spec | None:
             f"environment variable {adapter.variable}"
         )
     return replace(adapter.make(name, folder), source=f"{kind}:{name}@{folder}")
+
+
+def assigned(source: str) -> Assignment | None:
+    """Return the assignment that ADAPTER:NAME stands for; None for anything else."""
+    kind, _, name = source.partition(":")
+    return cs149.assignment(name) if kind == "cs149" else None

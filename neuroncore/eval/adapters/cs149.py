@@ -10,44 +10,89 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
+from neuroncore.eval.course import Assignment, Limit, Part
 from neuroncore.eval.spec import Spec
 
 Array = npt.NDArray[Any]
 YEARS = {"2024": "trn1", "2025": "trn2"}  # the machines of asst4-trainium and asst4-trainium2
-# Tolerances: of np.allclose in the harness; for float16 the rounding of results.
-TOLERANCES = {"float32": 1e-5, "float16": 2.0**-10}
+FORMS = ("pool", "float16")
+# The relative L2 error, and that of an element relative to the largest: for float32 the harness
+# calls np.allclose, whose rtol is 1e-5; for float16, which it does not compare, the rounding of
+# results.
+TOLERANCES = {"float32": (1e-5, 1e-5), "float16": (2.0**-10, 1e-2)}
 FILTER = 3  # height and width of the filters
 
 
 class Images(NamedTuple):
-    """A shape of the harness: images, channels of input and output, height and width."""
+    """A shape of the harness: images, channels of input and output, height and width, and whether
+    the bias differs from zero."""
 
     images: int
     inputs: int
     outputs: int
     height: int
     width: int
+    bias: bool = True
 
 
-MEASURED = Images(1, 256, 256, 224, 224)  # of the test of performance
-CORRECT = (Images(4, 128, 128, 32, 16), Images(4, 256, 128, 32, 16), Images(4, 128, 256, 32, 16))
+TIMED = Images(1, 256, 256, 224, 224)
+LARGE = Images(4, 256, 256, 224, 224)
+SMALL = [Images(4, i, o, 32, 16) for i in (128, 256) for o in (128, 256)]
+# The images of each test of the harness, and of a specification that names no test.
+IMAGES = {
+    "": [TIMED, *SMALL],
+    "small": [one._replace(bias=False) for one in SMALL],
+    "large": [LARGE._replace(bias=False)],
+    "bias": [LARGE],
+    "time": [TIMED],
+    "small-time": [Images(1, 256, 256, 32, 16)],
+}
+# Points and microseconds: README.md and part2/test_harness.py of asst4-trainium 859c0e3 and
+# asst4-trainium2 67a1f8b.
+POINTS: dict[str, dict[str, float]] = {
+    "2024": {"small": 15.0, "large": 15.0, "bias": 15.0, "bias/pool": 2.5},
+    "2025": {"small": 2.5, "large": 2.5, "bias": 2.5, "bias/pool": 2.5},
+}
+FLOAT32, FLOAT16 = (Limit(4596.0), Limit(4964.0, 0.95)), (Limit(1002.0), Limit(1365.0, 0.95))
+TIMES: dict[str, dict[str, tuple[float, tuple[Limit, ...]]]] = {
+    "2024": {
+        "time": (7.5, (Limit(4300.0),)),
+        "time/float16": (7.5, (Limit(1300.0),)),
+        "time/pool": (2.5, (Limit(4300.0),)),
+        "time/pool/float16": (2.5, (Limit(1300.0),)),
+    },
+    "2025": {
+        "time": (17.5, FLOAT32),
+        "time/float16": (17.5, FLOAT16),
+        "time/pool": (7.5, FLOAT32),
+        "time/pool/float16": (7.5, FLOAT16),
+        "small-time": (1.25, (Limit(110.0),)),
+        "small-time/float16": (1.25, (Limit(84.0),)),
+        "small-time/pool": (1.25, (Limit(110.0),)),
+        "small-time/pool/float16": (1.25, (Limit(84.0),)),
+    },
+}
 
 
 def spec(name: str, _: Path) -> Spec:
-    """Return the specification YEAR, YEAR/pool, YEAR/float16 or YEAR/pool/float16. Raises
-    UsageError for another name."""
+    """Return the specification YEAR, or YEAR/WORD/WORD with words of FORMS and at most one of
+    IMAGES. Raises UsageError for another name."""
     year, *words = name.split("/")
-    if year not in YEARS or not {"pool", "float16"}.issuperset(words):
-        raise UsageError(f"cs149 has no {name!r}; it has 2024 and 2025, with /pool and /float16")
+    images = IMAGES.get("/".join(word for word in words if word not in FORMS))
+    if year not in YEARS or images is None:
+        known = ", ".join(f"/{word}" for word in (*FORMS, *filter(None, IMAGES)))
+        raise UsageError(f"cs149 has no {name!r}; it has 2024 and 2025, also with {known}")
     form, pool = "float16" if "float16" in words else "float32", 2 if "pool" in words else 1
+    relative, largest = TOLERANCES[form]
     return Spec(
         reference=pooled,
         inputs=lambda seed, shape: _inputs(seed, Images(*shape), form, pool),
-        shapes=[tuple(MEASURED)],
-        hidden_shapes=[*map(tuple, CORRECT)],
+        shapes=[tuple(images[0])],
+        hidden_shapes=[*map(tuple, images[1:])],
         name=f"cs149-{name.replace('/', '-')}",
-        seeds=2,
-        tol=TOLERANCES[form],
+        seeds=1 if images[0].images > 1 else 2,  # the harness compares with one
+        tol=relative,
+        largest_error=largest,
         target=YEARS[year],
         order="compiled",
         entry=("fused_conv2d_maxpool",),
@@ -55,15 +100,37 @@ def spec(name: str, _: Path) -> Spec:
     )
 
 
+def assignment(year: str) -> Assignment | None:
+    """Return the tests of a year's harness; None for a name that is no year. In 2025 times give
+    points only if all results are right: the score is the better of those with and without
+    --test_maxpool."""
+    if year not in YEARS:
+        return None
+    right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
+    timed = [
+        Part(name, f"cs149:{year}/{name}", points, limits, _needs(year, name), YEARS[year])
+        for name, (points, limits) in TIMES[year].items()
+    ]
+    return Assignment([*right, *timed])
+
+
+def _needs(year: str, name: str) -> tuple[str, ...]:
+    """Return the tests without which a time gives no points."""
+    if year == "2024":
+        return ()
+    return tuple(one for one in POINTS[year] if "pool" in name or "pool" not in one)
+
+
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
-    """Return numbers between 0 and 1, as the harness does."""
+    """Return numbers between 0 and 1, as the harness does, and the size of a pool."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),
         (shape.outputs, shape.inputs, FILTER, FILTER),
         (shape.outputs,),
     )
-    return *(random.random(size, np.float32).astype(form) for size in sizes), pool
+    image, filters, bias = (random.random(size, np.float32).astype(form) for size in sizes)
+    return image, filters, bias if shape.bias else np.zeros_like(bias), pool
 
 
 def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:

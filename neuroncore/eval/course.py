@@ -1,0 +1,68 @@
+"""Assignments of courses: tests with points, scored from verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from neuroncore.machine.harness import BENCHMARK, harness_time
+
+Verdicts = Mapping[str, Mapping[str, Any]]
+
+
+class Limit(NamedTuple):
+    """A time in microseconds, and the share of a test's points for a kernel that takes no more."""
+
+    microseconds: float
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test of an assignment: a name, the source of its specification (`eval.load_spec`), and
+    points for a candidate that passes. With `limits`, the fastest first, the points depend on the
+    time that `nki.benchmark` reports on `target`. `needs` names tests without which there are no
+    points."""
+
+    name: str
+    spec: str
+    points: float
+    limits: tuple[Limit, ...] = ()
+    needs: tuple[str, ...] = ()
+    target: str = "trn2"
+
+    def share(self, verdict: Mapping[str, Any]) -> float:
+        """Return the share of the points for a verdict, without regard to `needs`."""
+        if not verdict["passed"]:
+            return 0.0
+        if not self.limits:
+            return 1.0
+        time = self.microseconds(verdict)
+        return next((one.share for one in self.limits if time <= one.microseconds), 0.0)
+
+    def microseconds(self, verdict: Mapping[str, Any]) -> float:
+        """Return the time that `nki.benchmark` would report for a candidate that passed."""
+        measured = harness_time(BENCHMARK, self.target, 1e3 * verdict["latency_us"])
+        return measured.total_ns / 1e3
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The tests of an assignment."""
+
+    parts: Sequence[Part]
+
+    @property
+    def most(self) -> float:
+        """Return the points of all tests."""
+        return sum(part.points for part in self.parts)
+
+    def points(self, verdicts: Verdicts) -> dict[str, float]:
+        """Return the points of each test, for the verdicts by the names of tests."""
+        return {
+            part.name: part.points * part.share(verdicts[part.name])
+            if all(verdicts[name]["passed"] for name in part.needs)
+            else 0.0
+            for part in self.parts
+        }
