@@ -165,8 +165,10 @@ def verdicts(assignment, microseconds, wrong=()):
 
 
 def test_points_are_those_of_the_harness_of_cs149():
+    def total(which, *given):
+        return sum(which.points(verdicts(which, *given)).values())
+
     older, newer = assigned("cs149:2024"), assigned("cs149:2025")
-    total = lambda which, *given: sum(which.points(verdicts(which, *given)).values())
     assert (older.most, newer.most) == (67.5, 65.0) and assigned("cs149:2025/pool") is None
     assert total(newer, 50.0) == 65 and total(newer, 900.0) == 60  # without the small images
     added = newer.parts[-1].microseconds({"latency_us": 0.0})
