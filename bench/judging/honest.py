@@ -53,6 +53,9 @@ CHAPTERS = {  # kernels, and the names of their references if they have other on
     "ch10_rounding": {"running_sums": ""},
 }
 LONGEST = 240  # characters of a line
+# A candidate that the test of its harness refuses. It keeps scores of up to 20 in bfloat16: numpy
+# finds some 1,700 of its 524,288 results farther from the reference than the test allows.
+REFUSED = {"trn-tutorial-nki1/4_attention candidate 8": "WRONG_RESULT"}
 COARSE = 2e-2  # relative L2 of products of bfloat16
 
 
@@ -186,10 +189,10 @@ def main() -> int:
             continue
         begun = time.perf_counter()
         complaint = judged(one)
-        count, wrong = count + 1, wrong + bool(complaint)
+        count, wrong = count + 1, wrong + (complaint.partition(" ")[0] != REFUSED.get(one.name, ""))
         took = time.perf_counter() - begun
         print(f"{one.name}: {complaint or 'passed'} ({took:.0f} s)"[:LONGEST], flush=True)
-    print(f"{count} kernels, {wrong} did not pass")
+    print(f"{count} kernels, {wrong} judged wrong")
     return int(wrong > 0)
 
 

@@ -1,15 +1,20 @@
 """What candidates cost, and whether pools are whole: rates, memory, processes that are killed.
 
-    python bench/judging/pools.py [COUNT]
+    python bench/judging/pools.py [COUNT] [--memory COUNT]
 
-It judges COUNT small candidates (default 400) at each level of isolation, and prints the seconds of
-CPU for each and the memory of the processes after a quarter of them and at the end. Then two
-processes judge a batch while one of them is killed: no candidate may be missing. A pool that is
-killed may leave no process, and the lines of one process and of two must be equal.
+Two processes judge a batch while one of them is killed: no candidate may be missing. A pool that is
+killed may leave no process, and the lines of one process and of two must be equal. Then it judges
+COUNT small candidates (default 400) at each level of isolation, and prints the CPU time of each and
+the memory of the processes after a quarter of them and at the end.
+
+With `--memory 10000` it only judges so many in two processes, and prints the memory of the pool, of
+its processes, and of those that fork candidates and judge, on the way: none may grow by more than
+20 MiB after the first hundred.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -39,6 +44,8 @@ def inputs(seed, shape):
 SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 512)], tol=1e-6)
 """
 BATCH = 40
+MILESTONES = (100, 1_000, 2_000, 5_000, 10_000)  # candidates
+GROWTH = 20  # MiB
 Line = dict[str, Any]
 
 
@@ -56,6 +63,36 @@ def measured(level: Level, count: int) -> None:
     spent += 1e3 * (own_cpu() - begun)
     worker.close()
     print(f"{level}: {spent / count:.1f} ms of CPU, {1e3 * count / spent:.0f} per second and core")
+
+
+def growth(folder: Path, count: int) -> bool:
+    """Print the memory of a pool's processes on the way through a batch; return whether it is
+    flat."""
+    process = pool(folder, "memory.jsonl", "--jobs", "2")
+    sizes: list[dict[str, int]] = []
+    for milestone in (*(one for one in MILESTONES if one < count), count - BATCH):
+        while judged_lines(folder / "memory.jsonl") < milestone and process.poll() is None:
+            time.sleep(0.1)
+        sizes.append(by_kind(process.pid))
+        print(f"after {milestone}: {sizes[-1]}", flush=True)
+    assert process.wait() == 0
+    grown = {kind: max(one.get(kind, 0) for one in sizes) - size for kind, size in sizes[0].items()}
+    print(f"grown by {grown} MiB")
+    return max(grown.values()) <= GROWTH
+
+
+def judged_lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def by_kind(process: int) -> dict[str, int]:
+    """MiB of the largest process of each kind of a pool."""
+    workers = [one for one in children(process) if b"spawn_main" in command(one)]
+    helpers = [one for worker in workers for one in children(worker)]
+    forking = [one for one in helpers if b"zygote" in command(one)]
+    judging = [one for one in helpers if one not in forking]
+    kinds = {"pool": [process], "workers": workers, "forking": forking, "judging": judging}
+    return {kind: max(map(resident, each), default=0) >> 10 for kind, each in kinds.items()}
 
 
 def own_cpu() -> float:
@@ -147,16 +184,21 @@ def command(process: int) -> bytes:
 
 
 def main() -> int:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=400)
+    parser.add_argument("--memory", type=int, metavar="COUNT")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "spec.py").write_text(SPEC)
         (folder / "batch").mkdir()
-        for n in range(BATCH):
+        for n in range(given.memory or BATCH):
             (folder / f"batch/{n}.py").write_text(f"{HONEST}# {n}\n")
+        if given.memory:
+            return int(not growth(folder, given.memory))
         held_together(folder)
     for level in ("process", "linux"):
-        measured(level, count)
+        measured(level, given.count)
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -171,31 +172,50 @@ def _in(folder: Path | None) -> list[Path]:
 
 def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
     begun = time.perf_counter()
-    kept: list[dict[str, Any]] = []
     old = _done(arguments.jsonl) if arguments.resume else {}
     candidates = [Candidate(str(file), _source(file)) for file in files]
     keys = {one: one.key(wanted) for one in candidates}
     left = [one for one in candidates if keys[one] not in old]
     known = [old[keys[one]] for one in candidates if keys[one] in old]
-    told = progress(lambda: f"{len(kept)} of {plural(len(left), 'candidate')}")
-    with _output(arguments.jsonl, append=arguments.resume) as output, told:
-        for verdict in evaluate(wanted, left, pool(arguments)):
-            output.write(json.dumps(verdict) + "\n")
-            output.flush()
-            kept.append(verdict)
-    verdicts = [*known, *kept]
-    if arguments.trace is not None:
-        traces = (trace.trace(one, wanted, hacks=arguments.trace_hacks) for one in verdicts)
-        arguments.trace.write_text("".join(json.dumps(one) + "\n" for one in traces), "utf-8")
-    passed = sum(one["passed"] for one in verdicts)
+    found: list[dict[str, Any]] = []
+    secret = ""
+    told = progress(lambda: f"{len(found)} of {plural(len(candidates), 'candidate')}")
+    with _files(arguments) as (output, traces), told:
+        for verdict in itertools.chain(known, evaluate(wanted, left, pool(arguments))):
+            if len(found) >= len(known):
+                _write(output, verdict)
+                secret = _secret(verdict)
+            if traces is not None:
+                _write(traces, trace.trace(verdict, wanted, hacks=arguments.trace_hacks))
+            found.append(brief(verdict))
     took = duration((time.perf_counter() - begun) * 1e9)
-    counted = plural(len(verdicts), "candidate")
-    print(f"neuroncore: {counted}, {passed} passed, {took}{_secret(kept)}", file=sys.stderr)
-    if passed < len(verdicts):
-        print(f"neuroncore: the others: {_codes(verdicts)}", file=sys.stderr)
-    if arguments.rank:
-        print("\n".join(ranking(verdicts)), file=sys.stderr)
-    return int(passed < len(verdicts))
+    return _end(found, f"{took}{secret}", ranked=arguments.rank)
+
+
+def brief(verdict: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a verdict that counts and ranks use: whole verdicts of thousands of
+    candidates take much memory."""
+    names = ("candidate", "passed", "latency_us")
+    shapes = [{name: one[name] for name in ("latency_us", "busy_ns")} for one in verdict["shapes"]]
+    error = verdict["error"] and {"code": verdict["error"]["code"]}
+    return {**{name: verdict[name] for name in names}, "error": error, "shapes": shapes[:1]}
+
+
+def _write(file: TextIO, content: dict[str, Any]) -> None:
+    file.write(json.dumps(content) + "\n")
+    file.flush()
+
+
+def _end(found: Sequence[dict[str, Any]], how: str, *, ranked: bool) -> int:
+    """Print the counts, and the ranks if they are asked for; return the exit code."""
+    passed = sum(one["passed"] for one in found)
+    counted = plural(len(found), "candidate")
+    print(f"neuroncore: {counted}, {passed} passed, {how}", file=sys.stderr)
+    if passed < len(found):
+        print(f"neuroncore: the others: {_codes(found)}", file=sys.stderr)
+    if ranked:
+        print("\n".join(ranking(found)), file=sys.stderr)
+    return int(passed < len(found))
 
 
 def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
@@ -204,10 +224,8 @@ def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
     return ", ".join(f"{count} {code}" for code, count in counts.most_common())
 
 
-def _secret(verdicts: Sequence[dict[str, Any]]) -> str:
-    if not verdicts:
-        return ""
-    return f"; the same hidden inputs: --secret {verdicts[-1]['repeat']['secret']}"
+def _secret(verdict: dict[str, Any]) -> str:
+    return f"; the same hidden inputs: --secret {verdict['repeat']['secret']}"
 
 
 def _source(file: Path) -> str:
@@ -219,9 +237,13 @@ def _source(file: Path) -> str:
 
 
 def _done(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of a file by their keys; a line that is cut short is none."""
+    """Return the verdicts of a file by their keys. The last line is removed if it is cut short."""
     found = {}
-    for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+    content = file.read_bytes() if file.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        file.write_bytes(whole)
+    for line in whole.decode("utf-8").splitlines():
         try:
             verdict = json.loads(line)
             found[verdict["key"]] = verdict
@@ -231,16 +253,22 @@ def _done(file: Path) -> dict[str, dict[str, Any]]:
 
 
 @contextmanager
-def _output(path: Path | None, append: bool) -> Iterator[TextIO]:
-    if path is None:
-        yield sys.stdout
-        return
+def _files(arguments: argparse.Namespace) -> Iterator[tuple[TextIO, TextIO | None]]:
+    """Open the files of verdicts and of traces."""
+    with ExitStack() as stack:
+        output, traces = sys.stdout, None
+        if arguments.jsonl is not None:
+            output = stack.enter_context(_opened(arguments.jsonl, arguments.resume))
+        if arguments.trace is not None:
+            traces = stack.enter_context(_opened(arguments.trace))
+        yield output, traces
+
+
+def _opened(path: Path, append: bool = False) -> TextIO:
     try:
-        file = path.open("a" if append else "w", encoding="utf-8")
+        return path.open("a" if append else "w", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
-    with file:
-        yield file
 
 
 def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:

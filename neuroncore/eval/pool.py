@@ -85,7 +85,7 @@ class Processes:
         with futures.ProcessPoolExecutor(self.jobs, context, jit.no_progress) as pool:
             asked = {pool.submit(judged_batch, setting, one): n for n, one in left.items()}
             for done in futures.as_completed(asked):
-                yield asked[done], done.result()
+                yield asked.pop(done), done.result()  # verdicts are not kept
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,10 @@ class Dask:
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
         distributed: Any = import_module("distributed")  # has no types of its functions
         with distributed.Client(self.address) as client:
-            asked = [client.submit(judged_batch, setting, one, pure=False) for one in batches]
-            for done in distributed.as_completed(asked):
+            asked = distributed.as_completed(
+                client.submit(judged_batch, setting, one, pure=False) for one in batches
+            )
+            for done in asked:
                 yield done.result()
 
 

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
 from neuroncore.numerics.formats import FORMATS, float32, lookup
+from neuroncore.report import loops
 
 Array = npt.NDArray[Any]
 STRIP = 1 << 14  # elements
+COMPILED = 1 << 20  # elements from which the compiled loop is worth loading
 SIDE = 64  # maximum rows and columns of an error map
 DECADES = 6  # from the largest difference of an error map to the smallest that it tells apart
 TEXT_OR_OBJECTS = "OSU"  # kinds of numpy's types, each element of which has to be looked at
@@ -120,22 +122,34 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
     """Compare in strips that stay in the processor's cache. Return None if an element or a sum of
     squares is not finite, or too small for its square."""
     a, b = got.reshape(-1), want.reshape(-1)
-    worst, at, error, length = -1.0, 0, 0.0, 0.0
+    measure = loops.distance if a.size >= COMPILED else _distance
+    worst, strip, error, length = -1.0, slice(0), 0.0, 0.0
     for begin in range(0, a.size, STRIP):
-        x = a[begin : begin + STRIP].astype(np.float64)
-        y = b[begin : begin + STRIP].astype(np.float64)
-        length += float(np.einsum("i,i->", y, y))
-        np.subtract(x, y, out=x)
-        error += float(np.einsum("i,i->", x, x))
-        np.abs(x, out=x)
-        n = int(x.argmax())
-        if x[n] > worst:
-            worst, at = float(x[n]), begin + n
+        part = slice(begin, begin + STRIP)
+        errors, squares, largest = measure(_wide(a[part]), _wide(b[part]))
+        error, length = error + errors, length + squares
+        if largest > worst:
+            worst, strip = largest, part
     if not math.isfinite(error + length) or length < SMALL or 0.0 < worst * worst < SMALL:
         return None
+    differences = np.abs(a[strip].astype(np.float64) - b[strip].astype(np.float64))
+    at = strip.start + int(differences.argmax())
     place = tuple(int(i) for i in np.unravel_index(at, got.shape))
     ends = float(got[place]), float(want[place])
     return Comparison(worst, math.sqrt(error / length), place, *ends)
+
+
+def _wide(strip: Array) -> Array:
+    """Return an array of formats that the compiled loop knows."""
+    return strip if strip.dtype in (np.float32, np.float64) else strip.astype(np.float64)
+
+
+def _distance(got: Array, want: Array) -> tuple[float, float, float]:
+    """Return what `loops.distance` returns. It is slower, and needs no machine code."""
+    x, y = got.astype(np.float64), want.astype(np.float64)
+    length = float(np.einsum("i,i->", y, y))
+    np.subtract(x, y, out=x)
+    return float(np.einsum("i,i->", x, x)), length, float(np.abs(x, out=x).max())
 
 
 def _of_any(a: Array, b: Array) -> Comparison:

@@ -65,7 +65,7 @@ def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     for one in first.values():
         valid(one)
     kept = [line for line in out.read_text().splitlines() if "b.py" not in line]
-    out.write_text("\n".join(kept) + "\n")
+    out.write_text("\n".join([*kept, '{"cut short']))
     assert main([*words, "--resume", "--trace", "traces.jsonl"]) == 1
     again = verdicts(out)
     assert len(out.read_text().splitlines()) == 3

@@ -15,6 +15,7 @@ from neuroncore.base import units
 from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.report import compare as comparing
 from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto
 from neuroncore.report.compare import Incomparable, compare
@@ -51,6 +52,20 @@ def test_equal_arrays_differ_by_nothing():
 def test_what_can_not_be_compared(got, said):
     with pytest.raises(Incomparable, match=said):
         compare(got, np.ones(2))
+
+
+@pytest.mark.parametrize("form", [np.float32, np.float64, np.float16])
+def test_large_arrays_are_compared_by_a_compiled_loop(form, monkeypatch):
+    random = np.random.default_rng(1)
+    want = random.standard_normal((301, 67)).astype(form)
+    got = (want + 1e-3 * random.standard_normal(want.shape)).astype(np.float32)
+    plain = compare(got, want)
+    monkeypatch.setattr(comparing, "COMPILED", 1)
+    fast = compare(got, want)
+    assert fast.rel_l2 == pytest.approx(plain.rel_l2, rel=1e-12)
+    assert (fast.max_abs, fast.worst) == (plain.max_abs, plain.worst)
+    got[300, 66] = np.nan
+    assert compare(got, want).rel_l2 == np.inf and compare(got, want).worst == (300, 66)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
