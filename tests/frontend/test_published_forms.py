@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from every import for_all
 
-from neuroncore.base.errors import SignatureError
+from neuroncore.base.errors import KernelError, SignatureError
 
 
 @for_all("buffer", [nl.sbuf, nl.psum])
@@ -121,3 +121,18 @@ def test_a_tensor_tells_the_address_that_it_was_given():
         assert nl.zeros((64, 16), nl.bfloat16).address is None
 
     kernel()
+
+
+def test_a_range_of_the_language_selects_what_it_counts():
+    @nki.jit
+    def kernel(x, rows):
+        tile = nl.load(x[rows, nl.affine_range(1, 9, 2)])
+        out = nl.ndarray(tile.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[nl.affine_range(tile.shape[0]), :], value=tile)
+        return out
+
+    x = np.arange(60, dtype=np.float32).reshape(6, 10)
+    assert np.array_equal(kernel(x, range(6)), x[:, 1:9:2])
+    assert np.array_equal(kernel(x, range(2, 5)), x[2:5, 1:9:2])
+    with pytest.raises(KernelError):
+        kernel(x, range(2, 7))

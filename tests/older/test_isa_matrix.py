@@ -143,6 +143,27 @@ def test_a_small_tile_is_the_vector_engine_s_and_a_large_one_is_not():
     assert device.call(nisa.nc_transpose, device.zeros((32, 33))).region.value == "psum"
 
 
+@pytest.mark.parametrize(("shape", "opcodes"), [((128, 128), 2), ((32, 33), 2), ((32, 32), 1)])
+def test_a_large_tile_in_psum_is_copied_for_the_array_to_transpose(shape, opcodes):
+    x = numbers(shape)
+    device = Older()
+    tile = device.tile(x, buffer="psum")
+    assert np.array_equal(device.call(nisa.nc_transpose, tile).numpy(), x.T)
+    assert len(device.opcodes) == opcodes
+    assert np.array_equal(device.call(nl.transpose, tile).numpy(), x.T)
+
+
+@pytest.mark.parametrize("engine", [nisa.tensor_engine, nisa.vector_engine])
+def test_an_engine_that_is_named_reads_what_it_can(engine):
+    device = Older()
+    tile = device.tile(numbers((128, 128)), buffer="psum")
+    if engine is nisa.vector_engine:
+        device.call(nisa.nc_transpose, tile, engine=engine)
+        return
+    with pytest.raises(KernelError):
+        device.call(nisa.nc_transpose, tile, engine=engine)
+
+
 def test_a_masked_transpose_is_masked_the_other_way_round():
     x = numbers((6, 8))
     device = Older()

@@ -173,6 +173,8 @@ class Indexed(Seen, Unread, Parted):
             return start, count, 1, ()
         if isinstance(k, VirtualRegister | Tile):
             return 0, keep, 1, (self._moved(k, axis, size - 1),)
+        if isinstance(k, range):  # nl.affine_range as an index: aws-neuron/nkipy, simple_nki_kernel
+            return (*self._bounds(slice(k.start, k.stop, k.step), axis), ())
         number: Any = None if isinstance(k, bool) else k
         try:
             index = operator.index(number)

@@ -109,7 +109,8 @@ def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine,
-    which transposes up to 32 x 32 and is the default for such tiles.
+    which transposes up to 32 x 32 and is the default for such tiles. By default the shape selects
+    the engine: a larger tile in PSUM is copied to SBUF for the Tensor engine.
 
     If the Vector engine is requested for a larger tile, it works in squares: the API's pages allow
     only one square, but kernels that were measured on trn1 (autocomp's searches) pass 128 x 64.
@@ -120,7 +121,9 @@ def nc_transpose(
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
     asked = chosen_engine is constants.engine.vector
-    on_vector = asked or (chosen_engine is constants.engine.unknown and (small or x.region is PSUM))
+    on_vector = asked or (chosen_engine is constants.engine.unknown and small)
+    if not on_vector and chosen_engine is constants.engine.unknown:
+        x = in_sbuf(x, "data")
     if asked and not small and x.ndim == 2:
         mask = [square for box in chosen(mask, x.shape) for square in _squares(box, x.shape, most)]
     transposed = produce(
