@@ -171,7 +171,7 @@ def same_place(a: Tile, b: Tile) -> bool:
 
 
 def report_repeated(core: Core, rows: RowBlock) -> None:
-    """A promise that was not kept; one of the sums is lost."""
+    """Report a promise that was not kept: one of the sums is lost."""
     repeated = rows.repeated()
     if len(repeated):
         core.report(

@@ -46,7 +46,7 @@ def one_cycle(call: Call, machine: Machine) -> cost.Cost:
 
 
 def memory_access(call: Call, machine: Machine) -> cost.Cost:
-    """The sequencer waits for the memory; that a store takes as long as a load is assumed."""
+    """The sequencer waits for the memory. A store is assumed to take as long as a load."""
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 
@@ -104,7 +104,7 @@ Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
 
 def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
-    """The replica groups; of pairs all their ranks are one."""
+    """Return the replica groups. All ranks of pairs are one group."""
     named = call.arguments.get("replica_group")
     return named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
 

@@ -60,7 +60,7 @@ def reduced_axes(call: Call) -> int:
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """The number of these axes, if they are the last, and not the first."""
+    """Return the number of axes if they are the last ones and do not include axis 0, else 0."""
     if not all(-rank <= a < rank for a in axes):
         return 0
     found = sorted(a % rank for a in axes)
@@ -68,9 +68,9 @@ def trailing(axes: tuple[int, ...], rank: int) -> int:
 
 
 def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
-    """The same in releases 0.1 and 0.2 of the API, where 1 is the innermost axis whatever the rank,
-    of as many as an instruction has at most. nki-library's kernels of 0.2 give the innermost one
-    the last number too."""
+    """Return the number of axes in releases 0.1 and 0.2 of the API, where axes are counted from the
+    innermost one, axis 1, up to the largest number that an instruction has. In nki-library's
+    kernels of 0.2 the innermost axis may have the last number instead."""
     found = sorted(axes)
     consecutive = found == list(range(found[0], found[0] + len(found))) if found else False
     ends = consecutive and (found[0] == 1 or found[-1] == most)

@@ -56,7 +56,7 @@ def is_double_row(mode: matmul_perf_mode | str) -> bool:
 
 
 def halves(call: Call) -> int:
-    """Elements for one of a column: double_row has the two halves of K on the first free axis."""
+    """Elements per column: 2 in double_row mode, whose first free axis has the two halves of K."""
     return 2 if is_double_row(call.arguments.get("perf_mode", "none")) else 1
 
 

@@ -108,12 +108,12 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """The error at the place of another, in whose stead it is raised."""
+        """Return this error at the place of the error that it replaces."""
         self._visits = source.visits_of(trace)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Code objects don't go from process to process; places do."""
+        """Code objects can't be pickled; places can."""
         found = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **found}
 

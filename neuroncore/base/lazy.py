@@ -1,6 +1,6 @@
 """The start stays quick: modules are imported at the first use of something in them (numba costs
-more than all the rest), and versions of packages are read from the names of folders:
-`importlib.metadata` reads their files, for which it imports what mail is parsed with."""
+more than all the rest), and versions of packages are read from the names of folders, because
+`importlib.metadata` imports the parser of mail messages to read their files."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _Semaphores:
         self.by: dict[int, int] = {}  # the engine that increments each, -1 for DMA engines
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
-        """Raises UsageError for more at a time than any program that is known."""
+        """Raises UsageError if a semaphore changes by more than in any known program."""
         if amount > MOST_INCREMENTS:
             raise UsageError(f"an instruction adds {amount:,} to semaphore {number}")
         self.by[number] = by
@@ -298,7 +298,7 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
-    """The same with the windows of the clock beginning at a time."""
+    """Return the same if the windows of the clock begin at a time."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)

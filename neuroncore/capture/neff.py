@@ -184,7 +184,8 @@ class Neff:
 
 
 def shown(queue: str) -> str:
-    """The profiler's name of a queue: it calls engines otherwise than files do."""
+    """Return the profiler's name of a queue. The profiler has other names for engines than the
+    files."""
     for prefix, engine in OWNERS.items():
         if queue.startswith(f"q{prefix}"):
             return f"q{engine}{queue[1 + len(prefix) :]}"

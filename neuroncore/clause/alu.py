@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 class Table(MutableMapping[str, T]):
-    """Rows by name. All of isa/, whose modules enter them, is loaded when a row is first asked for:
-    what neither runs kernels nor reads records does without."""
+    """Rows by name. The modules of isa/ add them, and are loaded when a row is first requested, so
+    that a program that neither runs kernels nor reads records does not load them."""
 
     def __init__(self) -> None:
         self._entered: dict[str, T] = {}

@@ -309,8 +309,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Bitvec operators one after the other, on bit patterns, each with its operand, which comes
-    first where it is reversed."""
+    """Apply bitvec operators to bit patterns one after the other, each with its operand. A reversed
+    operand comes first."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

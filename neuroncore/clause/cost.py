@@ -102,8 +102,8 @@ def stream(
 
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
-    the common one for fast modes (ARCH2). That these are all whose streams bring or take more than
-    one element per cycle, so pairs of streams within SBUF too, is assumed."""
+    the common one for fast modes (ARCH2). It is assumed that a mode is fast if its streams read or
+    write more than one element per cycle, so that pairs of streams within SBUF are, too."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -154,8 +154,8 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """An instruction with a run-time address on the chip takes at least so many cycles; that an
-    index of its elements costs the same is assumed: nothing is published."""
+    """Return the least number of cycles of an instruction with a run-time address on the chip. An
+    index of its elements is assumed to cost the same: nothing is published."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
@@ -306,11 +306,11 @@ def _issue_ns(
     dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
 ) -> float:
     """The time that a transfer keeps its queue, by the writer of its descriptors. Software writes
-    one for a row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy
-    on trn3 for as long as that makes. Hardware takes as long for a single row as for a tile: 76,800
-    single rows take 486 ns each (asst4-trainium2), tiles 550. A kernel that asks for hardware gets
-    all of its generators. Descriptors that hardware can't write, without a mode, are prepared
-    ahead."""
+    one descriptor for each row of elements, contiguous or not: this explains how long a published
+    mixture of experts keeps GpSimd busy on trn3. Hardware takes as long for a single row as for a
+    tile: 76,800 single rows take 486 ns each (asst4-trainium2), tiles 550. A kernel that asks for
+    hardware gets all of its generators. Descriptors that hardware can't write, without a mode, are
+    prepared ahead."""
     it = machine.dma
     if software:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
@@ -322,8 +322,8 @@ def _issue_ns(
 
 
 def _by_software(view: View, mode: dge_mode | None, machine: Machine) -> bool:
-    """Gathers and scatters, what an offset in memory chooses, and what asks for it; in some
-    releases also what asks for nothing."""
+    """Return whether software writes the descriptors: for gathers and scatters, for an offset in
+    memory, and on request; in some releases also if no mode is requested."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     unasked = mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
     return view.dynamic == 2 or in_memory or unasked or mode is dge_mode.swdge

@@ -195,7 +195,7 @@ class Instruction:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Raises DefinitionError for one whose annotation says nothing of it."""
+        """Raises DefinitionError for a parameter whose annotation does not declare it."""
         hints = get_type_hints(self.meaning, include_extras=True)
         listed = [
             p for p in inspect.signature(self.meaning).parameters.values() if p.name != "core"
@@ -359,9 +359,10 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
 
 
 def left_open(call: Call) -> list[engine]:
-    """Where the kernel names no engine, those that the older compiler chooses among: for a Fusion.
-    GpSimd has none of it in 17 published profiles, and Vector none of what is in PSUM: 0.1 us of
-    trn1's bmm, of which Scalar has 1,718; both engines' times in trn2's attention fit that too."""
+    """Return the engines among which the older compiler chooses if the kernel names none, for a
+    Fusion. In 17 published profiles GpSimd does none of this work, and Vector does none of it in
+    PSUM: 0.1 us of trn1's bmm, against 1,718 us on Scalar. The times of both engines in trn2's
+    attention agree with that."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
     in_psum = any(v.region is PSUM for v in call.views(*call.reads))
@@ -394,7 +395,7 @@ def instruction(
     `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
     kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
     have. `opcode` is the profiler's name for it; `named` says that the API's function takes a
-    `name`, `module` where the API has that. `removed` is a parameter of
+    `name`, and `module` is the API's module that has the function. `removed` is a parameter of
     releases before 0.3 that changes no result. With `meets` it is not over before these cores have
     come to the same point of their programs. `example` is for `neuroncore.clause.example`.
     """

@@ -383,7 +383,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """The index of what is written begins where what is read begins, or the index of that."""
+    """Check that the index of the result begins at the partition of the source, or of its index."""
     what = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, what, view, machine)

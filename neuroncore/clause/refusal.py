@@ -134,8 +134,8 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return the run after a check that the numbers instead of its last tiles fit their operators,
-    as `number_for` does; each with its operator and its name."""
+    """Return the run, which first checks the numbers in place of its last tiles as `number_for`
+    does. Each number has its operator and its name."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]
@@ -167,11 +167,11 @@ def left_out(name: str, value: Any, because: str) -> None:
 
 
 def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
-    """A number as a code of dst's format: of integers one in their range (NKI 0.3.0 release notes),
-    else DtypeError is raised.
+    """Return a number as a code of dst's format. Raises DtypeError for a number that is outside the
+    range of an integer format (NKI 0.3.0 release notes).
 
-    0.0 is an integer: no bit of it is set in any format, and published kernels zero integer tiles
-    by it.
+    Integer formats accept 0.0: none of its bits is set in any format, and published kernels use it
+    to clear integer tiles.
     """
     form = dst.dtype
     if form.element:

@@ -168,7 +168,7 @@ def not_both_in_psum(first: str, second: str) -> Rule:
 
 
 def lane_scalars(op: str, *names: str) -> Rule:
-    """Per-partition operands are what the path through the lane takes."""
+    """Require per-partition operands in a format that the lane accepts for the operator."""
 
     @rule(
         DtypeError,

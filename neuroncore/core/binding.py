@@ -196,8 +196,9 @@ class Offsets:
     tiles: dict[str, Any]
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
-        """Write out what went to picked places, and append the instruction, as it was given, to
-        the record; its row there. `values` is the key of its values, but for its registers."""
+        """Write results to the places that an index picked, append the instruction with its
+        original arguments to the record, and return its row there. `values` is the key of its
+        values, without its registers."""
         self.write_out()
         core, call, given = self.core, self.call, self.given
         used = [d.index for n in call.dynamic for d in given[n].dynamic]
@@ -229,8 +230,8 @@ class Offsets:
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
     """Return the operands at their current offsets; with `skip`, None for an operand out of bounds.
 
-    An offset per partition stays as it is. Raises OutOfBoundsError, and ViewError for scales that
-    other places are picked from than their numbers.
+    An offset per partition stays as it is. Raises OutOfBoundsError, and ViewError if scales are
+    picked from other places than their numbers.
     """
     tiles = dict(given)
     picked = {n: given[n] for n in call.dynamic if given[n].picks}

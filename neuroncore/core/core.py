@@ -188,8 +188,9 @@ class Core:
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
     ) -> None:
-        """An instruction that writes nothing isn't issued: kernels of nki-library have such, for
-        sizes at the end of their range. Raises the fault of an operand of any other."""
+        """Leave out an instruction that writes nothing: kernels of nki-library have such
+        instructions for sizes at the end of their range. Raises the error of an operand of any
+        other instruction."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):

@@ -79,7 +79,8 @@ def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
 
 
 def _report_outside(core: Core, op: Function, x: Array) -> None:
-    """Zeros and infinities are taken to be no matter of tables."""
+    """Report inputs outside the range of the tables. Zeros and infinities are assumed not to use
+    them."""
     low, high = op.valid
     size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
@@ -118,8 +119,8 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
-    """Write each group's codes[group]; what is beyond stays as it is, and counts as written too:
-    nki.isa.topk's own example passes its results on in whole."""
+    """Write each group's codes[group]; other elements keep their contents, and count as written
+    too, because the example of nki.isa.topk uses its whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -134,7 +135,7 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Whole columns have been written, and the head of the next one."""
+    """Check that whole columns have been written, and the beginning of the next one."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))

@@ -33,9 +33,9 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 @dataclass
 class _Laid(Generic[T]):
-    """Reads of a storage that found leftovers of one format: the finding of each read and its site,
-    by site, window and number of written elements. The code of a site is kept. Every write that
-    fills a gap is counted."""
+    """The reads of a storage that met leftovers of one format. A read is identified by its site,
+    its window and the number of elements written so far; its value is the finding and the site. The
+    code of a site is kept alive. Every write that fills a gap is counted."""
 
     gaps: Gaps
     held: Format
@@ -189,8 +189,8 @@ class Leftovers(Generic[T]):
             self._write(arguments[name], mask, adds or partial or name in call.reads, why)
 
     def _write(self, tile: Tile, mask: Array | None, again: bool, why: dict[T, None]) -> None:
-        """Results are there, of which the masked elements depend on leftovers; what was there
-        before counts if it is written `again` or in part."""
+        """Note results whose masked elements depend on leftovers. Earlier contents count if they
+        are written `again` or in part."""
         spot = self._spots.get(tile.storage)
         if mask is None:
             if spot is not None and not again:
@@ -291,9 +291,9 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """An output is one tensor for all cores, even if a kernel allocates it as each core's own: what
-    this core hasn't written of it is what the other one has (nki-library's kernels of NKI 0.2).
-    Both tensors, wherever that is so, and flags of what was brought from the other."""
+    """Complete outputs that each core has allocated. An output is one tensor for all cores, so
+    elements that this core has not written are copied from the other core (nki-library's kernels of
+    NKI 0.2). Return both tensors of each such output, and flags of the copied elements."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:

@@ -17,8 +17,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
-    """The cores of ranks that come to a collective of a core: of tensors on the chip those at the
-    same place in their rank."""
+    """Return the cores of ranks that take part in a collective of a core. For tensors on the chip,
+    they are the cores at the same place in their rank."""
     if on_chip:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
@@ -155,9 +155,9 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError for groups that all_to_all_v doesn't take: behind switches whole chips,
-    more than one, in consecutive ranks of two cores; else ranks at the same place in different
-    servers, without has_rdispls (nki.collectives)."""
+    """Raise SignatureError for groups that all_to_all_v doesn't take. Behind switches it takes
+    several whole chips in consecutive ranks of two cores. Elsewhere it takes ranks at the same
+    place in different servers, without has_rdispls (nki.collectives)."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}

@@ -40,7 +40,7 @@ class RowBlock:
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self) -> Array:
-        """The elements, of some row where there is no such row."""
+        """Return the elements. A row that does not exist has the elements of another row."""
         if self.numbers is None or self.inside is None:
             return self.tile.codes()
         table = _every_row(self.tile)
@@ -66,8 +66,9 @@ class RowBlock:
         _scatter(_every_row(self.tile), rows, codes, some)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """The rows that are written together: all, or of those that aren't unique those that no
-        partition before asks for, then those that one asks for, and so on."""
+        """Yield the rows that are written together: all rows if they are unique; otherwise those
+        that no earlier partition asks for, then those that one earlier partition asks for, and so
+        on."""
         if unique or self.numbers is None or self.inside is None:
             yield self
             return

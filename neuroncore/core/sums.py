@@ -160,8 +160,8 @@ class _Operand:
 def _sparing(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return two matrices without the elements that are lost in them, and where the loss goes; the
-    matrices unchanged if that is unknown."""
+    """Return two matrices without the elements that are flagged in them, and where these go in the
+    product. The matrices are unchanged if that is unknown."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)

@@ -248,8 +248,8 @@ class System:
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return where a program waits, and with whom if it is called the same as where others
-        wait; empty for one that has ended."""
+        """Return the point at which a program waits, with its cores if other programs wait at a
+        point of the same name; an empty text for a program that has ended."""
         if number in self._ended:
             return ""
         wait = self._waits[number]

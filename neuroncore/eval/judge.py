@@ -102,8 +102,9 @@ def judged(
 def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
-    """Return what `judged` returns, of the record for one hidden seed of a case. If the program
-    takes another path with it, the entry `decisions` has the values that decide until there."""
+    """Return what `judged` returns, for the record of one hidden seed of a case. If the program
+    takes another path with this seed, the entry `decisions` has the values that decide the path up
+    to that point."""
     only = Case(case.shape, case.public, (case.hidden[number],))
     try:
         found = judged(contents, spec, [only], why=why)

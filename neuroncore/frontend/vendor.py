@@ -166,7 +166,8 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """True if it is served even if the package is installed."""
+        """Return whether the checkout is used even if the package is installed: --with has
+        priority."""
         return self.said == "--with"
 
     def package(self) -> Path:
@@ -265,7 +266,8 @@ class PlaceholderModule(ModuleType):
         return f"<module {self.__name__!r}, which exists only in the vendor's package>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`from neuronxcc.starfish.support import name` can't know if that is a module."""
+        """Refuse the call. For `from neuronxcc.starfish.support import name` it is not known
+        whether `name` is a module."""
         raise refusal(missing(*self.__name__.rpartition(".")[::2]))
 
 
@@ -274,9 +276,9 @@ class Absent(type):
     class can derive from it, an annotation can name it, and isinstance can test for it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused, unless it is named as a class: published modules make objects of classes for
-        defaults, and using such an object is refused. A function that it decorates is refused
-        when it is called."""
+        """Refuse the call of a missing function. The call of a missing class returns a placeholder,
+        because published modules make objects of classes for defaults; a use of the object is
+        refused. A function that it decorates is refused when it is called."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):

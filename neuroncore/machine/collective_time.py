@@ -48,8 +48,8 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """GB/s that links see, whatever the number of ranks: of each stage (n - 1) / n of the
-        bytes, as nccom-test and NCCL's tests count."""
+        """Return the bandwidth of the links in GB/s, comparable between numbers of ranks: each
+        stage counts (n - 1) / n of the bytes, as in nccom-test and NCCL's tests."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -138,10 +138,11 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 
 
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
-    """Level by level if the chips fill a grid of the instance's axes, else as if they were one.
+    """Yield the levels of a group of chips: one per axis if they fill a grid of the instance's
+    axes, else a single one.
 
-    A group uses the links along the axes on which its chips differ (assumed: a row of a torus has
-    the two links of a chip within it).
+    A group uses the links along the axes on which its chips differ (assumed: both links of a chip
+    along an axis of a torus are within its row).
     """
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)
@@ -168,8 +169,9 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
-    """Within the innermost level all of it; at each level further out, chips at the same place
-    within exchange their share of it, in a ring whose numbers are KangaRing's (assumed)."""
+    """Yield the parts of a hierarchical algorithm. The innermost level exchanges all the data. At
+    each outer level, chips at the same place of their inner levels exchange their share, in a ring
+    whose numbers are KangaRing's (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -200,7 +202,7 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
 
 
 def _steps(algorithm: str, ranks: int, chips: int) -> int:
-    """The share of a gather or a scatter (documented); an all_reduce does both."""
+    """Return the steps of a gather or a scatter (documented). An all_reduce does both."""
     match algorithm:
         case "mesh":
             return 2
@@ -234,7 +236,8 @@ def _exchange(group: _Group, size_bytes: int) -> _Part:
 
 
 def _shift(group: _Group, size_bytes: int) -> _Part:
-    """Every rank sends to the next, over one link where that is on another chip."""
+    """Return the time in which every rank sends to the next one, over one link if that is on
+    another chip."""
     if not group.levels:
         return _inside_a_chip(group, "ring", size_bytes)
     numbers = _numbers(group.instance, "ring")
@@ -257,7 +260,8 @@ def _reference(instance: Instance) -> Instance:
 
 
 def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
-    """A ring's are KangaRing's, which also goes from rank to rank (assumed)."""
+    """Return an algorithm's numbers. A ring has those of KangaRing, which also goes from rank to
+    rank (assumed)."""
     known = instance.collectives.algorithms
     return known[algorithm] if algorithm in known else known["kangaring"]
 

@@ -34,7 +34,8 @@ class Host:
 
 @dataclass(frozen=True)
 class LinkGroup:
-    """Links of one kind: how many of a chip along these axes, and the GB/s of each, one way."""
+    """Links of one kind: the number of links of a chip along these axes, and the GB/s of each in
+    one direction."""
 
     name: str
     axes: tuple[str, ...]
@@ -43,17 +44,15 @@ class LinkGroup:
 
     @property
     def each_way(self) -> float:
-        """GB/s out of a chip over all of them, and as many in."""
+        """Return the GB/s out of a chip over all links of the group; the bandwidth into it is
+        equal."""
         return self.per_chip * self.gigabytes_per_s
 
 
 @dataclass(frozen=True)
 class AlgorithmNumbers:
     """One algorithm: the largest size that uses it, the time of a step, and the time per byte.
-    Bytes are those of the whole collective: the output of a gather, the input of a scatter.
-
-    Bytes are those of the whole collective: the output of a gather, the input of a scatter.
-    """
+    Bytes are those of the whole collective: the output of a gather, the input of a scatter."""
 
     most_bytes: int
     step_us: float
@@ -64,10 +63,7 @@ class AlgorithmNumbers:
 @dataclass(frozen=True)
 class CollectiveTable:
     """Numbers that were fitted to a published table, and what the table covers (all ranks at that
-    LNC, and sizes). `launch_us` is paid once; `algorithms` are sorted by size.
-
-    `launch_us` is paid once; `algorithms` are in the order of their sizes.
-    """
+    LNC, and sizes). `launch_us` is paid once; `algorithms` are sorted by size."""
 
     lnc: int
     least_bytes: int
@@ -88,8 +84,8 @@ class CorePlace(NamedTuple):
 class Instance:
     """Chips that are joined: an instance, or an UltraServer of several.
 
-    `collectives` is the table by which the time of collectives is estimated: that of the instance
-    `scaled_from` where none is published, which is empty where the table is its own.
+    `collectives` is the table for the time of collectives. If no table is published for the
+    instance, it is that of the instance `scaled_from`; otherwise `scaled_from` is empty.
     """
 
     name: str
@@ -149,8 +145,8 @@ class Instance:
         return self.topology.distance(self.place(rank, lnc).chip, self.place(other, lnc).chip)
 
     def hbm_bank(self, rank: int, lnc: int) -> int:
-        """Return which of its chip's banks is a rank's: the cores of a chip share the banks in
-        order."""
+        """Return the bank of the chip's HBM that a rank uses: the cores of a chip share the banks
+        in order."""
         per_bank = self.chip.cores // self.chip.hbm_banks
         return self.place(rank, lnc).core * lnc // per_bank
 

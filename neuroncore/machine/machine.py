@@ -150,11 +150,11 @@ class Fixed:
     A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
     few of them it wants. The Tensor engine has its full clock in a window of `clock_window_ns` if
     `clock_rows` moved in the one before, and else `cold_clock_share` of it; always the full clock
-    if windows have 0 ns. Rows that meet no more than half of its array count half at full clock,
-    until `half_filled_ns` after others, and nothing at half clock. The first product begins at
-    `clock_phase` of its window: windows do not depend on the program, so that this may be anything
-    from 0 to 1 on a device. Results are there `weights_latency_ns` later if a product has to wait
-    for the stationary tile. A machine file may omit a field with a default.
+    if windows have 0 ns. Rows that use at most half of its array count half at full clock, if no
+    more than `half_filled_ns` have passed since other rows, and do not count at half clock. The
+    first product begins at `clock_phase` of its window. On a device it may be anything from 0 to 1,
+    because windows do not depend on the program. Results are there `weights_latency_ns` later if a
+    product has to wait for the stationary tile. A machine file may omit a field with a default.
     """
 
     semaphore_ns: float
@@ -186,10 +186,10 @@ class ReplayTimes:
 
     Descriptors of a static transfer are in memory before the program runs, those of a direct one
     are made on the device. A trigger keeps its engine for `trigger_ns`; the first byte moves
-    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd makes
-    the descriptors in `gpsimd_start_ns` before its trigger, while it does so for others. An element
-    takes `element_ns` of its DMA engine, and its bytes take their time at the engine's rate. An
-    engine that waits for a transfer begins `done_ns` after the last byte.
+    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd writes
+    the descriptors of its transfers in `gpsimd_start_ns` before the trigger. An element takes
+    `element_ns` of its DMA engine, and its bytes take their time at the engine's rate. An engine
+    that waits for a transfer begins `done_ns` after the last byte.
 
     An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its weights
     unless it has to wait, and the next instruction `product_ns` later.
@@ -244,8 +244,8 @@ class Machine:
         return tuple(self.start_partitions[str(min(fits))])
 
     def beside(self, cores: int) -> Machine:
-        """Return the machine as one of this many cores sees it, which run at the same time and fill
-        an HBM stack before the next one: cores share the bandwidth of their stack."""
+        """Return the machine for one of this many cores that run at the same time. Cores fill one
+        HBM stack before the next, and share the bandwidth of their stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
         if sharing == 1:
@@ -333,9 +333,9 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Other names of machines, and which machines they mean.
+    """Return the other names of machines, and the machine of each.
 
-    Raises DefinitionError where one means two.
+    Raises DefinitionError if a name means two machines.
     """
     found: dict[str, str] = {}
     for name in names():

@@ -69,7 +69,8 @@ class Topology:
         return {(low, high) for low, high in pairs if low < high}
 
     def distance(self, chip: int, other: int, profile: str = "") -> int:
-        """Links on the shortest way, or switches of that profile, the first one by default."""
+        """Return the number of links on the shortest way, or of switches in a profile (by default
+        the first one)."""
         ends = list(zip(self.coordinates(chip), self.coordinates(other), strict=True))
         if self.kind == "switched":
             hops = self.hops[profile or next(iter(self.hops))]
@@ -92,7 +93,7 @@ def disjoint_rings(size: int) -> tuple[list[int], list[int]]:
     """Two Hamiltonian cycles of a torus of size x size that share no link, and use all of them.
 
     One goes size - 1 rows back, then one column back, again and again; the other is its mirror
-    image in the diagonal. That such pairs carry rings is documented, which ones is not.
+    image in the diagonal. It is documented that such pairs carry rings, but not which pairs.
     """
     walk = [
         (-(turn * (size - 1) + step) % size, -turn % size)

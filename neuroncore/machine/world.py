@@ -52,8 +52,8 @@ class World:
         return ", ".join(map(self.named, found))
 
     def several(self, numbers: Iterable[int]) -> bool:
-        """Return whether the cores belong to several ranks or, in a world of one rank, are
-        several."""
+        """Return whether the cores belong to several ranks, or there are several cores in a world
+        of one rank."""
         return len({n if self.ranks == 1 else self.rank(n) for n in numbers}) > 1
 
 
@@ -61,7 +61,7 @@ ALONE = World()
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """Numbers in ascending order, runs of three and more by their ends: "0 to 5, 7"."""
+    """Return numbers in ascending order as text, runs of three or more as a range: "0 to 5, 7"."""
     runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     ends = [[number for _, number in run] for _, run in runs]
     return ", ".join(

@@ -30,12 +30,14 @@ def dense(shape: Sequence[int]) -> Dims:
 
 
 def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """(size, stride) of the axes that step at all: where elements are does not depend on others."""
+    """Return (size, stride) of the axes with more than one element and a stride: the positions of
+    elements depend on these only."""
     return [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """The stride of an axis of size 1 that is put around these: how far they reach in all.
+    """Return the stride of an axis of size 1 that is added outside of these axes: the distance that
+    they cover.
 
     For dense axes that is the product of their sizes, as NKI's access patterns count the offset
     along an axis (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps).
@@ -44,7 +46,7 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many axes besides the first an access pattern needs; those that run on count as
+    """Return how many axes an access pattern needs after the first one; contiguous axes count as
     one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
@@ -190,7 +192,8 @@ class Flags:
         return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, what: Footprint) -> Array:
-        """The same in the access's shape, with an axis more if an element has several."""
+        """Return the flags in the access's shape, with one more axis if an element has several
+        flags."""
         self._divide(gcd(self.granule, start, what.item, *what.strides))
         granule, shape = self.granule, what.shape
         steps = [s // granule for s in what.strides]

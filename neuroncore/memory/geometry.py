@@ -94,11 +94,11 @@ def make_room(table: dict[Any, Any]) -> None:
 
 
 class Layout:
-    """How a storage is laid out, wherever its bytes are and whatever they say.
+    """The layout of a storage, independent of its position and its contents.
 
     On the chip it is `partitions` rows of `row_bytes`, from `partition0` and, within each, from
-    `byte0` on; in HBM it is one row. In our memory an element is `spread` times as far from the
-    next as on the chip, and a row `pitch` bytes from the next.
+    `byte0` on; in HBM it is one row. In the emulator's memory the distance between elements is
+    `spread` times that on the chip, and the distance between rows is `pitch` bytes.
     """
 
     __slots__ = (
@@ -173,8 +173,9 @@ def unplaced(
 
 
 class Geometry:
-    """A window on storage of a layout, wherever it begins. `shape` and `strides` count elements of
-    its format; `bytes_apart` are the strides on the chip, `steps` the strides in our memory."""
+    """The form of a window on a storage with a layout, independent of where the window begins.
+    `shape` and `strides` count elements of its format; `bytes_apart` are the strides on the chip,
+    `steps` the strides in our memory."""
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),

@@ -58,9 +58,9 @@ class Parted(Tile):
         raise NotImplementedError
 
     def __getitem__(self: T, key: Any) -> T:
-        """The part that an index means: as `by_keys` makes it, once for all indices and tiles that
-        are alike. An index that isn't inside, or has others than integers, slices without a step
-        and Affines, is always made."""
+        """Return the part that an index selects. `by_keys` makes it once for all equal indices of
+        tiles with equal layouts. It is made each time for an index out of bounds, and for one with
+        anything but integers, slices without a step and Affines."""
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)

@@ -36,8 +36,8 @@ class Recorder(Protocol):
 
 
 class Load(NamedTuple):
-    """Where the value of a register comes from: the row, of the record of its core, of the last
-    instruction that loads any of it, and the number of the value among the record's registers."""
+    """The origin of a register's value: the row, in the record of its core, of the last instruction
+    that loads a part of it, and the number of the value among the record's registers."""
 
     record: Recorder
     row: int
@@ -54,8 +54,8 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """Give loops and conditions inside these values, in the order in which they need them, and
-    afterwards the values in their registers."""
+    """Inside the block, loops and conditions get these values, in the order in which they ask.
+    Afterwards they get the values of their registers."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -68,8 +68,8 @@ class VirtualRegister:
 
     It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be added to,
     multiplied and so on. A loop's own variable is frozen. Where Python needs a constant it raises
-    DynamicControlError, as tracing for the device does. `load` is the last of those that the value
-    comes from: loads of one core are made in order.
+    DynamicControlError, as tracing for the device does. `load` is the last load that the value
+    depends on; a core executes its loads in order.
     """
 
     __slots__ = ("_value", "frozen", "load")

@@ -109,8 +109,8 @@ class Storage:
 
 
 class Image:
-    """The bytes of SBUF or PSUM themselves, for storage at addresses that the kernel chose, each
-    `spread` times as wide as on the chip."""
+    """The bytes of the whole SBUF or PSUM, for storage at addresses that the kernel chose. Each
+    byte takes `spread` times its width on the chip."""
 
     def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity

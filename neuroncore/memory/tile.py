@@ -373,10 +373,11 @@ class Tile:
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """The window that the registers and index tiles of a scalar offset mean just now.
+        """Return the window at the current values of the registers and index tiles of a scalar
+        offset.
 
-        Raises OutOfBoundsError if it leaves the tensor, ViewError if the index picks rows or
-        elements: they are no window.
+        Raises OutOfBoundsError if it leaves the tensor, and ViewError if the index picks rows or
+        elements, which are no window.
         """
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
             raise self._picks("has no elements before an instruction picks them")

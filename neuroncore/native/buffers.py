@@ -123,7 +123,7 @@ def _release() -> None:
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
     """An uninitialized array for one step of one computation.
 
-    It is the same memory each time that the role asks, so nothing may keep it.
+    Each request for a role returns the same memory, so nothing may keep it.
     """
     last = _pool.scratch.get(role)
     if last is not None and last[0] == shape and last[1] is dtype:

@@ -84,10 +84,7 @@ _past: list[float] = []  # how long others have taken
 
 class CompiledLoop(Generic[P, R]):
     """A function that numba compiles at its first call; numba is imported only then. Compiled
-    functions may call it too.
-
-    Compiled functions may call it as what it is compiled to.
-    """
+    functions may call it too."""
 
     def __init__(self, plain: Callable[P, R], **options: Any) -> None:
         self.plain, self.turns = plain, 0
@@ -170,8 +167,8 @@ class KeptCode(CompiledLoop[P, R]):
 
 @cache
 def watch_compilation() -> None:
-    """Let a line on standard error say so when, in this process, a loop is compiled for which the
-    cache has no machine code."""
+    """Print a line to standard error when this process compiles a loop for which the cache has no
+    machine code."""
 
     class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
@@ -221,11 +218,11 @@ def compiled(function: Callable[P, R]) -> CompiledLoop[P, R]:
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
-    """Compile for these types of arguments alone, so that a new layout of an array needs no
-    new compilation. The result gives the function, made at the first call: the machine code itself,
-    which is called in half the time, for nothing asks of arrays more than whether their axes and
-    the size of their elements are those of the types. With NEURONCORE_ASSERTS=1, as tests have it,
-    each call asserts the format, the axes and the order of every array."""
+    """Compile for these types of arguments alone, so that a new layout of an array needs no new
+    compilation. The result is made at the first call: the machine code itself. A call takes half
+    the time, because it only checks that arrays have the axes and the element size of the types.
+    With NEURONCORE_ASSERTS=1, as tests have it, each call asserts the format, the axes and the
+    order of every array."""
 
     def made_by(function: F) -> Callable[[], F]:
         @cache

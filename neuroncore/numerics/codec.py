@@ -199,7 +199,7 @@ def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> 
 
 
 def _check(out: Array, like: Array) -> None:
-    """The loops below this room write into the memory of `out` without looking at its shape."""
+    """Check the shape of `out`: the loops write into its memory without a check."""
     if out.shape != like.shape or not out.flags.c_contiguous:
         raise UsageError(
             f"out has shape {out.shape} and strides {out.strides}; "
@@ -222,9 +222,10 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 @cache
 def widening(form: Format) -> Array:
-    """The numbers of a format that `float32_from_narrow` needs, as uint32: shifts of the
-    fraction and of the sign, what the biases differ by, the smallest code of a normal number, the
-    codes of infinity and of the largest number, and the bits of the smallest subnormal."""
+    """Return the numbers that `float32_from_narrow` needs for a format, as uint32: the shifts of
+    the fraction and of the sign, the difference of the biases, the smallest code of a normal
+    number, the codes of infinity and of the largest number, and the bits of the smallest subnormal.
+    """
     none = (1 << form.exponent + form.mantissa) + 1
     found = (
         23 - form.mantissa,
@@ -312,7 +313,8 @@ def mirrored(codes: Array) -> Array:
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """The same with all NaN at the top, or at the bottom if they are `lost` to numbers."""
+    """Return the same with all NaN at the top, or at the bottom if any number replaces them
+    (`lost`)."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     found = mirrored(codes)

@@ -354,10 +354,10 @@ def stochastic_test(
     *,
     results: npt.ArrayLike | None = None,
 ) -> Statistics:
-    """Round one float32 value stochastically `draws` times and test what comes out.
+    """Round one float32 value stochastically `draws` times, and test the results.
 
-    The value is 1 plus a fifth of a step unless given. `results` are numbers rounded elsewhere, on
-    a device for one, to be tested instead.
+    The default of the value is 1 plus a fifth of a step. `results` are numbers that were rounded
+    elsewhere, for example on a device, and are tested instead.
 
     Raises UsageError for a value that the format holds, or beyond its largest, for formats that are
     not rounded stochastically, and for fewer draws than the largest lag needs.

@@ -102,9 +102,9 @@ def encode(
 ) -> Array:
     """The codes of float32 `values`, in the contiguous array `out` if given.
 
-    Elements are numbered from `first` on. `pitch` is how far the numbers of rows are apart, a row
-    being the last axis: the columns of the whole tile where `values` is a part of it that is not as
-    wide. `bits` is how many random bits decide.
+    Elements are numbered from `first` on. `pitch` is the distance between the numbers of rows (a
+    row is the last axis): the number of columns of the whole tile if `values` is a narrower part of
+    it. `bits` is how many random bits decide.
     """
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)
@@ -119,7 +119,7 @@ def encode(
 
 
 def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = False) -> Array:
-    """The codes of float32 `values` under as many random words (uint32) of the caller's own."""
+    """Return the codes of float32 `values` with as many random words (uint32) from the caller."""
     if words.dtype != np.uint32 or words.shape != values.shape:
         raise UsageError(
             f"words are {words.dtype} of shape {words.shape}; they must be uint32 of shape "
@@ -175,7 +175,7 @@ class Stochastic:
         self._first = 0
 
     def resume(self, core: int) -> None:
-        """The last instruction of a core again, which others have issued some after."""
+        """Return to an instruction of a core, after other instructions were issued."""
         self._stream, self._first = self._last[core], 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:

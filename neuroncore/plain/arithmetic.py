@@ -73,10 +73,11 @@ def fold(op: str, columns: Array, state: Array) -> Array:
 
 def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
     """a * b + c of float32 numbers, rounded once. `narrow` says that products have at most 24
-    significant bits: float32 has them exactly, but those that are too large or too small for it.
+    significant bits: float32 represents them exactly, unless they are too large or too small.
 
-    The product is exact in float64, where its sum with c is rounded first. That matters only if it
-    cuts something off and ends halfway between two float32 numbers: then it goes on by a step."""
+    The product is exact in float64, but its sum with c is rounded there first. That matters only if
+    the sum is inexact and ends halfway between two float32 numbers: then it is moved by one step.
+    """
     if narrow:
         with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
             return a * b + c

@@ -97,9 +97,9 @@ def reductions(parts: Parts) -> list[Array]:
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """In the order of the ranks; in as many pieces as ranks, of which p goes round from rank p + 1
-    and is rounded at every hop; or rank by rank of each chip, rounded once, and then the chips
-    (Options.collective_rounding)."""
+    """Reduce in one of three ways (Options.collective_rounding): in the order of the ranks; in as
+    many pieces as ranks, where piece p starts at rank p + 1 and is rounded at every hop; or first
+    the ranks of each chip, rounded once, and then the chips."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [one.values().reshape(-1) for one in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))

@@ -121,7 +121,8 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """The numbers at 128-bit counts in two halves: of four in a block, whose number is the rest."""
+    """Return the numbers at counts of 128 bits, in two halves. The two lowest bits of a count
+    select one of the four numbers of a block, and the other bits are the number of the block."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

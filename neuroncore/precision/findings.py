@@ -128,7 +128,7 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """Add the result of `numerics.loops.precision.ulps` for elements of a format."""
+        """Add a result of `numerics.loops.precision.ulps` for elements of a format."""
         count, _, squares, greatest = ulps
         found = self.lines[line]
         found.instructions.add(instruction)
@@ -173,7 +173,7 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """The same proportions of another sum; nothing of nothing."""
+    """Return the same proportions of another sum; nothing if either sum is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}
@@ -324,7 +324,8 @@ def copied(storage: Storage) -> Double:
 
 
 def begun(storage: Storage, first: Tile) -> Double:
-    """A Double for when a tile has been written to a storage; a copy if something else has been."""
+    """Return the Double of a storage to which a tile has been written; a copy if something else has
+    been written there."""
     if not first.is_only_written:
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -348,11 +349,7 @@ def source_of(tile: Tile) -> Tile:
 class Doubles:
     """The Doubles of one core's memories. Storages that the kernel has placed may overlap: a write
     through one window ends the Doubles of all other windows there. A window that is opened again
-    finds its Double.
-
-    Storage that the kernel has placed may overlap: a write through one window ends the Doubles of
-    all others there, and a window that is opened again finds its own.
-    """
+    finds its Double."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}

@@ -207,9 +207,9 @@ def check_written(
     narrow: bool,
     run: Callable[[], None],
 ) -> None:
-    """Let a call `run`, and report what it has written as integers other than they are: rounded to
-    what float32 has, or cut off; as integers of less than 32 bits only if those are meant too. What
-    looks suspicious is then evaluated in float64, `around` what that needs."""
+    """Let a call `run`, and report integers that it has written inexactly: rounded to float32, or
+    cut off. Integers of less than 32 bits are reported only if they are checked too. Suspicious
+    results are then evaluated in float64, inside the context `around`."""
     if known.bounded and _runs_small(call, arguments, known, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
@@ -288,7 +288,7 @@ def _measured(tile: Tile) -> int:
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
     """Integers that an instruction under way has written, the `whole` tile or a part of it, are not
-    beyond a bound. At its end the storage's version is one more."""
+    beyond a bound. The storage's version increases by one at the end of the instruction."""
     storage = tile.storage
     if storage.image is not None:
         return

@@ -57,8 +57,8 @@ class AxisSteps(NamedTuple):
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
     """The boxes that each box shares bytes with, itself among them: indices, and where each box's
-    begin. A row of `box` is the rows and the bytes of one, which is written over, and is in area[b]
-    and has the pattern which[b], or -1."""
+    begin. A row of `box` has the rows and the bytes of a box, and is overwritten; box b is in
+    area[b] and has the pattern which[b], or -1."""
     count, steps = len(box), _steps(patterns)
     _cut_into_steps(area, box, which, steps)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
@@ -88,9 +88,9 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Where all accesses of an area go by steps of one length, like those of a tensor's rows in
-    HBM, boxes become the steps that they touch times the bytes within each: what interleaves is
-    apart then, however many there are."""
+    """If all accesses of an area have steps of one length, like those of a tensor's rows in HBM,
+    boxes become the steps that they touch times the bytes within each step. Accesses that
+    interleave are then apart."""
     if not len(steps.pitch):
         return
     own = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
@@ -140,9 +140,10 @@ def _without_near_misses(
 
 
 def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
-    """The forms of two accesses, and how far behind the first one the second one begins.
+    """Return the forms of two accesses, and the distance from the begin of the first one to that of
+    the second one.
 
-    If rows are equally far apart in both, all rows are alike, and one represents all.
+    If both have the same distance between rows, all rows are alike, and one represents all.
     """
     first, second = patterns.forms[patterns.form[one]], patterns.forms[patterns.form[two]]
     start, following = int(patterns.start[one]), int(patterns.start[two])
@@ -186,8 +187,8 @@ class Box(NamedTuple):
 
 
 class Areas(NamedTuple):
-    """The areas of a record in the order of their first use: which of `kinds` each is like, and of
-    each box which area it is in."""
+    """The areas of a record in the order of their first use: the one of `kinds` that each area is
+    like, and the area of each box."""
 
     kinds: Sequence[Area]
     kind: Array

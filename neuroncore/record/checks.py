@@ -61,7 +61,7 @@ def _tensors(program: Program) -> dict[int, int]:
 
 
 def _layouts(program: Program) -> list[int]:
-    """Return the number of the layout of each geometry; equal layouts have the same."""
+    """Return the number of the layout of each geometry. Equal layouts have the same number."""
     numbers: dict[tuple[Any, ...], int] = {}
     return [numbers.setdefault(lies.layout.given, len(numbers)) for lies in program.geometries]
 
@@ -78,8 +78,8 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Return how each window lies whose place is only known at run time, from where it moves, and
-    how. Wherever an index may take it, it is inside its tensor."""
+    """Return, for each window whose place is only known at run time, its geometry, where it starts
+    and how it moves. Check that it is inside its tensor wherever its index may move it."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -156,7 +156,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """The windows of the operands, [rows, operands], for each Call that rows have."""
+    """Yield the windows of the operands, [rows, operands], for each Call in the rows."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     for number in np.unique(call).tolist():
@@ -192,7 +192,7 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """A window that moves is such a view, by as many indices."""
+    """Check that a window that moves has such a view, and as many indices."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")

@@ -163,8 +163,8 @@ class Area(NamedTuple):
 
 
 class Storages(NamedTuple):
-    """The storages of a record in the order of their first use: the number of each, which of
-    `kinds` it is like, and of each window which of them it is on."""
+    """The storages of a record in the order of their first use: the number of each, the one of
+    `kinds` that it is like, and the storage of each window."""
 
     number: Array
     kind: Array
@@ -177,7 +177,7 @@ class Storages(NamedTuple):
         return placed
 
     def areas(self) -> Array:
-        """The area that each is in, by the number of the first storage there."""
+        """Return the area of each storage, by the number of the first storage in the area."""
         placed = self.is_placed()
         kinds, first = np.unique(self.kind[placed], return_index=True)
         area = self.number.copy()
@@ -217,8 +217,8 @@ def storages(
 def copied(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """The windows, with copies of those that are `moved` at their end, and the storages with those
-    that the copies are on, which have no address. Storages at one address have one copy."""
+    """Return the windows with copies of the `moved` ones at their end, and the storages with those
+    of the copies, which have no address. Storages at one address have one copy."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):

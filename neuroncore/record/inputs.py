@@ -52,7 +52,7 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """A value that is false, so that different ones differ as parts of a key."""
+    """Return a false value as a part of a key, in which -0.0 and 0.0 differ."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
@@ -196,7 +196,8 @@ class Data:
 
 
 def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
-    """A kernel's result with what is made of each of the values that are `among` those."""
+    """Return a kernel's result in which each value that is `among` these is replaced by the
+    result of the function."""
     if among(value):
         return made(value)
     if isinstance(value, dict):

@@ -14,7 +14,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 def no_slots(count: int) -> npt.NDArray[Any]:
-    """Room for a table of the numbers of so many things, which is found by a hash of each."""
+    """Return empty slots for a hash table of the numbers of this many things."""
     return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
@@ -53,8 +53,9 @@ def apart(
     windows: Array,
     values: Array,
 ) -> None:
-    """A row is a word with ~ its Call above its line, three for each window, and one for values if
-    there are any; `tiles` and `has_values` are of Calls."""
+    """Split rows into columns. A row has one word with ~ its Call above its line, three words for
+    each window, and one for values if there are any; `tiles` and `has_values` are properties of the
+    Calls."""
     at, operand = 0, 0
     for i in range(call.shape[0]):
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
@@ -85,9 +86,9 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 @compiled
 def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
-    """Rows, bytes within each, and whether the window fills that box; if not, where in its area its
-    pattern begins and which form it has, else -1. It is all of the storage if it is nobody knows
-    where in it."""
+    """Return the rows of a window, the bytes within each row, and whether the window fills that
+    box; if not, the begin of its pattern in its area and its form, else -1. A window at an unknown
+    place counts as the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         found[w, START], found[w, OWN_FORM] = -1, -1

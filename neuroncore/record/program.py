@@ -109,7 +109,7 @@ class _Read:
 
 
 class Program:
-    """A record of at most `limit` instructions, of which further ones are only counted."""
+    """A record of at most `limit` instructions; further ones are only counted."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = sys.maxsize if limit is None else limit
@@ -306,7 +306,7 @@ class Program:
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """The same instructions, to be scheduled, of which instruction i makes the Call
+        """Return the same instructions, to be scheduled; instruction i makes the Call
         instead[rows[i]], on the same bytes as before, unless rows[i] is -1."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
@@ -357,7 +357,8 @@ class Program:
         return site if isinstance(site, source.Place) else source.place(*site)
 
     def name_of(self, kind: Area) -> str:
-        """The name of a tensor, or else that of the variable that it is assigned to, or ""."""
+        """Return the name of a tensor, or else the name of the variable that it is assigned to, or
+        ""."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")
@@ -365,7 +366,7 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Its columns of numbers, by name; those of storages are apart."""
+        """Return its columns of numbers by name, and those of its storages separately."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
@@ -373,9 +374,9 @@ class Program:
     def restore(
         self, kept: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
-        """Take what was `kept`, on storages of these numbers and kinds; nothing can be appended
-        then. The Calls and geometries are there. Raises ValueError for rows that don't fit the
-        Calls, and windows that are on no storage."""
+        """Restore the columns that `kept` returned, on storages with these numbers and kinds. The
+        Calls and geometries must be there already. Nothing can be appended afterwards. Raises
+        ValueError for rows that don't fit the Calls, and windows that are on no storage."""
         columns = parted(kept["rows"], kept["widths"], self.calls)
         windows = Windows(*(kept[name] for name in Windows._fields))
         found = restored(number, kind, kinds, windows)
@@ -420,9 +421,9 @@ def _values(column: array[int]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The programs of one launch, one for each core, and `about` it what its maker noted: text,
-    numbers, and lists and dicts of those. `setting` is what they ran in, without which they can
-    be timed but not executed again; `outcome` is what came of it."""
+    """The programs of one launch, one for each core. `about` has notes of the program that made the
+    record: text, numbers, and lists and dicts of those. `setting` has the settings of the launch,
+    without which the programs can be timed but not executed again; `outcome` has its results."""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -90,7 +90,7 @@ def load(path: Path) -> Record:
 
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
-    """Read the bytes that `packed` made, from a file; decompressed they may have `largest` bytes.
+    """Read the bytes that `packed` made. They may have at most `largest` bytes when decompressed.
     Raises UsageError as `load` does."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):

@@ -21,7 +21,7 @@ class Frame(NamedTuple):
 
 class Witness(Program):
     """`stack[i]` numbers the stack of instruction i among `stacks`, innermost frame first. It costs
-    some microseconds an instruction, and up to a kilobyte for each stack that is another."""
+    some microseconds per instruction, and up to a kilobyte for each distinct stack."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(limit)

@@ -46,7 +46,7 @@ class Replay:
     `inputs` are arrays by name or in order, or those of each rank, rank by rank; by default those
     of the run, if the record has them. `snapshots` is the number of bytes that it may keep for
     going back; with 0, going back starts from the beginning. `turns` chooses among the cores that
-    can continue, given with the last one first; by default that one, as in the run.
+    can continue, listed with the last one first; the default is the last one, as in the run.
 
     Raises UsageError for inputs with other names, shapes or formats, for a record that ends before
     its program does, and if the kernel would have taken another branch with these inputs. Raises
@@ -132,7 +132,7 @@ class Replay:
 
     @property
     def last(self) -> int:
-        """The core that the last step was of, or that tried to go on last."""
+        """Return the core of the last step, or the core that last tried to continue."""
         return self._turn
 
     @property
@@ -205,7 +205,8 @@ class Replay:
         return found if given is tile.held else codec.encode(given, found).view(given.numpy)
 
     def _given_as(self, tile: Tile) -> Format:
-        """The format of its elements outside: that of an input stays, whatever it was held as."""
+        """Return the format of a tensor's elements for the caller: an input keeps its format,
+        however memory holds it."""
         roots = (self._tensors.roots.get(one.storage) for one in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
         whole = tile.storage in inputs and tile.covers_storage
@@ -304,7 +305,7 @@ class Replay:
         return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
-        """Put back the last snapshot before a step, of which there is always the first."""
+        """Restore the last snapshot before a step. There is always a snapshot of the beginning."""
         *_, snapshot = (one for one in self._snapshots if one.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged

@@ -221,7 +221,7 @@ class Execution:
                 )
 
     def _decided(self, found: int) -> tuple[int, ...]:
-        """The values that decided so far, and the first that is another one."""
+        """Return the values that have decided so far, and the first one that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
         for number, value, _ in self._branches[self.row]:
@@ -231,9 +231,9 @@ class Execution:
         return (*checked, found)
 
     def operand(self, name: str) -> Tile | None:
-        """The tile that the next instruction reads or writes under a name, where its offset is
-        now; of rows or elements that an index picks, all that it picks from. None if it has none.
-        """
+        """Return the tile that the next instruction reads or writes under a name, at its current
+        offset. For rows or elements that an index picks, return everything that it picks from. None
+        if there is no such tile."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -335,7 +335,8 @@ class Execution:
     # --- letting go ------------------------------------------------------------------------------
 
     def _last_uses(self) -> tuple[list[int], list[int]]:
-        """Rows that are the last to use a window or, for -1 - window, its storage."""
+        """Return the last row that uses each window (by its number) and each window's storage (by
+        -1 - number), in the order of the rows."""
         window, storage = last_uses(self.program)
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         which = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]

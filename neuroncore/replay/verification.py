@@ -137,7 +137,7 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Go on from the emulator's bits, which differ in what may differ."""
+    """Continue from the emulator's bits, where the difference is allowed."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -259,8 +259,8 @@ class Verification:
     def with_results(
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
-        """The verdict, or where an array that the run returned differs from that of the replay: the
-        run took another way through the emulator."""
+        """Return the verdict, or the place where an array that the run returned differs from that
+        of the replay. Then the run took another way through the emulator."""
         for number, (one, other) in enumerate(zip(run, replayed, strict=True)):
             got, wanted = native(one), native(other)
             wrong = unequal_arrays(got, wanted)

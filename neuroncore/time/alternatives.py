@@ -37,7 +37,7 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Those that some of the calls might run on and don't."""
+    """Return the engines on which some of the calls could run but do not."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]
@@ -45,7 +45,7 @@ def engines(calls: Sequence[Call]) -> Iterator[engine]:
 
 
 def on(unit: engine, call: Call) -> Call | None:
-    """The call on another engine; None if that can't run it."""
+    """Return the call on another engine; None if that engine can't run it."""
     if unit is call.engine or unit not in call.instruction.engines or out_of_reach(call, unit):
         return None
     named = {"engine": unit} if "engine" in call.arguments else {}

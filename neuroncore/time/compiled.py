@@ -38,8 +38,8 @@ ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # what becomes of
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program as a machine gets it, whose rows may be in another order than those that the kernel
-    has `written`. Instruction i is row[i] of the table of calls.
+    """A program as the machine executes it. Its rows may be in another order than the rows that the
+    kernel has `written`. Instruction i is row[i] of the table of calls.
 
     fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
     again (REPEATED), a product that is read in PSUM (BYPASSED), one that accumulates (ACCUMULATED),
@@ -63,7 +63,7 @@ class Compiled:
 
     @property
     def read_in_psum(self) -> Array:
-        """True for each operand that is read in PSUM though the program has it in SBUF."""
+        """Return whether each operand is read in PSUM although the program has it in SBUF."""
         taken, boxes = self.accesses.operands, self.program.boxes()
         moved: Array = taken != self.program.columns().operands
         in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
@@ -141,9 +141,10 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return how many operands a call has to share with one before it to have its result; 0 if it
-    is made again anyhow. The SDK's mamba on trn1 and kda-for-trainium's on trn2 make a sum of the
-    same tiles once: the Vector engine is too busy for more."""
+    """Return how many operands a call must share with an earlier one to have the same result; 0 if
+    the compiler always repeats it. In published times of mamba (the SDK's on trn1,
+    kda-for-trainium's on trn2) the Vector engine has time for one sum of the same tiles, not for
+    two."""
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

@@ -23,9 +23,9 @@ def merged(program: Program, bank_bytes: int) -> Array:
     """Return, for each copy out of PSUM that one instruction makes together with others, the first
     of these copies; -1 for all other instructions.
 
-    They are the same call of the same line, each right behind a transpose, write next to each
-    other, and read no more than one bank together: so profiles of attention on trn2 have it, whose
-    four transposes of 128 columns share a bank (trainium-kernel-fusion).
+    They are the same call of the same line, each directly after a transpose; they write next to
+    each other, and read at most one bank together. In profiles of attention on trn2, four
+    transposes of 128 columns share a bank and one copy (trainium-kernel-fusion).
     """
     columns, found = program.columns(), np.full(len(program), -1, np.int32)
     read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
@@ -48,12 +48,12 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """The product whose result the readers of each copy take from PSUM instead, -1 if they don't,
-    and the operands of all with that.
+    """Return, for each copy, the product whose result its readers read in PSUM instead (-1 if they
+    don't), and the operands of all instructions after that change.
 
-    Such copies are between equal formats, of just what one instruction wrote; their readers all
-    read exactly what was copied, and may read it in PSUM, where it stays until then, in no more
-    time than in SBUF: so do reductions and exponentials in profiles of attention on trn2
+    Such a copy is between equal formats, and copies exactly what one instruction wrote. All of its
+    readers read exactly what was copied, may read it in PSUM, where it stays until then, and take
+    no more time there. Reductions and exponentials do this in profiles of attention on trn2
     (trainium-kernel-fusion).
     """
     calls, call = program.calls, program.columns().call

@@ -26,7 +26,7 @@ def flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array,
 
 
 def read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
-    """True for each `reader` that reads bytes of the `writer` at the same index."""
+    """Return for each `reader` whether it reads bytes of the `writer` at the same index."""
     start, operands, reads, near, near_start = accesses
     inputs, outputs = reads[reader], (np.diff(start) - reads)[writer]
     count = inputs * outputs

@@ -46,8 +46,8 @@ class Line:
 
 
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
-    """Those that keep it longest first; of the path through all cores of a world, if they are
-    given."""
+    """Return the lines on the critical path, the longest first; of the path through all cores of a
+    world if they are given."""
     found = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
     made: dict[str, Line] = {}
     for own, each in found:

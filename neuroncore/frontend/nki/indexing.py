@@ -348,8 +348,8 @@ class Patterned(Indexed):
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """The largest run-time index that keeps the pattern, from an axis on, in its storage, on
-        the chip in each partition."""
+        """Return the largest run-time index, from an axis on, for which the pattern stays inside
+        its storage; on the chip, inside each partition."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements

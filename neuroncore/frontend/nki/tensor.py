@@ -35,11 +35,11 @@ class Assigned(Patterned):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a part of the tensor.
 
-        On the chip, of a tile on the chip: tensor_copy, as the vendor's guide to migration writes
-        it. In HBM, of a tile in SBUF or another tensor in HBM: dma_copy; of a number: memset of a
-        tile, and dma_copy. Kernels that pass in the vendor's simulator of 0.3 store their results
-        so (trnrand). Raises SignatureError for other values, BufferKindError for a tile in PSUM
-        that would go to HBM, ShapeError where sizes other than 1 differ.
+        If both are on the chip, this is a tensor_copy, as in the vendor's migration guide. To HBM,
+        a tile in SBUF or another tensor in HBM is written by dma_copy, and a number by memset of a
+        tile and dma_copy. Kernels that pass in the vendor's simulator of 0.3 store their results
+        this way (trnrand). Raises SignatureError for other values, BufferKindError for a tile in
+        PSUM that would go to HBM, ShapeError where sizes other than 1 differ.
         """
         slot = self[key]
         if not slot.storage.on_chip:
@@ -299,7 +299,7 @@ class NkiTensor(Assigned):
         )
 
     def squeeze_dim(self, dim: int) -> NkiTensor:
-        """The same without an axis of size 1."""
+        """Return the same elements without an axis of size 1."""
         axis = self._free_axis(dim, "squeeze_dim")
         if self.shape[axis] != 1:
             raise ShapeError(

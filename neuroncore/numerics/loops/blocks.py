@@ -26,9 +26,9 @@ def block(vectors: int, group: int = 1) -> Any:
     LANES) elements of `out` to the chain of `k` groups of rows, or adds it; see native.matmul.
 
     Arrays are float32 matrices with unit stride along rows. While a block computes, its part of
-    `out` is brought into caches and, where it is one of single rows, what comes next: the rows of
-    `s` behind its own, and the `k` elements that are from ahead[0] on, ahead[1] apart, behind the
-    first of `x`. They needn't exist.
+    `out` is brought into the caches. For groups of single rows the data of the next block is, too:
+    the rows of `s` after its own, and `k` elements of `x`, from ahead[0] on, ahead[1] apart. They
+    need not exist.
     """
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:

@@ -64,7 +64,8 @@ def float32_from_scales(codes: Array, out: Array) -> None:
 def scales_from(bits: Array, out: Array) -> None:
     """uint32 bits of float32 -> codes of the nearest powers of two, a tie to the even code.
 
-    As for a fraction without bits: half a step is added, less the last unit where the code is even.
+    Half a step is added, less the last unit if the code is even, as for a format without fraction
+    bits.
     """
     for i in range(bits.shape[0]):
         u = bits[i]
@@ -102,7 +103,8 @@ def canonical(u: Lanes, rounded: Lanes) -> Lanes:
 
 
 def _nearest(width: int, u: Lanes) -> Lanes:
-    """Half a step less a bit is added, or half a step where the last bit above the cut is set."""
+    """Round to the nearest: add half a step, less one bit if the last bit above the cut is not set
+    (ties to even)."""
     half = 1 << cut(width) - 1
     odd = (u & 1 << cut(width)) > 0
     return kept(width, u + u.all(half).where(odd, half - 1))
@@ -140,10 +142,10 @@ def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
 def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
     """The code without its sign, and anything above the width of a code.
 
-    To add 2^(23 - mantissa) times the power of two of the result, at least that of the smallest
-    normal, leaves it to the processor to round the rest away. The last bits of the sum then count
-    steps from that power; those up to it are in its exponent. `magic` is 23 - mantissa as an
-    exponent, less the steps that `least` would count, which saves to subtract them.
+    The processor rounds when 2^(23 - mantissa) times the power of two of the result is added (at
+    least that of the smallest normal number). The last bits of the sum count the steps from that
+    power, and its exponent has the steps up to it. `magic` is 23 - mantissa as an exponent, less
+    the steps that `least` would count, so that they need not be subtracted.
     """
     exponent = (magnitude & EXPONENT).greatest(least)
     aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()

@@ -71,7 +71,7 @@ def minimum(x: Array, state: Array) -> None:
 
 @compiled
 def larger_magnitude(x: Array, state: Array) -> None:
-    """If elements have equal magnitudes, the last of them is the result."""
+    """Fold by the largest magnitude; of equal ones, the last element is the result."""
     for p in range(x.shape[0]):
         a = state[p]
         for j in range(x.shape[1]):

@@ -38,8 +38,8 @@ AHEAD = ir.Constant(_INDEX, 1024)  # elements; memory was read a fifth faster wi
 
 
 class Lanes:
-    """A vector of unsigned integers or of float32. The other operand of an operator is another one
-    or a number, which every lane then holds."""
+    """A vector of unsigned integers or of float32. The second operand of an operator is another
+    vector, or a number, which is the same in every lane."""
 
     __array_ufunc__ = None  # numpy's scalars leave the operator to us
 
@@ -134,8 +134,8 @@ class Lanes:
         return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
 
     def upper(self) -> Lanes:
-        """The upper half of each lane of 64 bits, and whatever above it: no shift, for which
-        processors have fewer ports than for this."""
+        """Return the upper half of each lane of 64 bits, with arbitrary bits above it. This avoids
+        a shift, for which processors have fewer ports."""
         halves = ir.VectorType(_WORD, 2 * self.value.type.count)
         odd = ir.Constant(ir.VectorType(_WORD, halves.count), [i | 1 for i in range(halves.count)])
         words = self.builder.bitcast(self.value, halves)
@@ -164,9 +164,9 @@ def elementwise(
 
     `inputs` is a tuple of arrays of 32-bit words and `numbers` one of scalars that all elements
     share. A formula takes the width of an element of `out` and, as Lanes, the inputs and the
-    numbers; its result is in the lowest bits, or the upper ones. The `quick` one must be right if
-    `rare`, which takes the vectors of the first input in a list, and the numbers, holds in no lane;
-    the `careful` one always.
+    numbers; its result is in the lowest bits, or the upper ones. `rare` takes a list of vectors of
+    the first input, and the numbers. The `quick` formula must be right if `rare` is false in every
+    lane, and the `careful` one always.
     """
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 
@@ -208,7 +208,7 @@ def _loaded(
 
 
 def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -> None:
-    """Bring the line of an address, which needn't be anybody's, into a cache."""
+    """Bring the line of an address into a cache. The address need not be valid."""
     byte = ir.PointerType(ir.IntType(8))
     kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")

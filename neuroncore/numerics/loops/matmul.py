@@ -9,9 +9,9 @@ out[m, n] = ... + (((s[4, m] x[4, n] + s[5, m] x[5, n]) + s[6, m] x[6, n]) + s[7
 
 (of which the products are exact, since 8-bit floats are all that is multiplied in that way).
 
-A block of results stays in registers while k runs, so the order is the definition's and the
-speed is a BLAS library's. As there, operands are first copied to where a block finds them one after
-the other: rows 2 KiB apart would share a few sets of the cache.
+A block of results stays in registers while k runs: the order is that of the definition, and the
+speed that of a BLAS library. As in such a library, operands are first copied so that a block reads
+them contiguously, because rows 2 KiB apart would share a few sets of the cache.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def _vectors(columns: int, most: int) -> int:
 @inlined
 def _share(vectors: int, rows: int) -> int:
     """Return how many elements of each row of the next panel a block brings into the cache, so that
-    the blocks of all rows bring all of it; where they are few, the part that vectors of one are."""
+    the blocks of all rows together bring the whole panel; with few blocks, the part for one vector.
+    """
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 
@@ -205,7 +206,7 @@ def _pack_weights(s: Array, weights: Array) -> None:
 
 @inlined
 def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
-    """The first vectors of columns, where they are if they are read only `once`."""
+    """Return the first vectors of columns; without a copy if they are read only `once`."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)

@@ -1,4 +1,4 @@
-"""Distances between what was computed and what would have been in float64."""
+"""Distances between results and the results in float64."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _exponent(x: Any) -> Any:
 
 @compiled
 def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
-    """Return how many are finite, and of their |real - exact| the sum of squares, also in squared
-    units of the last place of `exact`, and the greatest in such units.
+    """Return the number of finite elements and, for their |real - exact|, the sum of squares, the
+    sum of squares in units of the last place of `exact`, and the greatest in such units.
 
     The sum in units is the mean square error times the number, by the mean square unit: a few
     results near zero, whose units are tiny, would make up a mean of ratios.

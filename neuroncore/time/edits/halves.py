@@ -162,13 +162,14 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
-    """The axis of each of so many operands of each call, WHOLE for the rest."""
+    """Return the axis along which each operand of each call is halved, WHOLE for operands that are
+    not."""
     each = [() if one is None else one.axes for one in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 
 def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
-    """Halves of windows: of each a window, an axis and which half."""
+    """Halves of windows: for each, the window, the axis, and which half it is."""
     windows, lies, apart = program.windows(), list[Geometry](), list[int]()
     keys = windows.geometry[window] * AXES + axis
     kinds, number = np.unique(keys, return_inverse=True)

@@ -33,7 +33,8 @@ COMPUTE = engine.vector, engine.scalar, engine.gpsimd
 
 
 def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
-    """Edits by which the instructions of a line, or every second one, run on another engine."""
+    """Yield the edits by which the instructions of a line, or every second one of them, run on
+    another engine."""
     names = "/".join(sorted({call.name for call in line.calls}))
     for unit in alternatives.engines(line.calls):
         if unit not in COMPUTE:
@@ -139,8 +140,8 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """The program where of each chain of additions only the last takes time, as the copy that is
-    left."""
+    """Return the program in which only the last addition of each chain takes time: it is the copy
+    that is left."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     taken = 0
     for call, rows in rows_by_call(program, place):

@@ -34,7 +34,7 @@ class TransferSide(NamedTuple):
 
 
 def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
-    """Edits by which transfers of a line become half or a quarter as many."""
+    """Yield the edits that reduce the transfers of a line to a half or a quarter."""
     if not any(map(_is_plain_transfer, line.calls)):
         return
     for several in TOGETHER:
@@ -132,7 +132,7 @@ def _longer(view: View, several: int, step: int) -> View:
 
 
 def _untouched(program: Program, storages: Array, loads: bool) -> bool:
-    """Return whether nothing writes tensors that are loaded, or reads those that are stored."""
+    """Return whether no instruction writes the loaded tensors or reads the stored ones."""
     columns, windows = program.columns(), program.windows()
     inputs = np.array([call.inputs for call in program.calls])[columns.call]
     first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))

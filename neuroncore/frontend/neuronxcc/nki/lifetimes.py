@@ -183,8 +183,8 @@ class Numbering(NamedTuple):
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Return the axes, among the first `axes`, by whose loop variables tiles are indexed: no
-        tile is named after its iteration of the innermost of these loops."""
+        """Return those of the first `axes` that are indexed by variables of running loops. After an
+        iteration of the innermost of these loops, no line names the tiles of that iteration."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 

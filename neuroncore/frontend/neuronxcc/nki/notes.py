@@ -160,8 +160,8 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Note a number; between these bounds decisions are as now. Beyond them already, only for
-        the same number."""
+        """Note a number. Decisions stay the same while it is between these bounds. If it is beyond
+        them already, they stay the same for this number only."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:

@@ -105,7 +105,8 @@ def _body(frame: FrameType) -> Body | None:
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[ast.FunctionDef, list[ast.For]]]:
     """Return each `for` of a file's functions, with its function and the loops around it, outermost
-    first, by its span, and by that of its iterable, which later releases of Python state."""
+    first. The keys are the span of the loop and the span of its iterable, which later releases of
+    Python report."""
     found = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):

@@ -298,7 +298,7 @@ class Template:
 
     def learn(self, other: Template) -> bool:
         """Return whether another iteration does the same with other numbers, and differs in one
-        variable more than is known: then its effect is known too."""
+        variable whose effect is not known yet. Then that effect becomes known."""
         pairs = zip(self._values, other._values, strict=True)
         unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):

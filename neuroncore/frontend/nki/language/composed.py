@@ -78,9 +78,9 @@ def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> N
 
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The greatest integer not above x: tensor_copy to int32 and back, which rounds; tensor_scalar
-    and tensor_copy_predicated keep what is too large; tensor_tensor and scalar_tensor_tensor step
-    down where that was up."""
+    """The greatest integer not above x. tensor_copy to int32 and back rounds to the nearest
+    integer; tensor_scalar and tensor_copy_predicated keep numbers that are too large for int32;
+    tensor_tensor and scalar_tensor_tensor subtract 1 where rounding went up."""
     return _stepped(x, greater, -1.0, dtype)
 
 
@@ -401,8 +401,8 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and
     tensor_copy for another format.
 
-    Axes of size 1 behind the second don't count: so published kernels have it from the vendor's
-    simulator (trnsparse, 0.3).
+    Axes of size 1 after the second are dropped, as in the vendor's simulator; published kernels
+    depend on it (trnsparse, 0.3).
     """
     if len(src.shape) < 2 or any(n > 1 for n in src.shape[2:]):
         raise ShapeError(

@@ -211,8 +211,8 @@ def dma_copy(
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """A tensor of one row whose place a tile of one number holds, as a tensor whose rows an index
-    picks: sums take no other place that is known at run time."""
+    """Return a tensor of one row at a run-time place, which a tile of one number holds, as a tensor
+    whose rows an index picks. Sums accept a run-time place only in this form."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
     offset = dst.dynamic[0]
