@@ -1,5 +1,9 @@
 """Specifications and candidates: honest ones, accidents and cheats."""
 
+import os
+import signal
+from pathlib import Path
+
 import numpy as np
 
 from neuroncore.eval import Spec
@@ -48,6 +52,15 @@ def spec(**changed):
     """2 a + b on two shapes."""
     usual = {"shapes": [(128, 64)], "hidden_shapes": [(256, 32)], "tol": 1e-6, "seeds": 2}
     return Spec(lambda a, b: 2 * a + b, inputs, **{**usual, "secret": 0, **changed})
+
+
+def killed_once(setting, batch):
+    """The work of a process of the pool, which is killed when it judges the first candidate."""
+    mark = Path(setting.spec)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [one.name for one in batch]
 
 
 def kernel(body):

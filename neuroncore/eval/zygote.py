@@ -28,6 +28,9 @@ from neuroncore.hosts.warm import warm
 
 READY = b"ready"
 ENDING = 2.0  # seconds that a process may take at least to end once it has answered
+# Linux counts ticks for the limit of CPU time, and more precisely for what a process has used. Where
+# many processes share a core, a process that is killed for its limit may have used this part of it.
+TICKS = 0.5
 FAULT = 97  # the exit code of a process that could not be set up
 BY_SIGNAL = 128  # exit codes above it are signals
 PIPE = 3  # the file to which a candidate's process writes its answer
@@ -113,7 +116,7 @@ def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
 def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> str:
     if late:
         return "LINGERS"
-    if by_signal == signal.SIGXCPU or (by_signal and cpu >= 0.9 * limits.cpu_seconds):
+    if by_signal == signal.SIGXCPU or (by_signal and cpu >= TICKS * limits.cpu_seconds):
         return "TIME"
     if by_signal == signal.SIGXFSZ:
         return "FILES"
