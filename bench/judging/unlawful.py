@@ -29,7 +29,6 @@ import neuroncore
 neuroncore.activate()
 
 from neuroncore.base.errors import NeuronError
-from neuroncore.checks.recorded import recorded, spilled
 from neuroncore.clause import legality
 from neuroncore.eval import Spec, examination, judge
 from neuroncore.eval.refusals import Refused
@@ -104,11 +103,9 @@ def looked_at(content: bytes) -> dict[str, Any]:
         examination.examined(record, spec)
         replay = Replay(record, arrays, snapshots=0)
         replay.results()
-        judge._refuse([one for core in replay.cores for one in core.findings])
+        judge.refuse([one for core in replay.cores for one in core.findings])
         timelines = schedule_cores(record.programs, own.setting.machine, world=record.world)
-        fits = all(map(spilled, timelines))
-        findings = recorded(record, timelines)
-        judge._refuse([one for one in findings if not (fits and one.code == "CAPACITY")])
+        judge.allowed(record, timelines)
     except Refused as refusal:
         return {"by": "examination", "said": f"{refusal.code} {refusal.message}"[:160]}
     except NeuronError as error:

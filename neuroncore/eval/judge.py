@@ -130,9 +130,7 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
     chosen = machine.load(spec.target)
     timelines = schedule_cores(record.programs, chosen, world=record.world)
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
-    findings = recorded(record, timelines)
-    fits = all(map(spilled, timelines))
-    _refuse([one for one in findings if not (fits and one.code == "CAPACITY")])
+    findings = allowed(record, timelines)
     times = estimate(slowest)
     hidden = case.hidden[0]
     floor = hbm_ns(slowest, hidden.expected)  # not every kernel has to read all inputs
@@ -167,11 +165,20 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
         raise  # the judge of one seed goes on
     except NeuronError as error:
         raise Refused("RECORD_REFUSED", str(error)) from None
-    _refuse([one for core in replay.cores for one in core.findings])
+    refuse([one for core in replay.cores for one in core.findings])
     return {"family": hidden.family, **comparison.errors(results, spec, hidden.expected)}
 
 
-def _refuse(findings: Sequence[Finding]) -> None:
+def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
+    """Return the findings of a record. Raises Refused for those that refuse a candidate; tiles that
+    do not fit are no such finding if the compiler spills them."""
+    findings = recorded(record, timelines)
+    spills = all(map(spilled, timelines))
+    refuse([one for one in findings if not (spills and one.code == "CAPACITY")])
+    return findings
+
+
+def refuse(findings: Sequence[Finding]) -> None:
     for one in findings:
         if one.code in REFUSED:
             raise Refused(one.code, one.message, one.place.line if one.place else None)

@@ -28,8 +28,8 @@ from neuroncore.hosts.warm import warm
 
 READY = b"ready"
 ENDING = 2.0  # seconds that a process may take at least to end once it has answered
-# Linux counts ticks for the limit of CPU time, and more precisely for what a process has used. Where
-# many processes share a core, a process that is killed for its limit may have used this part of it.
+# Linux counts ticks for the limit of CPU time, but measures what a process has used. If processes
+# share a core, one that is killed for its limit may have used no more than this part of it.
 TICKS = 0.5
 FAULT = 97  # the exit code of a process that could not be set up
 BY_SIGNAL = 128  # exit codes above it are signals
