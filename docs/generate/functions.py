@@ -351,6 +351,9 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     """Read, then write. The meaning handles offsets per partition itself."""
     for p in instruction.operands:
         yield from _check_written(p)
+    for p in instruction.operands:
+        if p.operand and p.operand.writes:
+            yield from _before_write(p)
     yield "if core.rounding is not None:"
     yield "    core.rounding.begin(core.program_id, call.engine.value)"
     passed = ["core"] * instruction.wants_core + [p.name for p in instruction.varying]
@@ -379,6 +382,18 @@ def _check_written(p: Parameter) -> Iterator[str]:
         return
     yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
     yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
+
+
+def _before_write(p: Parameter) -> Iterator[str]:
+    """Let those who keep what a tensor has copy it."""
+    assert p.operand is not None
+    if p.operand.many:
+        yield f"for tile in {p.name}:"
+        yield "    if tile.storage.before_write is not None:"
+        yield "        tile.storage.before_write()"
+        return
+    yield f"if {_present(p)}{p.name}.storage.before_write is not None:"
+    yield f"    {p.name}.storage.before_write()"
 
 
 def _mark_written(p: Parameter, foreign: bool) -> Iterator[str]:

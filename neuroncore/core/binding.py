@@ -221,6 +221,8 @@ class Offsets:
         results = [(self.tiles[n], operands[n]) for n in call.writes if n in operands]
         picked = [(t, o) for t, o in results if isinstance(t, indirection.Picked)]
         for tile, operand in picked:
+            if tile.source.storage.before_write is not None:
+                tile.source.storage.before_write()
             indirection.scatter(tile, operand.partial)
             tile.source.storage.version += 1
         if core.beside is not None:

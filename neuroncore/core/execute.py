@@ -61,6 +61,10 @@ def activate2(
         core.check_written("imm1", imm1, followed=True)
     if relu_param_is_tile and relu_param.storage.gaps is not None and not relu_param.dynamic:
         core.check_written("relu_param", relu_param, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -122,6 +126,10 @@ def activation(
         core.check_written("bias", bias, followed=True)
     if scale_is_tile and scale.storage.gaps is not None and not scale.dynamic:
         core.check_written("scale", scale, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -178,6 +186,10 @@ def activation_reduce(
         core.check_written("bias", bias, followed=True)
     if scale_is_tile and scale.storage.gaps is not None and not scale.dynamic:
         core.check_written("scale", scale, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -224,6 +236,8 @@ def affine_select(
         on_true_tile = offsets.tiles["on_true_tile"]
     if on_true_tile.storage.gaps is not None and not on_true_tile.dynamic:
         core.check_written("on_true_tile", on_true_tile, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -260,6 +274,9 @@ def all_gather(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -298,6 +315,11 @@ def all_gather_v(
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
         metadata_tensor = offsets.tiles["metadata_tensor"]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
+    if metadata_tensor.storage.before_write is not None:
+        metadata_tensor.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -326,6 +348,9 @@ def all_reduce(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -361,6 +386,9 @@ def all_to_all(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -399,6 +427,11 @@ def all_to_all_v(
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
         metadata_tensor = offsets.tiles["metadata_tensor"]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
+    if metadata_tensor.storage.before_write is not None:
+        metadata_tensor.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -430,6 +463,8 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -463,6 +498,8 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -493,6 +530,9 @@ def collective_permute(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -520,6 +560,9 @@ def collective_permute_implicit(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -581,6 +624,9 @@ def collective_permute_implicit_reduce(
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         others = [offsets.tiles[n] for n in spread("others", others)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -607,6 +653,8 @@ def core_barrier(core: Core, call: Any, data: Any, cores: Any, engine: Any) -> O
         if offsets is None:
             return None
         data = offsets.tiles["data"]
+    if data.storage.before_write is not None:
+        data.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -647,6 +695,8 @@ def dma_compute(
     for number, tile in enumerate(srcs):
         if tile.storage.gaps is not None and not tile.dynamic:
             core.check_written(f"srcs[{number}]", tile, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -682,6 +732,8 @@ def dma_copy(
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -721,6 +773,8 @@ def dma_transpose(
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -755,6 +809,8 @@ def dropout(
         core.check_written("data", data, followed=True)
     if prob_is_tile and prob.storage.gaps is not None and not prob.dynamic:
         core.check_written("prob", prob, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -807,6 +863,10 @@ def exponential(
         core.check_written("max_value", max_value, followed=True)
     if reduce_init_is_tile and reduce_init.storage.gaps is not None and not reduce_init.dynamic:
         core.check_written("reduce_init", reduce_init, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -842,6 +902,8 @@ def iota(
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -886,6 +948,8 @@ def local_gather(
         core.check_written("src_buffer", src_buffer, followed=True)
     if index.storage.gaps is not None and not index.dynamic:
         core.check_written("index", index, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -919,6 +983,8 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -946,6 +1012,8 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -982,6 +1050,8 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
         core.check_written("data", data, followed=True)
     if vals.storage.gaps is not None and not vals.dynamic:
         core.check_written("vals", vals, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1029,6 +1099,10 @@ def nc_match_replace8(
         core.check_written("data", data, followed=True)
     if vals.storage.gaps is not None and not vals.dynamic:
         core.check_written("vals", vals, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if dst_idx_is_tile and dst_idx.storage.before_write is not None:
+        dst_idx.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1086,6 +1160,8 @@ def nc_matmul(
         core.check_written("stationary", stationary, followed=True)
     if moving.storage.gaps is not None and not moving.dynamic:
         core.check_written("moving", moving, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1134,6 +1210,8 @@ def nc_matmul_mx(
         core.check_written("stationary", stationary, followed=True)
     if moving.storage.gaps is not None and not moving.dynamic:
         core.check_written("moving", moving, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1183,6 +1261,8 @@ def nc_matmul_sparse(
         core.check_written("moving", moving, followed=True)
     if tags.storage.gaps is not None and not tags.dynamic:
         core.check_written("tags", tags, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1214,6 +1294,8 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
         core.check_written("data", data, followed=True)
     if indices.storage.gaps is not None and not indices.dynamic:
         core.check_written("indices", indices, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1249,6 +1331,8 @@ def nc_stream_shuffle(
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1280,6 +1364,8 @@ def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Off
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1311,6 +1397,8 @@ def nonzero_with_count(
             return None
         dst = offsets.tiles["dst"]
         src = offsets.tiles["src"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1344,6 +1432,10 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
         dst_scale = offsets.tiles["dst_scale"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if dst_scale.storage.before_write is not None:
+        dst_scale.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1384,6 +1476,8 @@ def rand2(
         core.check_written("min", min, followed=True)
     if max_is_tile and max.storage.gaps is not None and not max.dynamic:
         core.check_written("max", max, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1411,6 +1505,8 @@ def rand_get_state(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | No
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1491,6 +1587,10 @@ def range_select(
         core.check_written("bound0", bound0, followed=True)
     if bound1.storage.gaps is not None and not bound1.dynamic:
         core.check_written("bound1", bound1, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1548,6 +1648,8 @@ def reciprocal(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1585,6 +1687,9 @@ def reduce_scatter(
             return None
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
         dsts = [offsets.tiles[n] for n in spread("dsts", dsts)]
+    for tile in dsts:
+        if tile.storage.before_write is not None:
+            tile.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1656,6 +1761,8 @@ def register_store(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1683,6 +1790,8 @@ def rng(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | None:
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1731,6 +1840,8 @@ def scalar_tensor_tensor(
         core.check_written("operand0", operand0, followed=True)
     if operand1.storage.gaps is not None and not operand1.dynamic:
         core.check_written("operand1", operand1, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1784,6 +1895,10 @@ def select_reduce(
         core.check_written("on_true", on_true, followed=True)
     if on_false_is_tile and on_false.storage.gaps is not None and not on_false.dynamic:
         core.check_written("on_false", on_false, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1829,6 +1944,8 @@ def sendrecv(
         dst = offsets.tiles["dst"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1862,6 +1979,8 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
         segment_ids = offsets.tiles["segment_ids"]
     if segment_ids.storage.gaps is not None and not segment_ids.dynamic:
         core.check_written("segment_ids", segment_ids, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1916,6 +2035,8 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1951,6 +2072,8 @@ def tensor_copy_predicated(
         core.check_written("src", src, followed=True)
     if predicate.storage.gaps is not None and not predicate.dynamic:
         core.check_written("predicate", predicate, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1977,6 +2100,8 @@ def tensor_partition_reduce(core: Core, call: Any, dst: Any, op: Any, data: Any)
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2009,6 +2134,8 @@ def tensor_reduce(
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2059,6 +2186,8 @@ def tensor_scalar(
         core.check_written("operand0", operand0, followed=True)
     if operand1_is_tile and operand1.storage.gaps is not None and not operand1.dynamic:
         core.check_written("operand1", operand1, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2111,6 +2240,8 @@ def tensor_scalar_cumulative(
         core.check_written("imm0", imm0, followed=True)
     if imm1_is_tile and imm1.storage.gaps is not None and not imm1.dynamic:
         core.check_written("imm1", imm1, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2164,6 +2295,10 @@ def tensor_scalar_reduce(
         core.check_written("operand0", operand0, followed=True)
     if reduce_init_is_tile and reduce_init.storage.gaps is not None and not reduce_init.dynamic:
         core.check_written("reduce_init", reduce_init, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
+    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
+        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2205,6 +2340,8 @@ def tensor_tensor(
         core.check_written("data1", data1, followed=True)
     if data2.storage.gaps is not None and not data2.dynamic:
         core.check_written("data2", data2, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2256,6 +2393,8 @@ def tensor_tensor_scan(
         core.check_written("data1", data1, followed=True)
     if initial_is_tile and initial.storage.gaps is not None and not initial.dynamic:
         core.check_written("initial", initial, followed=True)
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2290,6 +2429,10 @@ def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) ->
         val_dst = offsets.tiles["val_dst"]
         idx_dst = offsets.tiles["idx_dst"]
         src = offsets.tiles["src"]
+    if val_dst.storage.before_write is not None:
+        val_dst.storage.before_write()
+    if idx_dst.storage.before_write is not None:
+        idx_dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run

@@ -104,14 +104,24 @@ def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Argu
     return args, {**named, "rank": rank}
 
 
-def copied(arguments: Arguments) -> Arguments:
-    """Return a copy of the arguments. Raises UsageError for an argument that can't be copied."""
+def referred(reference: Callable[..., Any], given: Arguments, several: bool) -> Any:
+    """Return the results of a reference, of each rank if there are several."""
+    if not several:
+        return reference(*given[0], **given[1])
+    each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
+    return [reference(*args, **named) for args, named in each]
+
+
+def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
+    """Return a copy of the arguments in which the arrays `but` stay. Raises UsageError for an
+    argument that can't be copied."""
     # fresh memory for large arrays would take longer than a launch that only moves them
+    memo = {id(one): one for one in but}
     plain = (one for one in leaves(list(arguments)) if type(one) is np.ndarray)
-    memo = {
+    memo |= {
         id(one): buffers.copied(one)
         for one in plain
-        if one.flags.c_contiguous and not one.dtype.hasobject
+        if id(one) not in memo and one.flags.c_contiguous and not one.dtype.hasobject
     }
     try:
         return copy.deepcopy(arguments, memo)
@@ -164,8 +174,15 @@ def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
 
 
 def _own(given: Arguments, copies: dict[int, _Copies]) -> Arguments:
-    copies_made: dict[int, Any] = {}
-    args, kwargs = (_replaced(part, copies, copies_made) for part in given)
+    made: dict[int, Any] = {}
+
+    def own(value: Any) -> Any:
+        if id(value) in copies and id(value) not in made:
+            made_by, copy = library(value), copies[id(value)].another()
+            made[id(value)] = made_by.given(copy) if made_by else copy
+        return made.get(id(value), value)
+
+    args, kwargs = (replaced(part, own) for part in given)
     return args, kwargs
 
 
@@ -184,7 +201,7 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
                 ranks[id(one)].add(rank)
     several = {n for n, those in ranks.items() if len(those) > 1}
     before: list[tuple[int, int]] = []  # arrays with lower addresses: their ends, and ids
-    for (low, high), n in sorted((_span(array), n) for n, array in whole.items() if array.size):
+    for (low, high), n in sorted((span(array), n) for n, array in whole.items() if array.size):
         before = [one for one in before if one[0] > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
         several.update([n, *overlaps] if overlaps else ())
@@ -192,7 +209,7 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
     return several
 
 
-def _span(array: Array) -> tuple[int, int]:
+def span(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and of the byte after its last."""
     low, high = access.extent(array.shape, array.strides)
     start = int(array.__array_interface__["data"][0])
@@ -217,16 +234,10 @@ class _Copies:
         return np.frombuffer(pages, self.array.dtype).reshape(self.array.shape)
 
 
-def _replaced(value: Any, copies: dict[int, _Copies], made: dict[int, Any]) -> Any:
-    """Return a rank's arguments with its own arrays; an array that is passed twice stays one
-    array."""
+def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
+    """Return arguments with what a function returns for each single value."""
     if isinstance(value, dict):
-        return {key: _replaced(one, copies, made) for key, one in value.items()}
+        return {key: replaced(one, by) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return like(value, [_replaced(one, copies, made) for one in value])
-    if id(value) not in copies:
-        return value
-    if id(value) not in made:
-        made_by, copy = library(value), copies[id(value)].another()
-        made[id(value)] = made_by.given(copy) if made_by else copy
-    return made[id(value)]
+        return like(value, [replaced(one, by) for one in value])
+    return by(value)

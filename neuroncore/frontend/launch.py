@@ -189,8 +189,9 @@ class _Rank:
     ) -> None:
         self.cores, self.function, self.way = cores, function, way
         self.args, self.kwargs = given
-        keeps = current_settings().keeps or verifies()
-        self.inputs = Inputs(cores, way.tensor, keeps)
+        current = current_settings()
+        keeps = current.keeps or verifies()
+        self.inputs = Inputs(cores, way.tensor, keeps, current.originals)
         self.names = _names(function, self.args)
         self.result: Any = None
 

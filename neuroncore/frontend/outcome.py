@@ -7,7 +7,7 @@ from __future__ import annotations
 import dis
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +25,7 @@ from neuroncore.base.errors import (
     UsageError,
 )
 from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
 from neuroncore.base.structs import dataclass
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
@@ -38,7 +39,10 @@ from neuroncore.numerics.libraries import ArrayLibrary, as_numpy, library
 from neuroncore.record.inputs import Input, Setting, like
 
 if TYPE_CHECKING:
+    from neuroncore.frontend import originals
     from neuroncore.precision.findings import Precision
+else:
+    originals = Lazy("neuroncore.frontend.originals")
 
 
 Array = npt.NDArray[Any]
@@ -47,9 +51,17 @@ Array = npt.NDArray[Any]
 class Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
-    def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
-        """With `keeps`, copy arrays when they enter."""
+    def __init__(
+        self,
+        cores: list[Core],
+        tensor: type[Tile],
+        keeps: bool,
+        before: originals.Originals | None = None,
+    ) -> None:
+        """With `keeps`, copy arrays when they enter; `before` copies those that it has before an
+        instruction writes to them."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
+        self.originals: Mapping[int, originals.OriginalArray] = before.of if before else {}
         self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
@@ -94,6 +106,8 @@ class Inputs:
         self.entered.append((Input(unique, storage.id, storage.shape, form), value))
         if self.keeps:
             self.copied.append(array.copy())
+        if (original := self.originals.get(id(value))) is not None:
+            original.name, storage.before_write = unique, original.keep
         if data is not array and array.flags.writeable:
             self.copies.append((array, storage, storage.data.copy()))
         if array.flags.writeable and (array is value or made_by is not None):
@@ -348,23 +362,28 @@ def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
     return used, None if launch.given is None else (launch.given, {})
 
 
-def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
-    """Return the settings of a launch, with the arrays of its arguments if there are copies."""
+def setting(rank: int, launch: Launch, used: Arguments, given: originals.Before | None) -> Setting:
+    """Return the settings of a launch, with the arrays of its arguments before it, if known."""
     copies: dict[int, Any] = {}
     if given is not None:
-        copies = {id(one): was for one, was in zip(leaves(used), leaves(given), strict=True)}
+        before = leaves(given) if isinstance(given, tuple) else given.leaves()
+        copies = {id(one): was for one, was in zip(leaves(used), before, strict=True)}
     core, several = launch.core, launch.core.world.ranks > 1
-    inputs, arrays = [], {}
-    for one, value in launch.inputs:
-        of_rank = one.on(rank) if several else one
-        inputs.append(of_rank)
-        if id(value) in copies:
-            arrays[of_rank.name] = as_numpy(copies[id(value)])
-    return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
+    inputs = [(one.on(rank) if several else one, value) for one, value in launch.inputs]
+    kept = {one.name: copies[id(value)] for one, value in inputs if id(value) in copies}
+    arrays: Mapping[str, Array] = {}
+    if isinstance(given, tuple):
+        arrays = {name: as_numpy(one) for name, one in kept.items()}
+    elif given is not None:
+        arrays = originals.OriginalArrays(kept)
+    named = tuple(one for one, _ in inputs)
+    return Setting(core.machine, core.options, core.grid, named, arrays, core.world)
 
 
 def together(settings: Sequence[Setting]) -> Setting:
     """Combine the settings of all ranks."""
+    if len(settings) == 1:
+        return settings[0]
     inputs = tuple(one for each in settings for one in each.inputs)
     arrays = {name: array for each in settings for name, array in each.arrays.items()}
     return replace(settings[0], inputs=inputs, arrays=arrays)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
@@ -17,6 +17,9 @@ from neuroncore.core.core import Core
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
 from neuroncore.precision.findings import Precision
+
+if TYPE_CHECKING:
+    from neuroncore.frontend.originals import Originals
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
@@ -40,13 +43,15 @@ class Observer(Protocol):
 @dataclass(frozen=True)
 class Settings:
     """A launch's own arguments have priority over these. With `keeps`, a launch keeps copies of the
-    arrays among its arguments. With `verify`, each launch is compared with the plain reading."""
+    arrays among its arguments. With `verify`, each launch is compared with the plain reading.
+    `originals` copy arguments before instructions write to them, also in settings within these."""
 
     target: str | None = None
     options: Options | None = None
     observer: Observer | None = None
     keeps: bool = False
     verify: bool = False
+    originals: Originals | None = None
 
 
 _settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
@@ -71,12 +76,14 @@ def settings(
     *,
     keeps: bool = False,
     verify: bool = False,
+    originals: Originals | None = None,
     in_every_thread: bool = False,
 ) -> Iterator[None]:
     """Launch kernels with these settings, from this thread or from every thread. An observer can
     execute a launch again if it `keeps` copies of the arrays among its arguments."""
     global _process
-    chosen, before = Settings(target, options, observer, keeps, verify), _process
+    originals = originals or current_settings().originals
+    chosen, before = Settings(target, options, observer, keeps, verify, originals), _process
     token = _settings.set(chosen)
     if in_every_thread:
         _process = chosen
@@ -120,6 +127,7 @@ def last_launch(
     kwargs: Mapping[str, Any],
     target: str | None = None,
     options: Options | None = None,
+    originals: Originals | None = None,
 ) -> Launch:
     """Call something that launches kernels, with separate settings, and return the last launch.
 
@@ -128,7 +136,8 @@ def last_launch(
     current = current_settings()
     last = _Last(current.observer)
     chosen = target or current.target, options or current.options
-    with settings(*chosen, last, keeps=current.keeps, verify=current.verify):
+    keeps, verify = current.keeps, current.verify
+    with settings(*chosen, last, keeps=keeps, verify=verify, originals=originals):
         kernel(*args, **kwargs)
     if last.run is None:
         raise UsageError(f"{getattr(kernel, '__name__', kernel)!r} launched no kernel")

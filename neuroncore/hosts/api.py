@@ -25,7 +25,7 @@ from neuroncore.frontend.arguments import (
     by_rank,
     copied,
     of_a_rank,
-    with_rank,
+    referred,
 )
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
@@ -47,7 +47,7 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 if TYPE_CHECKING:
     from neuroncore.checks import orders as reordering
     from neuroncore.checks.orders import Orders
-    from neuroncore.frontend import verifying
+    from neuroncore.frontend import originals, verifying
     from neuroncore.precision.findings import Precision
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 else:
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
+    originals = Lazy("neuroncore.frontend.originals")
     verifying = Lazy("neuroncore.frontend.verifying")
     pages = modules("neuroncore.view", "card document page server")
     cards, documents, viewing, serving = pages.values()
@@ -100,14 +101,20 @@ class Run:
         self,
         finished: FinishedLaunch,
         used: Arguments,
-        given: Arguments | None,
+        given: originals.Before | None,
         whole: Run | None = None,
     ) -> None:
-        """`used` are the arguments after the launch, `given` copies from before it, if any; for
+        """`used` are the arguments after the launch, `given` those before it, if known; for
         several ranks, the arguments of each. `whole` is the Run of all ranks, for the Run of
         one."""
-        self._finished, self._used, self._given = finished, used, given
+        self._finished, self._used, self._before = finished, used, given
         self._whole = whole
+
+    @property
+    def _given(self) -> Arguments | None:
+        """Return the arguments before the launch, if known; see `Originals.arguments`."""
+        before = self._before
+        return before if before is None or isinstance(before, tuple) else before.arguments()
 
     @property
     def kernel(self) -> str:
@@ -149,7 +156,7 @@ class Run:
             record=record,
             world=World(1, self.world.cores, self.world.instance),
         )
-        given = None if self._given is None else self._given[0][rank]
+        given = None if (before := self._given) is None else before[0][rank]
         return Run(finished, self._used[0][rank], given, self)
 
     @property
@@ -189,10 +196,8 @@ class Run:
     def _changed(self) -> dict[int, Array]:
         """Return the array arguments that the kernel changed, with their new contents, by
         position."""
-        if self._given is None:
-            return {}
-        both = enumerate(zip(arrays_in(self._used), arrays_in(self._given), strict=True))
-        return {n: used for n, (used, given) in both if used.tobytes() != given.tobytes()}
+        before = self._given
+        return originals.changed(self._used, before) if before else {}
 
     def replay(self, *inputs: Any) -> Any:
         """Execute the record again without the kernel's Python, on its own inputs or on others,
@@ -356,7 +361,8 @@ class Run:
         if given is None:
             raise UsageError("the original arguments of this launch were not kept")
         left = copy.deepcopy(given)  # a reference may work in place
-        made = self._referred(reference, left) if callable(reference) else reference
+        several = self.world.ranks > 1
+        made = referred(reference, left, several) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
         if not got:
             verb = "changes"
@@ -371,13 +377,6 @@ class Run:
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
             raise compare.Incomparable(f"the kernel {verb} {counts}")
         return compare.agreement(got, wanted, tolerance)
-
-    def _referred(self, reference: Callable[..., Any], given: Arguments) -> Any:
-        """Return the results of a reference, of each rank if there are several."""
-        if self.world.ranks == 1:
-            return reference(*given[0], **given[1])
-        each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
-        return [reference(*args, **named) for args, named in each]
 
     def orders(self, count: int = 10) -> Orders:
         """Execute the record again in up to `count` other legal orders on the original arguments,
@@ -413,7 +412,9 @@ def run(
     and `options` comes from the settings, or else from the environment. `seed` has 32 bits and is
     the seed of random numbers: of the engines' generators, and of stochastic rounding if it is on
     (`rng_seed` and `stochastic_seed` of the options). The kernel changes arguments that it writes;
-    the Run keeps copies of the originals.
+    the Run keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that
+    the kernel only reads, and raises UsageError if 8 bytes in any 2 KiB of it changed (a sample: it
+    is likely to miss a change of few elements).
 
     With `per_rank`, a tuple or dict of arguments for each rank, it runs on this many ranks with
     `lnc` cores each, by default as many as the kernel's grid needs. If several ranks get the same
@@ -427,8 +428,8 @@ def run(
         options = replace(base, stochastic_seed=seed, rng_seed=seed)
     launched: Any = jit(kernel) if isinstance(kernel, FunctionType) else kernel
     if per_rank is None:
-        given = copied((args, kwargs))
-        last = last_launch(launched, args, kwargs, target, options)
+        given = originals.Originals((args, kwargs), lazily=hasattr(launched, "on_ranks"))
+        last = last_launch(launched, args, kwargs, target, options, given)
         return of(last, arguments=((args, kwargs), given))
     if args or kwargs:
         raise UsageError("pass arguments either rank by rank, in per_rank, or for all ranks")
@@ -439,7 +440,7 @@ def run(
     return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 
-def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
+def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
     """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
     one rank, after and before the launch; without them, the arrays that launches kept."""
     pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
@@ -447,7 +448,7 @@ def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> 
 
 
 def of_ranks(
-    launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[Arguments | None]
+    launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[originals.Before | None]
 ) -> Run:
     """Return the Run of all ranks of a world, with the arguments of each."""
     first, several = launches[0], len(launches) > 1
@@ -470,7 +471,7 @@ def of_ranks(
     )
     if not several:
         return Run(finished, used[0], given[0])
-    kept = [one for one in given if one is not None]
+    kept = [one for one in given if isinstance(one, tuple)]
     whole: Arguments | None = (tuple(kept), {}) if len(kept) == len(given) else None
     return Run(finished, (tuple(used), {}), whole)
 

@@ -46,7 +46,7 @@ class Storage:
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
         *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign", "greatest"),
-        "__weakref__",
+        *("before_write", "__weakref__"),
     )
     data: Array
     born: Born
@@ -60,6 +60,8 @@ class Storage:
         tuple[int, int] | None
     )  # a version, and what its integers are not beyond (`precision`)
 
+    before_write: Callable[[], None] | None  # called before each instruction that writes to it
+
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
         self.id, self.layout, self.held, self.name = identity, layout, held, name
         self.region, self.shape, self.dtype = layout.region, layout.shape, layout.dtype
@@ -67,7 +69,7 @@ class Storage:
         self.origin = 0  # of the first byte, in `data`
         self.version = 0  # counts the instructions that have written to it
         self.born = self.gaps = self.image = self.scope = None
-        self.launch = self.double = self.foreign = self.greatest = None
+        self.launch = self.double = self.foreign = self.greatest = self.before_write = None
 
     @property
     def partitions(self) -> int:

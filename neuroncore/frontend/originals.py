@@ -1,0 +1,154 @@
+"""The arguments of a launch as they were before it.
+
+Small arguments are copied. A large array is copied when an instruction first writes to it; if none
+does, a run refers to the caller's array, and checks a sample of it whenever it reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.frontend.arguments import (
+    Arguments,
+    arrays_in,
+    copied,
+    is_array,
+    leaves,
+    replaced,
+    span,
+)
+from neuroncore.native import buffers
+from neuroncore.numerics.libraries import as_numpy
+
+Array = npt.NDArray[Any]
+
+LARGE = 1 << 20  # bytes; to copy less takes less time than most launches
+WORD = 8  # bytes that are compared together
+BLOCK = 2048  # bytes of which one word is in the sample
+
+
+class OriginalArray:
+    """A large array as it was when the launch began. Call `keep` before it is written to."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.name = array, ""
+        self._sample = _sample(array)
+        self._copy: Array | None = None
+
+    def keep(self) -> None:
+        """Copy the array, once."""
+        if self._copy is None:
+            self._copy = buffers.copied(self.array)
+
+    def value(self) -> Array:
+        """Return the array, read-only unless it is a copy. Raise UsageError if its sample has
+        changed since the launch."""
+        if self._copy is not None:
+            return self._copy
+        if not np.array_equal(_sample(self.array), self._sample):
+            raise UsageError(
+                f"argument {self.name or 'of the kernel'} has changed since the launch; a run has "
+                f"no copy of an array of {LARGE >> 20} MiB or more that the kernel only reads: "
+                "change a copy of it instead"
+            )
+        view = self.array.view()
+        view.flags.writeable = False
+        return view
+
+
+def _sample(array: Array) -> Array:
+    """Return a word of each block of an array, and its last bytes. A change of 2 * BLOCK bytes in a
+    row covers the word of a block; a change of few elements is likely to be missed."""
+    content = array.reshape(-1).view(np.uint8)
+    count = len(content) // WORD
+    words = content[: count * WORD].view(np.uint64)
+    return np.append(words[_places(count)], content[-WORD:].view(np.uint64))
+
+
+@lru_cache(maxsize=8)
+def _places(count: int) -> Array:
+    """Return the positions of the words in a sample, of `count` words: a random one in each block,
+    so that a column of a matrix is seen too."""
+    starts: Array = np.arange(0, count, BLOCK // WORD)
+    random = np.random.default_rng(0).integers(0, BLOCK // WORD, len(starts))
+    found: Array = np.minimum(starts + random, count - 1)
+    return found
+
+
+class Originals:
+    """The arguments of one launch as they were before it."""
+
+    def __init__(self, arguments: Arguments, lazily: bool) -> None:
+        """Copy all arguments at once unless `lazily`, which is for kernels: other functions may
+        change arrays by themselves. Raise UsageError for an argument that can't be copied."""
+        large = list(_large(arguments)) if lazily else []
+        self.of = {id(one): OriginalArray(one) for one in large}
+        self._given = copied(arguments, but=large)
+
+    def arguments(self) -> Arguments:
+        """Return the arguments with the original arrays. Raise UsageError if one has changed and
+        there is no copy."""
+        args, named = (replaced(part, self._value) for part in self._given)
+        return args, named
+
+    def leaves(self) -> Iterator[Any]:
+        """Return the single arguments in order, an OriginalArray for each large array."""
+        return (self.of.get(id(one), one) for one in leaves(self._given))
+
+    def _value(self, one: Any) -> Any:
+        found = self.of.get(id(one))
+        return one if found is None else found.value()
+
+
+def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
+    """Return the arrays of arguments after a launch that differ from those before it, by their
+    positions among all arrays."""
+    both = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
+    return {n: one for n, (one, was) in both if _differ(one, was)}
+
+
+def _differ(one: Array, was: Array) -> bool:
+    """Return whether arrays have different bytes, which the same memory has not."""
+    return not np.may_share_memory(one, was) and one.tobytes() != was.tobytes()
+
+
+Before = Arguments | Originals
+"""Arguments as they were before a launch."""
+
+
+class OriginalArrays(Mapping[str, Array]):
+    """Arrays of inputs by name; large ones without a copy are checked when they are read."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Array:
+        found = self._arrays[name]
+        return found.value() if isinstance(found, OriginalArray) else as_numpy(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+def _large(arguments: Arguments) -> Iterator[Array]:
+    """Return the large arrays of numpy whose memory is in no other argument: a write to that one
+    would change them too."""
+    arrays = {id(one): one for one in leaves(list(arguments)) if is_array(one)}
+    if not any(getattr(one, "nbytes", 0) >= LARGE for one in arrays.values()):
+        return
+    spans = {number: span(as_numpy(one)) for number, one in arrays.items()}
+    for number, one in arrays.items():
+        if type(one) is not np.ndarray or one.nbytes < LARGE or one.dtype.hasobject:
+            continue
+        low, high = spans[number]
+        others = (other for n, other in spans.items() if n != number)
+        if one.flags.carray and not any(low < end and begin < high for begin, end in others):
+            yield one
