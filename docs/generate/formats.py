@@ -40,8 +40,8 @@ bits differ; NaN are equal whatever their sign and payload. "-": the library lac
   NaN above 464, and so does neuroncore by default.
 * A scale is the nearest power of two in neuroncore: 2^127 for numbers above 1.5 x 2^127, where
   ml_dtypes and torch give NaN ({large} numbers), and 2^-127 for numbers up to 1.5 x 2^-127, some of
-  which ml_dtypes and torch round to 2^-126 ({small}). torch also takes the magnitude of negative
-  numbers, which have no scale.
+  which ml_dtypes and torch round to 2^-126 ({small}). For a negative number,
+  which has no scale, torch uses the magnitude.
 * ml_dtypes gives -0 for NaN as float4_e2m1fn, which has no NaN. neuroncore gives 6, the largest
   number. Only numbers are counted.
 

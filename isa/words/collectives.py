@@ -260,7 +260,7 @@ equal_others = holds(
 
 @rule(
     SignatureError,
-    "a group of 4 ranks is of adjacent cores where a core is a rank",
+    "a group of 4 ranks has adjacent cores if each core is a rank",
     because="links of trn1 join neighbors only (runtime release notes)",
 )
 def adjacent_fours(call: Call, machine: Machine) -> Any:

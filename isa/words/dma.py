@@ -80,7 +80,7 @@ COPY = (
     bits_if_opaque("dst", "src"),
     by_software(BufferKindError),
     holds(
-        "engine", "engine= is sync or scalar with dge_mode=hwdge, and else left out",
+        "engine", "engine is sync or scalar with dge_mode=hwdge; in other modes it is left out",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
         BufferKindError, because="their sequencers support only hardware descriptors",
     ),
@@ -137,7 +137,7 @@ COMPUTE = (
         "srcs", "what is added to picked rows is in SBUF",
         lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
-        BufferKindError, "rows in hbm, and what they meet in sbuf",
+        BufferKindError, "rows in hbm, and the other operand in sbuf",
     ),
 )  # fmt: skip
 
@@ -207,15 +207,15 @@ TRANSPOSE = (
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "src for hardware descriptors has 16 rows, or of more than two axes 1, 2, 4, 8 or "
-        "16 along the first, and a multiple of 16 together with the last but one (ISA)",
+        "src", "with hardware descriptors, src has 16 rows; with more than two axes the first has "
+        "size 1, 2, 4, 8 or 16, which times the last but one is a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
-        "src", "src of a gather has 16k rows, and of four axes 1 along axis 1 or 2 (ISA)",
+        "src", "src of a gather has 16k rows; of four axes, axis 1 or 2 has size 1 (ISA)",
         lambda call: fits_gathers(call) or not picks_rows(call),
-        expected=lambda call: f"a multiple of {at_a_time(call)} rows, and of four axes 1 along "
+        expected=lambda call: f"a multiple of {at_a_time(call)} rows; of four axes, size 1 along "
         "axis 1 or 2",
     ),
     *PRIORITIES,

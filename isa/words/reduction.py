@@ -254,7 +254,7 @@ def wide(core: Core, reduce_res: Tile | None) -> Tile | None:
     if reduce_res is not None and reduce_res.dtype is not float32:
         core.report(
             "NARROW_MAXIMUM",
-            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row that is all filling "
+            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row of fillings only "
             "may become -inf",
             reduce_res.storage.id,
         )

@@ -73,7 +73,7 @@ class Options:
 
     stochastic_seed: int = 0
     """The seed of stochastic rounding, 32 bits (NEURON_RT_STOCHASTIC_ROUNDING_SEED, whose default
-    is 0). A launch with the same seed repeats its bits."""
+    is 0). Launches with the same seed have the same bits."""
 
     stochastic_bits: int = 32
     """The number of random bits for each rounding, 1 to 32. The device's number is not published;
@@ -95,13 +95,13 @@ class Options:
     The results of the kernel do not change."""
 
     precision_bound: float | None = None
-    """The relative error against float64 above which a result is reported; None for 1e-5 with
-    float32, and for the gap between 1 and the next number with narrower floats."""
+    """The relative error against float64 above which a result is reported. The default, None, is
+    1e-5 for float32, and the gap between 1 and the next number for narrower floats."""
 
     fn_overflow: Literal["nan", "saturate"] = "nan"
-    """The result of rounding too large numbers, including infinities, to float8_e4m3fn: NaN, as in
-    ml_dtypes, which the vendor's simulator uses for its narrow formats; or the largest number,
-    which the OCP specification of 8-bit floats allows too. Not published for the device.
+    """The result of rounding numbers that are too large, including infinities, to float8_e4m3fn:
+    NaN, as in ml_dtypes, which the vendor's simulator uses for its narrow formats; or the largest
+    number, which the OCP specification of 8-bit floats allows too. Not published for the device.
     quantize_mx saturates in any case, like the vendor's reference results."""
 
     nan_minmax: Literal["propagate", "number"] = "propagate"
@@ -168,10 +168,11 @@ class Options:
     line."""
 
     uninitialized: Literal["report", "zeros", "raise"] = "report"
-    """The value of uninitialized memory, which is reported in a finding: poison (NaN; 4 for
-    integers), or 0. On a device it is whatever was there, nearly always finite, and published
-    kernels multiply it by weights of 0. Products with an identity matrix and transposes on v2 keep
-    it in its own elements in any case. `raise` makes a read an error."""
+    """The value of uninitialized memory: poison (NaN; 4 for integers), or 0. A read of it is
+    reported in a finding; with `raise` it is an error. On a device such memory has its previous
+    contents, which are nearly always finite, and which published kernels multiply by weights of 0.
+    Therefore products with an identity matrix, and transposes on v2, do not spread the poison to
+    other elements."""
 
     @property
     def zeros_as_leftovers(self) -> bool:

@@ -80,33 +80,33 @@ class Traits:
     lanewise: bool = False
     """Every lane works independently, so some lanes represent all."""
     scans: bool = False
-    """A result depends on all elements of its lane, though it has as many."""
+    """Each element of a result depends on other elements of its lane, as in a scan."""
     casts: bool = False
     """Integers that it writes may have been rounded or cut off."""
     copies: bool = False
     """It copies: between equal formats nothing is computed."""
     copies_out: bool = False
-    """It is how results of the Tensor engine get from PSUM to SBUF."""
+    """It copies results of the Tensor engine from PSUM to SBUF."""
     moves_bits: bool = False
     """Nothing is computed or rounded, whatever the formats."""
     transposes: bool = False
-    """It transposes, of itself."""
+    """It always transposes."""
     asks_transpose: str = "is_transpose"
-    """The argument by which a product is asked to."""
+    """The argument that makes a product transpose."""
     multiplies: bool = False
     """It is a product of matrices, which the Tensor engine makes."""
     weights: str = "stationary"
-    """The operand whose elements stay in the Tensor engine's array, of what uses that."""
+    """The operand that stays in the Tensor engine's array, if the instruction uses the array."""
     streams: str | None = "moving"
-    """The operand that streams past them; None where that is the identity matrix."""
+    """The operand that streams through the array; None if that is the identity matrix."""
     adds: str = "accumulate"
-    """The argument that says whether a product is added to what is there; None leaves it open."""
+    """The argument for adding a product to the earlier contents; None leaves it open."""
     onezero: str = "is_stationary_onezero"
-    """The argument that says of the weights that they are zeros and ones."""
+    """The argument that promises weights of zeros and ones."""
     accumulates: bool = False
-    """It goes through its engine's accumulator registers."""
+    """It uses its engine's accumulator registers."""
     command: str = "reduce_cmd"
-    """The argument that says what becomes of those."""
+    """The argument with the command for these registers."""
     exchanges: bool = False
     """Its results come from another core."""
     computes: bool = True

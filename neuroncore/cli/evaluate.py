@@ -57,7 +57,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-hacks",
         action="store_true",
-        help="traces have SOL-ExecBench's status REWARD_HACK, which flashinfer-bench has not",
+        help="use SOL-ExecBench's status REWARD_HACK in traces, which flashinfer-bench lacks",
     )
     parser.add_argument(
         "--examine",
@@ -107,7 +107,7 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
         "--isolation",
         choices=LEVELS,
         default=isolation.supported(),
-        help="of candidates (default here: %(default)s)",
+        help="the isolation of candidates (default on this system: %(default)s)",
     )
     parser.add_argument(
         "--seconds",

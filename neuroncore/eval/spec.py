@@ -38,8 +38,8 @@ class Spec:
     families: Sequence[str] = ("usual",)
     seeds: int = 3
     secret: int | None = None
-    """Determines the hidden seeds, together with the name and the shape. None: `evaluate` draws it
-    anew, and each verdict says it."""
+    """Determines the hidden seeds, together with the name and the shape. None: `evaluate` draws a
+    new one, and each verdict contains it."""
     tol: float = 2e-5
     """The allowed relative L2 error of each result."""
     largest_error: float = 1e-2
@@ -64,7 +64,7 @@ class Spec:
     """Bytes that the host may add to the program as constants."""
     dynamic: bool = False
     """Whether loops and conditions of the device may depend on the inputs: the candidate is then
-    recorded again for each hidden seed, and told the values that decide, at most 64."""
+    recorded again for each hidden seed, and gets the values that decide, at most 64."""
     options: Options = field(default_factory=Options)
     adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     """Turns the arguments of the reference into the arguments of the kernel."""

@@ -188,7 +188,7 @@ class Alias(MetaPathFinder, Loader):
         if root not in OURS or (root in STAND_INS and rest and not _is_alias(root)):
             return None
         if name in STAND_INS and (installed := _installed(name)) is not None:
-            _tell(f"neuroncore: {name} is the one in {installed.origin}")
+            _tell(f"neuroncore: using the installed {name}, not the stand-in: {installed.origin}")
             return installed
         real = OURS[root] + dot + rest
         if rest and real not in sys.modules:

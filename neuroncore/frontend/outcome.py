@@ -283,7 +283,7 @@ def check_constants(cores: Sequence[Core]) -> None:
             if apart is not None:
                 first.report(
                     "CONSTANT_DIFFERS",
-                    f"constant {apart} of this line is another one on core {rank} than on core 0",
+                    f"constant {apart} of this line differs between core 0 and core {rank}",
                     site=site,
                 )
 

@@ -139,7 +139,7 @@ class Tile:
         if any(held.itemsize != own.itemsize for own, held in formats):
             because = "they have no bits that could be viewed"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
-            because = "bytes at addresses that the kernel chooses are further apart for it"
+            because = "the emulator stores bytes at addresses of the kernel with gaps between them"
         else:
             return
         raise ViewError(

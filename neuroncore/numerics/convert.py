@@ -223,8 +223,8 @@ class Info:
     eps: float | None = None
     """The gap between 1 and the next larger number."""
     overflow: float | None = None
-    """Half a step above `max`: what is nearer to 0 is rounded to `max` or less, what is farther
-    overflows; it itself does where the last bit of `max` is set."""
+    """Half a step above `max`. Smaller magnitudes are rounded to `max` or less, larger ones
+    overflow. This number overflows if the last bit of `max` is set."""
     infinity: int | None = None
     """The code of +infinity; None where there is none."""
     nan: int | None = None

@@ -19,7 +19,7 @@ ELSEWHERE = {
     "nvfp4": "floats of 4 bits in blocks of 16; quantize has 'mxfp4', blocks of 32",
     "complex64": "a complex number; its real and imaginary parts can be float32",
 }
-"""Formats that no NeuronCore has: what each is, and the nearest that it has."""
+"""Formats that no NeuronCore has: a description of each, and the nearest one that it has."""
 
 SAME = {
     "double": "float64",

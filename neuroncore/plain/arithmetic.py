@@ -162,8 +162,8 @@ ELEMENTARY: dict[str, Callable[[Any], Any]] = {
 
 BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity they are at their limits
 ULPS = {name: dict.fromkeys(FORMATS, 1) for name in ELEMENTARY}
-"""By how many units in the last place of a format the emulator's results may differ from these: its
-polynomials are within 0.51 units of the true value, and so are these."""
+"""The allowed difference between the emulator's results and these, in units in the last place of a
+format: both are within 0.51 units of the true value."""
 
 
 def activation_of(name: str, x: Array) -> Array:

@@ -114,7 +114,7 @@ class Evaluation:
     accumulates: bool
     """The result may be added to the destination."""
     registers: bool
-    """It goes through accumulator registers."""
+    """It uses accumulator registers."""
     integers: tuple[str, ...]
     """Operands of 32-bit integers that are read as numbers."""
     casts: bool
@@ -122,8 +122,8 @@ class Evaluation:
     numbers: tuple[str, ...]
     """Arguments that are numbers, or may be."""
     bounded: bool
-    """32-bit integers become such by sums, products and the like, element by element: no result is
-    beyond the product of all operands, each greater by 1."""
+    """32-bit results are sums, products and the like of 32-bit integers, element by element: none
+    is larger than the product of all operands, each increased by 1."""
 
 
 def evaluation(call: Call) -> Evaluation:

@@ -67,7 +67,7 @@ def test_an_installed_one_wins_and_is_told_once(kind, before, tmp_path):
     code += "import neuroncore; neuroncore.deactivate(); import sys\n"
     code += "assert sys.modules['torch_xla'] is torch_xla\n"
     said = python(before + code, tmp_path, PATH, tmp_path).stderr
-    assert said == f"neuroncore: torch_xla is the one in {home}\n"
+    assert said == f"neuroncore: using the installed torch_xla, not the stand-in: {home}\n"
 
 
 def test_a_folder_of_that_name_is_not_an_installed_package(tmp_path):

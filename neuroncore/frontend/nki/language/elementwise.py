@@ -110,9 +110,9 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
 
     doc = (
         f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a "
-        "(P, 1) tile. Axes of size 1 are repeated, that of the partitions by nc_stream_shuffle: "
-        "published kernels have it so from the vendor's simulator (trnsparse, 0.3), whose release "
-        "notes say from 0.3 on that its compiler doesn't broadcast yet."
+        "(P, 1) tile. Axes of size 1 are repeated (the partition axis by nc_stream_shuffle), "
+        "as in the vendor's simulator, on which published kernels depend (trnsparse, 0.3). The "
+        "release notes of 0.3 say that the vendor's compiler doesn't broadcast yet."
     )
     token = kind(name, lowered, doc)
     return token
