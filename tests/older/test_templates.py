@@ -93,6 +93,35 @@ def past_the_end(x):
     return out
 
 
+def reduced_over_loops(x):
+    out = nl.ndarray((3, 8, 1), x.dtype, buffer=nl.shared_hbm)
+    part = nl.ndarray((3, 2, 4, 3, nl.par_dim(8), 1), x.dtype)
+    top = nl.ndarray((3, 2, nl.par_dim(8), 1), x.dtype)
+    total = nl.ndarray((3, nl.par_dim(8), 1), x.dtype)
+    for i in nl.affine_range(3):
+        for j in nl.affine_range(2):
+            for k in nl.affine_range(4):
+                for m in nl.affine_range(5, 2, -1):
+                    column = 4 * k + m - 2 + nl.arange(2)[None, :]
+                    tile = nl.load(x[i + j, P, column], mask=column < 16)
+                    part[i, j, k, m - 3] = nl.max(tile, axis=1, keepdims=True)
+                    top[i, j, P, 0] = nl.loop_reduce(
+                        part[i, j, k, m - 3, P, 0], op=np.max, loop_indices=[k, m]
+                    )
+            total[i, P, 0] = nl.loop_reduce(top[i, j, P, 0], op=np.add, loop_indices=[j])
+        nl.store(out[i], total[i])
+    return out
+
+
+def reduced_into_a_new_tile(x):
+    out = nl.ndarray((2, 3, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(2):
+        for k in nl.sequential_range(3):
+            total = nl.loop_reduce(nl.load(x[i + k]), op=np.add, loop_indices=[k])
+            nl.store(out[i, k], total)
+    return out
+
+
 def chosen_by_python(x):
     out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
     for i in nl.affine_range(6):
@@ -143,12 +172,12 @@ def a_list_that_changes(x):
 
 REPEATED = [
     *(blocks_in_a_nest, sums_of_products, pieces_of_a_tile, written_by_every_iteration),
-    *(unrolled_in_it, past_the_end),
+    *(unrolled_in_it, past_the_end, reduced_over_loops),
 ]
 RUN_BY_PYTHON = [
     read_before_it_is_written,
     *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
-    a_list_that_changes,
+    *(a_list_that_changes, reduced_into_a_new_tile),
 ]
 
 

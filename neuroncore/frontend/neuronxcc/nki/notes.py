@@ -167,6 +167,14 @@ class Notes:
         if not self.is_full:
             self.guards.append((int(number), int(low), int(high)))
 
+    def iteration(self, value: int, values: range) -> None:
+        """Note whether an iteration of a loop is its first one."""
+        begin, step = values.start, values.step
+        if value == begin:
+            self.guard(value, begin, begin)
+        else:
+            self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
+
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
         """Note the indices of a part of a tile."""
         listed = [*keys]

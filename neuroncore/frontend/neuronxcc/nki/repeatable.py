@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -135,7 +135,8 @@ class _Reader:
         self.called: set[tuple[str, ...]] = set()
         self.indexed: set[str] = set()
         loop = nest[-1]
-        self.varying |= {one.id for one in map(_target, nest) if one is not None}
+        self.loops = {one.id for one in map(_target, nest) if one is not None}  # their variables
+        self.varying |= self.loops
         fits = self._is_range(nest[:-1]) and self._statement(loop)
         fits = fits and self._are_local(function, loop) and not self._reads_others(nest)
         called = frozenset(name for name in self.called if name[0] not in self.tiles)
@@ -194,6 +195,7 @@ class _Reader:
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as called, orelse=[]):
                 ranged = _dotted(called.func)[-1:]
                 if {*ranged} & RANGES:
+                    self.loops.add(name)
                     self.varying.add(name)
                 fits = bool({*ranged} & (RANGES | UNROLLED)) and self._is_value(called)
                 return fits and all(map(self._statement, node.body))
@@ -259,11 +261,17 @@ class _Reader:
         if name:
             self.called.add(name)
         fits = bool(name) or (isinstance(node.func, ast.Attribute) and self._is_value(node.func))
-        masks = [one.value for one in node.keywords if one.arg == "mask"]
-        named = [one.value for one in node.keywords if one.arg != "mask"]
-        given = all(map(self._is_value, (*node.args, *named)))
-        known = all(one.arg is not None for one in node.keywords)
-        return fits and given and known and all(map(self._is_mask, masks))
+        known: dict[str | None, Callable[[ast.expr], bool]] = {None: lambda _: False}
+        known["mask"] = self._is_mask
+        if name[-1:] == ("loop_reduce",):
+            known["loop_indices"] = self._are_loops
+        named = all(known.get(one.arg, self._is_value)(one.value) for one in node.keywords)
+        return fits and named and all(map(self._is_value, node.args))
+
+    def _are_loops(self, node: ast.expr) -> bool:
+        """Return whether an expression is a variable of a loop, or a list of some."""
+        parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+        return all(isinstance(one, ast.Name) and one.id in self.loops for one in parts)
 
     def _is_index(self, node: ast.expr | None) -> bool:
         """Return whether an expression is affine in the loop variables."""

@@ -124,10 +124,10 @@ def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
     return Tensor(storage, storage.layout.whole, 0)
 
 
-def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
+def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
     """Return a tile on the chip whose memory is allocated only if it is needed. The allocation then
     has the position and the loop iteration of this call. Raises the errors of the allocation."""
-    site = core.site
+    site = core.birthplace()
     core.memory.layout(region, sizes, dtype)
 
     def allocate() -> Storage:
@@ -239,7 +239,7 @@ def produce(
         shape, scope = out[0], state.loops[-1] if state.loops else None
         sizes = tuple(shape) if len(shape) > 1 else (*shape, 1)
         if awaited:
-            result = _awaited(core, scope, region, sizes, out[1])
+            result = delayed(core, scope, region, sizes, out[1])
         else:
             result = _new(core, state, (region, sizes, out[1]))
         over = sizes if space is None else space

@@ -17,7 +17,7 @@ from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
-from neuroncore.frontend.neuronxcc.nki.results import PSUM, fill, hold, issue, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import PSUM, delayed, fill, hold, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.templates import TracedLoop
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -58,10 +58,13 @@ def loop_reduce(
     listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
     loops = [index for index in listed if isinstance(index, LoopIndex)]
     first = all(index.is_first if isinstance(index, LoopIndex) else index == 0 for index in listed)
+    _note(loops, first)
     form: Format = format_of(dtype or data.dtype, position=2)
     boxes = chosen(mask, data.shape)
 
     def run(dst: Tensor, _: bool | None) -> None:
+        if dst is total and loops and (noting := running().notes) is not None:
+            noting.fault()  # the tile belongs to the loops, and other runs of them have others
         with running().accumulating():
             each(dst)
 
@@ -79,18 +82,29 @@ def loop_reduce(
     return hold(total, run, boxes, (MemoryRegion.sbuf, PSUM))
 
 
+def _note(loops: list[LoopIndex], first: bool) -> None:
+    """Note which iterations do the same: the first one of all loops, or those that are not the
+    first of the last loop that has gone on."""
+    if (noting := running().notes) is not None:
+        gone_on = [index for index in loops if not index.is_first]
+        for index in loops if first else gone_on[-1:]:
+            noting.iteration(index, index.loop.values)
+
+
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile in which a loop_reduce accumulates, if its result isn't assigned: one for
     each place in the source and for each iteration of the loops around it that it doesn't
     reduce."""
-    site = current().birthplace()
+    core = current()
+    site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
     outer = tuple(int(i) for i in running().loops if id(i.loop) not in reduced)
     key = (None if site is None else (id(site[0]), site[1]), outer)
     sums: dict[Any, Tensor] = loops[0].loop.sums
     if key not in sums:
-        total = sums[key] = new(data.shape, form)
-        total.storage.scope = around(running().loops, [index.loop for index in loops])
+        scope = around(running().loops, [index.loop for index in loops])
+        sizes = data.shape if len(data.shape) > 1 else (*data.shape, 1)
+        sums[key] = delayed(core, scope, MemoryRegion.sbuf, sizes, form)
     return sums[key]
 
 
