@@ -261,6 +261,29 @@ def test_bits_are_combined_as_they_are():
     )
 
 
+@for_all("form", ["int32", "uint8", "bfloat16", "float16"])
+def test_a_scalar_of_each_partition_is_converted_for_arithmetic(form):
+    x, c = numbers((4, 6)), np.arange(1, 5)[:, None]
+    device = Older()
+    a, b = device.tile(x), device.tile(c.astype(form))
+    got = device.call(nisa.tensor_scalar, a, np.multiply, b, op1=np.add, operand1=b)
+    assert np.array_equal(got.numpy(), (x * c + c).astype(F32))
+    both = {"op0": np.add, "operand0": b, "op1": np.multiply, "operand1": a}
+    got = device.call(nisa.scalar_tensor_tensor, data=a, **both)
+    assert np.array_equal(got.numpy(), ((x + c).astype(F32) * x).astype(F32))
+    total = device.tile(np.zeros((4, 1), F32))
+    fold = {"reduce_op": np.add, "reduce_res": total}
+    got = device.call(nisa.tensor_scalar_reduce, data=a, op0=np.add, operand0=b, **fold)
+    assert np.array_equal(got.numpy(), (x + c).astype(F32))
+
+
+def test_a_bitvec_operator_takes_no_floats():
+    device = Older()
+    a, b = device.tile(np.ones((4, 6), np.int32)), device.tile(np.ones((4, 1), F32))
+    with pytest.raises(KernelError, match="bitvec"):
+        device.call(nisa.tensor_scalar, a, np.bitwise_and, b)
+
+
 # --- scans, memset, running folds ----------------------------------------------------------------
 
 

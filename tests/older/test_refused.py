@@ -117,13 +117,6 @@ PAIRS = {
         *("t = nisa.tensor_reduce(np.add, t, axis=(1,))",),
         *("nl.store(out, t)", lambda: X.sum(axis=1, keepdims=True)),
     ),
-    "a scalar operand of integers": (
-        *(errors.DtypeError, "int32", (128, 512), "t = nl.load(x)"),
-        "two = nisa.memset((128, 1), 2, dtype=np.int32)",
-        "two = nisa.memset((128, 1), 2, dtype=np.float32)",
-        "nl.store(out, nisa.tensor_scalar(t, np.multiply, two))",
-        lambda: 2 * X,
-    ),
     "a row for every partition": (
         *(errors.ShapeError, "partitions", (128, 512), "t, r = nl.load(x), nl.load(x[0:1, :])"),
         "t = nisa.tensor_tensor(t, r, op=np.add)",

@@ -156,6 +156,31 @@ def test_a_slice_beyond_the_end_is_refused_where_it_is_used():
     assert np.array_equal(loaded[0:2].numpy(), values[2:])
 
 
+@pytest.mark.parametrize("dropped", [(0,), (0, 0)])
+def test_an_axis_that_an_index_drops_is_not_that_of_a_slice_beyond_the_end(dropped):
+    device = Older()
+    values = numbers((4, 5))
+    x = device.tile(values, buffer="hbm").reshape((*(1 for _ in dropped), 4, 5))
+    columns, rows = nl.arange(6)[None, :], nl.arange(8)[:, None]
+    loaded = device.call(nl.load, x[(*dropped, slice(None), slice(3, 9))], mask=columns < 2)
+    assert np.array_equal(loaded[:, 0:2].numpy(), values[:, 3:])
+    loaded = device.call(nl.load, x[(*dropped, slice(0, 8))], mask=rows < 4)
+    assert np.array_equal(loaded[0:4].numpy(), values)
+    with pytest.raises(OutOfBoundsError, match=f"exceeds axis {len(dropped) + 1} of size 5"):
+        device.call(nl.load, x[(*dropped, slice(None), slice(3, 9))])
+
+
+@pytest.mark.parametrize("function", [np.mean, np.sum, np.max, np.amin])
+def test_reductions_of_numpy_are_those_of_the_language(function):
+    device = Older()
+    values = numbers((4, 5))
+    tile = device.tile(values)
+    got = device.call(function, tile, axis=[1])
+    assert np.allclose(got.numpy(), function(values, axis=1, keepdims=True), rtol=1e-6)
+    with pytest.raises(KernelError, match="can't be an array"):
+        np.cumsum(tile, axis=1)
+
+
 def test_a_part_of_a_part_is_inside_where_its_own_elements_are():
     """waahm7/asst4-trainium's convolution takes a row of 225 columns, whose last is past the end,
     and reads 222 of them; its compiled program exists, and gives the numbers of numpy."""

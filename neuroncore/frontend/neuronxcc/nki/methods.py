@@ -28,6 +28,14 @@ BOTH_SIDES = {
     "lshift": "left_shift",
     "rshift": "right_shift",
 }
+REDUCTIONS = {
+    "mean": "mean",
+    "sum": "sum",
+    "max": "max",
+    "amax": "max",
+    "min": "min",
+    "amin": "min",
+}
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
@@ -54,6 +62,15 @@ def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
         return of_none if other is None else getattr(language, name)(self, other)
 
     return method
+
+
+def _numpy_function(
+    self: Tensor, function: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Reduce a tile by a function of numpy, as nl's: a published backward pass of a gated rmsnorm
+    calls np.mean(tile, axis=[1]). Other functions need an array, and are refused."""
+    name = REDUCTIONS.get(function.__name__)
+    return self.__array__() if name is None else getattr(language, name)(*args, **kwargs)
 
 
 def _astype(self: Tensor, dtype: Any) -> Tensor:
@@ -131,6 +148,7 @@ def install() -> None:
         "__setitem__": _setitem,
         "__eq__": _equal("equal", of_none=False),
         "__ne__": _equal("not_equal", of_none=True),
+        "__array_function__": _numpy_function,
         "astype": _astype,
         "broadcast_to": _broadcast_to,
     }

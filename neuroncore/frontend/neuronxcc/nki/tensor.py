@@ -141,7 +141,7 @@ class Tensor(Seen, Unread, Parted):
                 first, count, step = self._range(k, axis, masked=True)
                 outside |= first + (count - 1) * step >= self.shape[axis]
             offset += first * stride
-            moves.append((first, (*(0,) * len(shape), step)))
+            moves.append((first, (*(0,) * len(shape), step) if count else ()))
             if count or (on_chip and axis == 0):
                 shape.append(count or 1)
                 strides.append(stride * step)

@@ -44,13 +44,15 @@ def column(value: Any, name: str) -> Any:
     return operand.shaped((operand.shape[0], 1)) if operand.size == operand.shape[0] else operand
 
 
-def float32_column(value: Any, name: str) -> Any:
+def float32_column(value: Any, name: str, op: Any) -> Any:
     """Return a number, or one per partition. By this API's pages it may have any format and is cast
-    to float32, the format of the instruction; the cast is a copy."""
+    to float32, the format of the instruction; the cast is a copy. The operand of a bitvec operator
+    stays as it is."""
     operand = column(value, name)
-    if not isinstance(operand, Tensor) or operand.dtype is float32 or operand.dtype.is_integer:
+    if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
-    return copied(operand, float32)
+    row = getattr(token(op), "operator", None)
+    return operand if row is not None and row.kind == "bitvec" else copied(operand, float32)
 
 
 def bias(value: Any, name: str) -> Any:
@@ -83,7 +85,7 @@ CONVERSIONS: dict[str, Conversion] = {
     **dict.fromkeys(("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1"), token),
     **dict.fromkeys(("scale", "prob", "imm0", "imm1", "initial", "on_false"), column),
     **dict.fromkeys(("bound0", "bound1"), column),
-    **dict.fromkeys(("operand0", "operand1"), float32_column),
+    **dict.fromkeys(("operand0", "operand1"), column),
     "bias": bias,
     "engine": lambda value, _: member(engine, value),
     "reduce_cmd": lambda value, _: member(reduce_cmd, value),
@@ -93,7 +95,6 @@ CONVERSIONS: dict[str, Conversion] = {
 # arguments of one instruction that are converted in another way
 OF_ONE: dict[str, dict[str, Conversion]] = {
     "scalar_tensor_tensor": CONVERSIONS | {"operand1": tile},
-    "tensor_scalar_reduce": CONVERSIONS | {"operand0": column},
 }
 
 

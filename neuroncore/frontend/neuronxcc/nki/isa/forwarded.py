@@ -89,6 +89,7 @@ def scalar_tensor_tensor(
     begin(kwargs)
     del kwargs
     data, operand1 = apart(tile(data, "data"), tile(operand1, "operand1"))
+    operand0 = float32_column(operand0, "operand0", op0)
     return like("data", "scalar_tensor_tensor", locals())
 
 
@@ -143,8 +144,8 @@ def tensor_scalar(
     x = tile(data, "data")
     return produce(
         "tensor_scalar", (x.shape, format_or(dtype, x.dtype)), mask, data=x,
-        op0=token(op0), operand0=float32_column(operand0, "operand0"), reverse0=reverse0,
-        op1=token(op1), operand1=float32_column(operand1, "operand1"), reverse1=reverse1,
+        op0=token(op0), operand0=float32_column(operand0, "operand0", op0), reverse0=reverse0,
+        op1=token(op1), operand1=float32_column(operand1, "operand1", op1), reverse1=reverse1,
         engine=member(enums.engine, engine),
     )  # fmt: skip
 
@@ -165,6 +166,9 @@ def tensor_scalar_reduce(
     dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """data <op0> operand0, and its reduction along the free axes in reduce_res."""
+    begin(kwargs)
+    del kwargs
+    operand0 = float32_column(operand0, "operand0", op0)
     return like("data", "tensor_scalar_reduce", locals())
 
 
