@@ -53,6 +53,7 @@ def user_of_value(frame: FrameType) -> ast.AST | None:
 BETWEEN = frozenset(
     opcode.opmap[name] for name in ("EXTENDED_ARG", "COPY", "TO_BOOL") if name in opcode.opmap
 )
+COMPARISON = opcode.opmap["COMPARE_OP"]
 
 
 class Question(NamedTuple):
@@ -68,11 +69,14 @@ def question(frame: FrameType) -> Question:
     """Return the expression whose truth a frame asks for.
 
     Python 3.11 gives a jump the span of the whole statement, and later releases the span of the
-    value, so the instruction before the jump finds the expression.
+    value, so the instruction before the jump finds the expression. Since Python 3.13 a comparison
+    may also ask for the truth of its result.
     """
-    at, written = frame.f_lasti - 2, frame.f_code.co_code
-    while written[at] in BETWEEN:
+    at, written = frame.f_lasti, frame.f_code.co_code
+    if written[at] != COMPARISON:
         at -= 2
+        while written[at] in BETWEEN:
+            at -= 2
     line, end_line, column, end_column = source.span(frame.f_code, at)
     where = line, column, end_line, end_column
     by = _parents(frame.f_code.co_filename).get(where)
