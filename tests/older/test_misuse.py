@@ -55,7 +55,7 @@ def test_too_few_arguments():
     [
         (lambda x: np.maximum(x, 0), "maximum", "use nl.maximum"),
         (lambda x: np.exp(x), "exp", "use nl.exp"),
-        (lambda x: np.sum(x, axis=1), "sum", "use nl.sum"),
+        (lambda x: np.prod(x, axis=1), "prod", "use nl.prod"),
         (lambda x: np.hypot(x, x), "hypot", None),
     ],
 )

@@ -177,7 +177,7 @@ def test_reductions_of_numpy_are_those_of_the_language(function):
     tile = device.tile(values)
     got = device.call(function, tile, axis=[1])
     assert np.allclose(got.numpy(), function(values, axis=1, keepdims=True), rtol=1e-6)
-    with pytest.raises(KernelError, match="can't be an array"):
+    with pytest.raises(KernelError, match="numpy's cumsum can't"):
         np.cumsum(tile, axis=1)
 
 

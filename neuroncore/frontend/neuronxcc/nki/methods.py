@@ -7,6 +7,7 @@ from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError
+from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki import language
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Shifted
@@ -68,9 +69,11 @@ def _numpy_function(
     self: Tensor, function: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Reduce a tile by a function of numpy, as nl's: a published backward pass of a gated rmsnorm
-    calls np.mean(tile, axis=[1]). Other functions need an array, and are refused."""
+    calls np.mean(tile, axis=[1]). Raises SignatureError for other functions."""
     name = REDUCTIONS.get(function.__name__)
-    return self.__array__() if name is None else getattr(language, name)(*args, **kwargs)
+    if name is None:
+        raise misuse.refused_ufunc(function.__name__, "a tensor")
+    return getattr(language, name)(*args, **kwargs)
 
 
 def _astype(self: Tensor, dtype: Any) -> Tensor:
