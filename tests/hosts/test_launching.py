@@ -124,6 +124,17 @@ def test_wrap_nki_launches_with_a_grid(function):
     assert (out == 2).all()
 
 
+@BOTH
+@pytest.mark.parametrize("grid", [(), 1, (1,)])
+def test_a_kernel_of_the_native_backend_has_its_grid(function, grid):
+    out = np.zeros((4, 3), np.float32)
+    kernel = nki_hop.TorchNeuronNKIKernel(
+        func=function, grid=grid, kernel_return=False, return_tensor_overrides=(out,)
+    )
+    assert kernel(ones(), ones(), out) is None
+    assert (out == 2).all()
+
+
 def test_nki_op_makes_an_operator_of_torch():
     torch = pytest.importorskip("torch")
 

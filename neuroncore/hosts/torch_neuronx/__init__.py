@@ -10,6 +10,7 @@ from neuroncore.hosts import devices
 from neuroncore.hosts.torch_neuronx import nki_hop as nki_hop
 from neuroncore.hosts.torch_neuronx import utils as utils
 from neuroncore.hosts.torch_neuronx import xla_impl as xla_impl
+from neuroncore.hosts.torch_neuronx.nki_hop import TorchNeuronNKIKernel as TorchNeuronNKIKernel
 from neuroncore.hosts.torch_neuronx.nki_hop import nki_op as nki_op
 from neuroncore.hosts.torch_neuronx.nki_hop import wrap_nki as wrap_nki
 from neuroncore.hosts.torch_neuronx.xla_impl.ops import nki_jit as nki_jit

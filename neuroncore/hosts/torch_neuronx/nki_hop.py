@@ -16,6 +16,30 @@ def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
     return writing(nki_kernel)
 
 
+class TorchNeuronNKIKernel:
+    """A kernel and the grid of its launches, as torch's native backend has it.
+
+    If `kernel_return` is false, the kernel has its results among its arguments, and a call returns
+    None (open-lm-engine's kernels of swiglu); the tensors of `return_tensor_overrides` are the same
+    arguments.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        grid: int | tuple[int, ...] = (),
+        kernel_return: bool = True,
+        return_tensor_overrides: tuple[Any, ...] = (),
+        **_: Any,
+    ) -> None:
+        self._launch = writing(func)[grid] if grid != () else writing(func)
+        self._returns = kernel_return
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        results = self._launch(*args, **named)
+        return results if self._returns else None
+
+
 def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
