@@ -108,14 +108,18 @@ def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
 
     Raises UsageError for codes that are not as wide as the format.
     """
-    form, stored = lookup_any(dtype), _codes(codes, lookup_any(dtype))
+    form = lookup_any(dtype)
+    return _values(form, _codes(codes, form))
+
+
+def _values(form: Format, stored: Array) -> Array:
+    """The float32 values of codes, whose numpy type has the format's width."""
     if form.element is None:
         numbers = np.empty(stored.shape, np.float32)
         return codec.decode(form, stored.view(form.storage), numbers)
     elements = codec.unpack(form, np.atleast_1d(stored))
     *outer, last, _ = elements.shape
-    apart: Array = decode(elements.reshape(*outer, last * PACK), form.element)
-    return apart
+    return _values(form.element, elements.reshape(*outer, last * PACK))
 
 
 @of_any_library
@@ -160,7 +164,7 @@ def cast(
     source = lookup_any(given.dtype)
     if source is target:
         return given.copy()
-    values: Array = given if source is float32 else decode(given, source)
+    values: Array = given if source is float32 else _values(source, given)
     if target is float32:
         return values
     codes: Array = encode(values, target, mode, seed, saturate=saturate)
