@@ -196,8 +196,7 @@ class Run:
     def _changed(self) -> dict[int, Array]:
         """Return the array arguments that the kernel changed, with their new contents, by
         position."""
-        before = self._given
-        return originals.changed(self._used, before) if before else {}
+        return originals.changed(self._used, before) if (before := self._given) else {}
 
     def replay(self, *inputs: Any) -> Any:
         """Execute the record again without the kernel's Python, on its own inputs or on others,

@@ -50,13 +50,16 @@ def prefetched(x, count):
 
 
 @nki.jit
-def moved(x, together, again):
-    """Transfers of short rows, `together` of which are one; with `again` of the same rows."""
+def moved(x, together, again, count=0):
+    """Transfers of short rows, `together` of which are one; with `again` of the same rows; into
+    `count` tiles in turn, or a new tile for each."""
     out = nl.ndarray((128, 64), x.dtype, buffer=nl.shared_hbm)
     total = nl.ndarray((128, 64), x.dtype, buffer=nl.sbuf)
     nisa.memset(total, 0.0)
+    own = [nl.ndarray((128, together, 64), x.dtype, buffer=nl.sbuf) for _ in range(count)]
     for i in range(0, x.shape[0], together):
-        tile = nl.ndarray((128, together, 64), x.dtype, buffer=nl.sbuf)
+        new = not own and nl.ndarray((128, together, 64), x.dtype, buffer=nl.sbuf)
+        tile = own[i // together % count] if own else new
         nisa.dma_copy(
             tile, x[0 if again else i : (0 if again else i) + together].permute((1, 0, 2))
         )
@@ -146,6 +149,7 @@ X16, WIDE = zeros(*TILE, dtype=ml_dtypes.bfloat16), zeros(128, 4096)
         (buffered, (TURNS, 1), "double-buffer its tile (SBUF)", (TURNS, 2), 1e-9),
         (moved, (SHORT, 1, False), "move 2 tiles per transfer", (SHORT, 2, False), 0.01),
         (moved, (SHORT, 1, False), "move 4 tiles per transfer", (SHORT, 4, False), 0.01),
+        (moved, (SHORT, 1, False, 2), "move 4 tiles per transfer", (SHORT, 4, False, 2), 0.01),
         (placed, (ONE, VECTOR), "every second tensor_scalar on Scalar", (ONE, SCALAR), 1e-9),
         (summed, (W16, X16, False), "accumulate the products in PSUM instead of adding",
          (W16, X16, True), 0.02),

@@ -17,7 +17,8 @@ from neuroncore.clause.legality import stays_legal
 from neuroncore.memory.geometry import View
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
-from neuroncore.time.edits.edit import Edit, Edited, edit, rows_by_call, with_calls
+from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, rows_by_call, with_calls
+from neuroncore.time.flow import MOST_USES, contents
 from neuroncore.time.lines import Line
 from neuroncore.time.variation import Variation
 
@@ -66,7 +67,7 @@ def _is_plain_transfer(call: Call) -> bool:
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:
-    joined = np.full(len(program), -1)
+    joined, apart = np.full(len(program), -1), program
     instead, taken = [], 0
     for call, rows in rows_by_call(program, place):
         if not _is_plain_transfer(call):
@@ -83,10 +84,29 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
         joined[heads] = -1
         instead.append((heads, larger))
         held = call.view(call.writes[0] if loads else call.reads[0])
-        taken += (several - 1) * held.free_size * held.dtype.itemsize
+        apart, reused = _apart(apart, own.reshape(-1), loads, several)
+        taken += (several - 1) * max(1, reused) * held.free_size * held.dtype.itemsize
     if not instead:
         return None
-    return Edited(with_calls(program, instead), Variation(joined=joined), sbuf=taken)
+    return Edited(with_calls(apart, instead), Variation(joined=joined), sbuf=taken)
+
+
+def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
+    """Return the program where successive contents of a tile that these transfers reuse are in
+    `several` places in turn, as one transfer moves them together, and the number of such tiles."""
+    accesses, boxes = accesses_of(program), program.boxes()
+    tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
+    found, counts = np.unique(tiles, return_counts=True)
+    areas = boxes.areas.of_box
+    reused, area = np.unique(areas[found[counts > 1]]), areas[accesses.operands]
+    own = np.flatnonzero(np.isin(area, reused))
+    own, place = own[np.argsort(area[own], kind="stable")], np.zeros(len(area), np.int64)
+    for uses in np.split(own, np.flatnonzero(np.diff(area[own])) + 1):
+        if 0 < len(uses) <= MOST_USES:
+            place[uses] = contents(accesses, boxes.table, uses) % several
+    for n in np.unique(place[place > 0]).tolist():
+        program = program.with_copies(place == n)
+    return program, len(reused)
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
