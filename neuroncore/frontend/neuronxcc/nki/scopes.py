@@ -219,14 +219,16 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
     if state.accumulates or dst.dynamic:
         carry(storage)
         return
-    sources: Sources = None
+    first = []  # of the writes in these iterations
     for index in reversed(state.loops):
         if storage.scope is index:
-            return
+            break
         writes = index.writes
         if writes is not None and not _has_written(index, writes.get(storage.id)):
-            sources = sources or _sources(dst, arguments)
-            _check_own(dst, index, writes, sources)
+            first.append((index, writes))
+    sources = _sources(dst, arguments) if first else None
+    for index, writes in first:
+        _check_own(dst, index, writes, sources)
 
 
 def carry(storage: Storage) -> None:
