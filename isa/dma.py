@@ -112,7 +112,7 @@ def moved_bits(core: Core, dst: Tile, src: Tile) -> None:
 
 
 def moved_few(core: Core, dst: Tile, src: Tile) -> None:
-    """Too few elements for it to matter how they lie."""
+    """The number of elements below which their layout does not matter."""
     dst.codes()[...] = src.codes()
     if dst.storage.gaps is not None:
         dst.mark_written()
@@ -131,7 +131,7 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:
-    """The rows of a sum and of its sources."""
+    """Return the rows of a sum, and those of its sources."""
     sources = (asked(core, "srcs", src, skip) for src in srcs)
     return [asked(core, "dst", dst, skip), *sources]
 

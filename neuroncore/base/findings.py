@@ -84,7 +84,7 @@ class Finding:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
-        """The finding that `to_dict` made fields of."""
+        """Return the finding from the fields that `to_dict` returned."""
         place = None
         if fields["line"] is not None:
             columns = fields["column"] - 1, fields["end_line"], fields["end_column"] - 1

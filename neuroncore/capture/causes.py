@@ -93,7 +93,7 @@ class _Sources:
 def causes(
     rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array, updates: Array
 ) -> Causes:
-    """`kernel` are the rows that are looked at."""
+    """Return the causes of the waits of the instructions in the rows `kernel`."""
     histories = {
         number: _History(updates[updates["semaphore"] == number])
         for number in np.unique(updates["semaphore"]).tolist()

@@ -126,7 +126,7 @@ class Queue:
 
     @property
     def shown(self) -> str:
-        """Its name in the profiler."""
+        """Return the profiler's name of the queue."""
         return shown(self.name)
 
 
@@ -166,7 +166,7 @@ class Graph:
         return {**SEMAPHORES, **own}
 
     def variable(self, number: int) -> Variable | None:
-        """The variable of a number, if there is one."""
+        """Return the variable with a number, if there is one."""
         return next((one for one in self.variables.values() if one.number == number), None)
 
 

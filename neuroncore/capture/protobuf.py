@@ -12,7 +12,7 @@ Value = int | memoryview
 
 
 class Malformed(ValueError):
-    """Bytes that are not what their file says they are."""
+    """The contents of a file do not have its format."""
 
 
 class Message:

@@ -155,7 +155,7 @@ class Parameter:
 
     @property
     def varies(self) -> bool:
-        """True if equal Calls may have different arguments for it."""
+        """True if uses of one Call may have different arguments for this parameter."""
         if isinstance(self.declared, Immediate | Register):
             return not self.declared.keyed
         return self.operand is not None
@@ -438,7 +438,7 @@ def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _is_column(shape: letters.Shape | None) -> bool:
-    """One element for each of several partitions."""
+    """Return whether a view has one element for each of several partitions."""
     return shape is not None and shape[0].letter is not None and shape[1].text == "1"
 
 

@@ -54,7 +54,7 @@ class Term:
 
     @property
     def size(self) -> str:
-        """The term without what bounds it: 2*F+1."""
+        """The term without its bounds, such as 2*F+1."""
         factor = "" if self.times == 1 else f"{self.times}*"
         return f"{factor}{self.letter}" + (f"+{self.plus}" if self.plus else "")
 

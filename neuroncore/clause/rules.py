@@ -92,7 +92,7 @@ def needs(
 
 
 def one_of(argument: str, allowed: tuple[Any, ...], kind: type[KernelError] = ShapeError) -> Rule:
-    """A parameter that has few values."""
+    """Require one of a few values for a parameter."""
 
     @rule(kind, f"{argument} is one of {', '.join(map(str, allowed))}")
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -213,7 +213,7 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, beside: str, said: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """A parameter that goes with some values of another one only."""
+    """Allow a parameter only with some values of another parameter."""
 
     @rule(OperatorError, f"{argument} only if {beside} {said}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -227,7 +227,7 @@ def only_if(
 
 
 def needed_if(argument: str, beside: str, said: str, test: Callable[[Any], Any]) -> Rule:
-    """A parameter that some values of another one need."""
+    """Require a parameter for some values of another parameter."""
 
     @rule(OperatorError, f"{argument} is needed if {beside} {said}")
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -243,7 +243,7 @@ def _name(value: Any) -> str:
 
 
 def unsupported(argument: str, hint: str) -> Rule:
-    """A parameter that the API has for later."""
+    """Refuse a parameter that the API reserves for later."""
 
     @rule(OperatorError, f"{argument} is not supported", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -306,7 +306,7 @@ def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> Fault | None:
 
 
 def bits_if_opaque(dst: str, src: str) -> Rule:
-    """Packed formats and scales are copied as they are."""
+    """Require that packed formats and scales are copied without conversion."""
 
     @rule(
         DtypeError,
@@ -356,7 +356,7 @@ def within_one_bank(name: str) -> Rule:
 
 
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
-    """Not every generation has this instruction on that engine."""
+    """Require a machine that has this instruction on that engine."""
 
     @rule(TargetError, f"on the {unit.name} engine only on machines with {feature}", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -373,7 +373,7 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
 
 
 def indirect_on(*engines: engine) -> Rule:
-    """Indices pick operands on these engines only."""
+    """Require that an index picks elements on these engines only."""
     names = " or ".join(e.name for e in engines)
 
     @rule(BufferKindError, f"an index picks elements on the {names} engine only")
@@ -389,7 +389,7 @@ def indirect_on(*engines: engine) -> Rule:
 
 
 def two_operands(*ops: str) -> Rule:
-    """Operators that have an operand on each side."""
+    """Require operators with two operands."""
 
     @rule(
         OperatorError,
@@ -421,7 +421,7 @@ def commands(*names: str) -> Rule:
 
 
 def runs_there(*ops: str) -> Rule:
-    """Each operator has an ALU for it in the engine."""
+    """Require that the engine has an ALU for each operator."""
 
     @rule(
         OperatorError,

@@ -62,7 +62,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examine",
         action="store_true",
-        help="report instructions of the first candidate whose results the specification can't see",
+        help="report the instructions whose results the specification can't see, "
+        "in the first candidate",
     )
     parser.set_defaults(command=command)
 

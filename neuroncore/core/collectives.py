@@ -315,7 +315,7 @@ class Lengths(NamedTuple):
 
 
 def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
-    """Write the row of what has come."""
+    """Write the row of the counts that arrived."""
     metadata = part.metadata
     assert metadata is not None
     metadata.codes().flat[2 * len(counts) : 3 * len(counts)] = counts

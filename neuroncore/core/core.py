@@ -71,7 +71,7 @@ CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """The action of most meetings: nothing."""
+    """Do nothing: the action of most meetings."""
 
 
 class Point(NamedTuple):
@@ -390,7 +390,7 @@ class Core:
         return storage
 
     def begin(self, program: int) -> None:
-        """Go on with a program of the launch grid."""
+        """Begin the next program of the launch grid."""
         self.program_id = program
         self.memory.begin_program()
         if self.program is not None:

@@ -141,7 +141,7 @@ def _last(chosen: Array, numbers: Array, size: int) -> Array:
 
 
 def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelError | None:
-    """An error unless one index picks from both."""
+    """Return an error unless the same index picks from both."""
 
     def spot(index: Any) -> tuple[Any, ...]:
         steps = access.long_axes(index.shape, index.strides)

@@ -114,7 +114,7 @@ class Leftovers(Generic[T]):
         tile.lay_leftovers(missing, zeros)
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
-        """Elements that are `missing` are about to be read."""
+        """Note that the elements `missing` are about to be read."""
         storage = tile.storage
         if storage.image is not None:  # others may write there
             self.tell(finding)
@@ -133,17 +133,17 @@ class Leftovers(Generic[T]):
         flags[...] |= missing.reshape(missing.shape + (1,) * (flags.ndim - missing.ndim))
 
     def refused(self) -> None:
-        """The instruction under way is refused, and has read nothing."""
+        """Forget the reads of an instruction that is refused."""
         while self._reads:
             self._reads.pop()()
             self._laid.clear()
 
     def skipped(self) -> None:
-        """The instruction under way has read, and does nothing."""
+        """Forget the reads of an instruction that has no effect."""
         self._reads.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
-        """An instruction has read and computed."""
+        """Note the results of an instruction that has read and computed."""
         self._reads.clear()
         if not self._spots and not self._registers:
             return
@@ -221,7 +221,7 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _known(self, findings: dict[T, None]) -> None:
-        """Tell findings, once."""
+        """Report findings, each once."""
         for finding in list(findings):
             self.tell(finding)
             self._registers.pop(finding, None)

@@ -181,7 +181,7 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Values, with 0 for those that are lost."""
+    """Return the values, with 0 for the flagged ones."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 

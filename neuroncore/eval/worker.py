@@ -58,7 +58,7 @@ class VerdictCost(NamedTuple):
     record_bytes: int = 0
 
     def plus(self, other: VerdictCost) -> VerdictCost:
-        """Return the sum; of memory the peak."""
+        """Return the sum of two costs; for memory, the larger peak."""
         return VerdictCost(
             self.child_cpu_ms + other.child_cpu_ms,
             self.wall_ms + other.wall_ms,

@@ -202,7 +202,7 @@ def _isolated(assigned: Assignment) -> Held:
 
 
 def _pass_on(status: int) -> None:
-    """End as the inner process did."""
+    """End with the exit code or the signal of the inner process."""
     if os.WIFSIGNALED(status):
         os._exit(BY_SIGNAL + os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))

@@ -118,7 +118,7 @@ class Empty(Loader):
 
 
 class Same(Loader):
-    """Gives a module that has another name already."""
+    """Loads a module that already exists under another name."""
 
     def __init__(self, name: str) -> None:
         self.name = name

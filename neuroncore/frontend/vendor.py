@@ -30,7 +30,7 @@ class Repository:
 
     @property
     def variable(self) -> str:
-        """The environment's name of a checkout."""
+        """The environment variable for a checkout."""
         return "NEURONCORE_" + self.name.upper().replace("-", "_")
 
     @property
@@ -148,7 +148,7 @@ SAME = {
 
 
 def holding(module: str) -> Package | None:
-    """The package that a module is of, or is."""
+    """Return the package to which a module belongs."""
     return next((p for p in PACKAGES if f"{module}.".startswith(f"{p.name}.")), None)
 
 
@@ -255,7 +255,7 @@ def _seems(given: Path) -> str:
 
 
 class PlaceholderModule(ModuleType):
-    """A module that has whatever is asked of it."""
+    """A module that has every name."""
 
     def __getattr__(self, name: str) -> Any:
         made = missing(self.__name__, name)
@@ -294,7 +294,7 @@ class Absent(type):
         return made
 
     def __getitem__(cls, grid: Any) -> Any:
-        """The same with a launch grid, or the parameters of a type."""
+        """Return the placeholder itself, for a launch grid or the parameters of a type."""
         return cls
 
     def __iter__(cls) -> Any:
@@ -305,10 +305,10 @@ class Absent(type):
 
 
 class Thing(metaclass=Absent):
-    """An object of such a class."""
+    """An object of a placeholder class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Whatever it takes."""
+        """Accept any arguments."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise refusal(type(self))
@@ -360,7 +360,7 @@ def refusal(cls: type, member: str = "") -> NotEmulated:
 
 
 def _where(package: Package, absent: type) -> list[tuple[str, str]]:
-    """Why it isn't here, and how to have it."""
+    """Return why the package is missing, and how to install it."""
     path = spelt(absent).removeprefix(f"{package.name}.")
     if package.repository is None or not package.is_public(path):
         return [("because", package.because)]

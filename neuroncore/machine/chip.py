@@ -46,7 +46,7 @@ class Chip:
 
     @property
     def core(self) -> Machine:
-        """One of its cores."""
+        """Return the machine of the chip's cores."""
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:

@@ -43,7 +43,7 @@ class CollectiveTime(NamedTuple):
 
     @property
     def algorithm_bandwidth(self) -> float:
-        """GB/s (decimal)."""
+        """The bandwidth in GB/s (decimal): the size of the collective divided by its time."""
         return self.size_bytes / self.ns
 
     @property
@@ -255,7 +255,7 @@ def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
 
 
 def _reference(instance: Instance) -> Instance:
-    """The instance whose table it is."""
+    """Return the instance for which the table was published."""
     return instances.load(instance.scaled_from or instance.name)
 
 

@@ -106,7 +106,7 @@ class Instance:
 
     @property
     def cores(self) -> int:
-        """Physical ones."""
+        """The number of physical cores."""
         return self.chips * self.chip.cores
 
     @property

@@ -411,7 +411,7 @@ class FactReader:
         return self.facts[path]
 
     def exactly(self, table: Mapping[str, Any], names: Sequence[str], path: str) -> None:
-        """All of these keys and no others."""
+        """Check that a table has all of these keys and no others."""
         self.known(table, names, path)
         missing = [name for name in names if name not in table]
         if missing:

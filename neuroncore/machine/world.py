@@ -28,7 +28,7 @@ class World:
         return number // self.cores
 
     def core(self, number: int) -> int:
-        """Return which one of its rank's cores it is."""
+        """Return the number of a core within its rank."""
         return number % self.cores
 
     def cores_of(self, rank: int) -> range:

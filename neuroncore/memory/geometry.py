@@ -132,7 +132,7 @@ class Layout:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments of `layout` that it was made of."""
+        """The arguments with which `layout` made this layout."""
         place = self.partition0, self.byte0
         return self.region, self.shape, self.dtype, self.spread, self.pitch, place, self.placed
 

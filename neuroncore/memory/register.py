@@ -101,7 +101,7 @@ class VirtualRegister:
         return value
 
     def check_writable(self) -> None:
-        """Raise DynamicControlError if it is a loop's own."""
+        """Raise DynamicControlError if the register is the variable of a loop."""
         if self.frozen:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",

@@ -101,7 +101,7 @@ class Tile:
 
     @classmethod
     def of(cls: type[T], storage: Storage) -> T:
-        """All of a storage."""
+        """Return the tile of a whole storage."""
         return cls(storage, storage.layout.whole, 0)
 
     @classmethod

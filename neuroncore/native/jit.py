@@ -213,7 +213,7 @@ def say_that_it_compiles() -> None:
 
 
 def compiled(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """Compile at the first call; keep the machine code."""
+    """Compile a function at its first call, and keep the machine code."""
     return KeptCode(function)
 
 

@@ -30,19 +30,19 @@ BIAS = "_bias"  # in the names of formats that `biased` makes
 
 
 class Format(str):
-    """A number format. It is a `str`, as dtypes are in the API, so that it compares, prints,
-    keys a dict and means itself to numpy as its name does.
+    """A number format. It is a `str`, like the dtypes of the API, so that it compares, prints, and
+    works as a key of a dict and as a numpy dtype like its name.
 
     `exponent`, `mantissa` and `bias` describe floats: sign, then `exponent` bits, then `mantissa`
-    bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is whether the top exponent holds
-    infinities (IEEE style) or only an all-ones mantissa is NaN ("fn"); `nan` is whether there is
-    any; `any_bias` whether the bias can be set. A "scale" is an exponent and nothing else. A
+    bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the top exponent holds infinities
+    (IEEE style), and False if only an all-ones mantissa is NaN ("fn"). `nan` says whether the
+    format has NaN, and `any_bias` whether the bias can be set. A "scale" has only an exponent. A
     "packed" format is four of `element`, the first in the lowest bits.
 
-    `held` is what knows the format: engines, which compute with it; memory, while engines only move
-    it and multiply matrices of it; packs, as an element of which it has a place in memory; or
-    nothing of a machine. `feature` is what a machine must have for its engines to take it.
-    `other_names` mean it in the API too, `short_names` only to `neuroncore.numerics`.
+    `held` is the part of a machine that supports the format: "engines" compute with it; "memory"
+    stores it, while engines only move it and multiply matrices of it; "packs" have it as an
+    element; or no part does. `feature` is the feature that a machine needs for it. `other_names`
+    are names in the API too, and `short_names` only in `neuroncore.numerics`.
     """
 
     bits: int

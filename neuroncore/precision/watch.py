@@ -88,7 +88,7 @@ class Stand:
         self.generators = {unit: states.copy() for unit, states in core.generators.items()}
 
     def check_written(self, *_: Any, **__: Any) -> None:
-        """The chip has."""
+        """Return the function of the chip."""
 
     report = birthplace = check_written
 
@@ -389,7 +389,7 @@ class Watch:
         return watched
 
     def _before(self, call: Call, known: Evaluation) -> list[Check]:
-        """Checks of what a call is about to read."""
+        """Return the checks before a call reads its operands."""
         found: list[Check] = []
         if known.integers and known.floats:
             found.append(lambda now: check_read(self.core, now, known))

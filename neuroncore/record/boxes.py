@@ -41,7 +41,7 @@ class Patterns(NamedTuple):
     forms: list[Form]
 
     def each(self) -> list[tuple[Any, ...]]:
-        """(start, shape, steps, item) of each."""
+        """Return (start, shape, steps, item) of each pattern."""
         pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
         return [(start, *self.forms[form]) for start, form in pairs]
 
@@ -195,7 +195,7 @@ class Areas(NamedTuple):
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """The value of the kind of its area, for each box."""
+        """Return, for each box, the value that belongs to the kind of its area."""
         said: Array = np.array(list(of_kinds), dtype)
         return said[self.kind][self.of_box]
 

@@ -103,7 +103,7 @@ def are_dims(given: Any) -> bool:
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
-    """The values of a key of `Data.values`."""
+    """Return the values of a key of `Data.values` for JSON."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 
@@ -126,7 +126,7 @@ def _number(given: Any) -> Any:
 
 
 def key_of(given: list[Any]) -> tuple[Any, ...]:
-    """The key that `plain_values` was given."""
+    """Return the key from which `plain_values` made these values."""
     found: list[Any] = []
     for one in given:
         what = one if isinstance(one, dict) else {}

@@ -40,8 +40,8 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, int]:
-    """Windows on one storage have the same layout, that of its area. Return the number of the
-    layout of each storage, by number (`_layouts`)."""
+    """Check that windows on one storage have the layout of its area. Return the number of the
+    layout (`_layouts`) of each storage."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is there twice")
@@ -67,7 +67,7 @@ def _layouts(program: Program) -> list[int]:
 
 
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
-    """Check that a tensor lies as its area does."""
+    """Check that a tensor has the layout of its area."""
     if (kind.region, kind.placed) != (layout.region, layout.placed):
         raise ValueError(f"tensor {number} is in another memory than its area")
     if kind.placed and kind != area(layout, -1, "", machine):
@@ -167,7 +167,7 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, wanted: View, used: Array) -> None:
-    """Windows at known places are such views."""
+    """Check that windows at known places have the views of their call."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError("a window moves although its call expects a fixed one")
@@ -240,7 +240,7 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Iterations begin in the order of the rows, and end in loops that are under way."""
+    """Check that iterations begin in the order of the rows, and end in loops that have begun."""
     marks = _table(program.data.iterations, 3)
     inside(marks[:, 0], len(program) + 1, "instructions")
     if (np.diff(marks[:, 0]) < 0).any():

@@ -58,7 +58,7 @@ def zero(value: Any) -> Any:
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """The value of which `zero` made a part of a key."""
+    """Return the value from the part of a key that `zero` returned."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
@@ -82,7 +82,7 @@ class Input(NamedTuple):
     rank: int = 0
 
     def on(self, rank: int) -> Input:
-        """The input, as one of a rank of several."""
+        """Return the input with a name for its rank."""
         return self._replace(name=f"{self.name}@{rank}", rank=rank)
 
     @property
@@ -163,7 +163,7 @@ class Data:
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """The number of what a register holds."""
+        """Return the number of a register's contents."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number

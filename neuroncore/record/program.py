@@ -204,7 +204,7 @@ class Program:
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
-        """The window that a tile is, which may move."""
+        """Return the number of a tile's window, which may move."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         lies = tile.geometry if tile.picks is None else tile.picked_from.geometry

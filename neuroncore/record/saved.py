@@ -130,7 +130,7 @@ def _number(given: Any) -> Any:
 
 
 def _record(content: bytes) -> Record:
-    """Raises what damaged content leads to."""
+    """Return the record of a file's contents. Raises the errors of damaged contents."""
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
     if not isinstance(head["about"], dict):

@@ -97,7 +97,7 @@ class Replay:
     # --- going -----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Go to an instruction of a core; their number is the end."""
+        """Go to an instruction of a core; the number of its instructions means the end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(f"core {core} has {len(execution.program)} instructions")
@@ -341,7 +341,7 @@ def _complete(record: Record) -> Setting:
 
 
 def _cores(setting: Setting) -> list[Core]:
-    """Cores such as the programs ran on, rank by rank."""
+    """Return new cores like those of the run, rank by rank."""
     options = replace(setting.options, record=False, precision=False)
     cores, world = [], setting.world
     for rank in range(world.ranks):

@@ -94,7 +94,7 @@ class Advice(WhatIf):
 
     @property
     def space(self) -> str:
-        """Return what it takes, in words."""
+        """Return the space that an edit takes, in words."""
         both = (self.sbuf, "SBUF"), (self.psum, "PSUM")
         return ", ".join(f"+{size(taken)} {name}" for taken, name in both if taken)
 

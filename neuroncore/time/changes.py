@@ -52,7 +52,7 @@ class Resource:
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
-        """More of it, in addition to the changes so far."""
+        """Return the change by more of this resource, in addition to earlier changes."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
         return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)

@@ -77,7 +77,7 @@ class Compiled:
 
 
 def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
-    """`order` is the program's own if not given."""
+    """Return the program after its compiler. The default of `order` is the order of the program."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written, heads = policy_of(program, order), program, nobody
     if policy.rewrites:

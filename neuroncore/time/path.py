@@ -22,11 +22,11 @@ ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class CriticalSteps(NamedTuple):
-    """The critical path of a timeline, instruction by instruction, in order: each as an index, and
-    in nanoseconds until the next one begins what passes while it keeps its engine (`working`), or
-    for a transfer its queue (`issuing`); while DMA engines move its bytes or others' before it;
-    and while its result is on its way. `held` is what it has waited for, and `holds` what the next
-    one has."""
+    """The critical path of a timeline, instruction by instruction, in order: for each an index, and
+    the nanoseconds until the next one begins in parts: while it keeps its engine (`working`), or
+    for a transfer its queue (`issuing`); while DMA engines move its bytes or earlier ones; and
+    until its result is available. `held` is the cause of its wait, and `holds` that of the next
+    one's."""
 
     instruction: Array
     working: Array
@@ -38,7 +38,7 @@ class CriticalSteps(NamedTuple):
 
     @property
     def ns(self) -> Array:
-        """All of each step."""
+        """Return the whole time of each step."""
         total: Array = self.working + self.issuing + self.moving + self.waiting
         return total
 
@@ -85,7 +85,7 @@ def _none() -> CriticalSteps:
 def _steps(
     timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
 ) -> list[tuple[Timeline, CriticalSteps]]:
-    """The steps of each core of a path."""
+    """Yield the steps of each core on a path."""
     if not path:
         return []
     core, at = np.array(path, np.int64).T
@@ -170,7 +170,7 @@ class PathParts(NamedTuple):
 
     @property
     def named(self) -> dict[str, float]:
-        """Those that there are, as they are called in reports, the longest first."""
+        """Return the parts that are not 0 by their names in reports, the longest first."""
         rest = zip(NAMES, self[1:], strict=True)
         found = self.work | {name: ns for name, ns in rest if ns > 0}
         return dict(sorted(found.items(), key=lambda part: -part[1]))

@@ -19,15 +19,15 @@ NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an 
 class Policy:
     """The changes that a compiler makes to the order of a program.
 
-    Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
-    one that can begin first does; what reads nothing, like memset, may be moved up from further
-    behind, among the first `reach`. With `horizon_ns`, what the kernel names no engine for goes to
-    Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
-    again is there already, while it fits (`residency`); `copies` are left out or made in one go;
-    and descriptors that hardware could write are written before the kernel runs, but for `dge`:
-    the device writes them then (`generates`). With `software`, GpSimd writes the
-    descriptors of what names no mode, and loads pass stores that wait in its queue. With
-    `by_first_use`, loads come in the order in which their data are used.
+    An engine begins the instruction that can begin first among the first `window` ones that it has
+    not begun (`transfers` for DMA). Instructions that read nothing, like memset, may move up from
+    among the first `reach`. With `horizon_ns`, an instruction without an engine goes to Vector or
+    Scalar, the one with less work, unless it is behind by more than that time. Repeated loads are
+    left out while the tiles fit (`residency`), and `copies` are left out or merged. Descriptors
+    that hardware could write are written before the kernel runs; with `dge` the device writes them
+    (`generates`). With `software`, GpSimd writes the descriptors of transfers without a mode, and
+    loads pass stores that wait in its queue. With `by_first_use`, loads come in the order in which
+    their data are used.
     """
 
     said: str
@@ -54,8 +54,9 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def generates(self, machine: Machine) -> bool:
-        """Return whether the older API's compiler has descriptors written while the kernel runs: by
-        GpSimd, but by hardware those of tensors that the kernel both writes and reads."""
+        """Return whether descriptors are written while the kernel runs with the older API's
+        compiler: by hardware for tensors that the kernel both writes and reads, and by GpSimd for
+        others."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 

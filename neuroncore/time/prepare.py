@@ -146,9 +146,8 @@ def _wait_for_space(
 ) -> int:
     """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
 
-    Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
-    waits[i] says that a tile whose first user is instruction i waits even where something has to be
-    spilled.
+    Tiles at addresses that the kernel chose may overlap, and are counted by their end. waits[i] is
+    True if a tile whose first user is instruction i waits even when something has to be spilled.
     """
     boxes, accesses = form.program.boxes(), form.accesses
     areas, own = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
@@ -183,7 +182,7 @@ def _are_numbered_by_first_use(used: Array) -> bool:
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
-    """The numbers of tiles in the order of their first use, those that are not used last, and their
+    """Return the numbers of tiles in the order of their first use (unused tiles last), and their
     sizes in that order."""
     first = np.full(len(size) + 1, len(used))  # the last one for -1
     np.minimum.at(first, used, np.arange(len(used)))
@@ -196,7 +195,7 @@ def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
 def spill_ns(moves: Moves, machine: Machine) -> float:
     """The time in which spilled tiles move to HBM and back, at the full rate of all DMA engines.
 
-    Published mamba kernels that spill take longer by just that: nothing overlaps with it.
+    Published mamba kernels that spill take longer by exactly this time: nothing overlaps with it.
     """
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines

@@ -21,10 +21,10 @@ Array = npt.NDArray[Any]
 
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
-    """Replay a program, of which instruction i reads reads[i] operands, in an SBUF that has
-    `capacity` bytes per partition for its tiles: the instruction that each is left out for
-    repeating, or -1, and tiles saved to HBM and reloaded, and loaded ones that are read again where
-    they came from."""
+    """Replay a program, whose instruction i reads reads[i] operands, in an SBUF with `capacity`
+    bytes per partition for its tiles. Return, for each instruction, the earlier one that it repeats
+    and for which it is left out, or -1; and the transfers of tiles that are saved to HBM, reloaded,
+    or read again from their origin."""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
     piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
     accesses = spills.Accesses(columns.start, reads, piece, whole)

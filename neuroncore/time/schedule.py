@@ -29,8 +29,8 @@ Array = npt.NDArray[Any]
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
-    """Time a program on a machine, which may be another than the one it was recorded on. `order`
-    is the program's own if not given. Another core keeps it waiting nowhere."""
+    """Time a program on a machine, which may be another than the one it was recorded on. The
+    default of `order` is the order of the program. It never waits for another core."""
     return schedule_cores([program], machine, order)[0]
 
 

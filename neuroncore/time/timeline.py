@@ -103,7 +103,7 @@ class Timeline:
 
 
 def before_in_queue(queue: Array, begin: Array) -> Array:
-    """The instruction that its queue began before each one; -1 for the first."""
+    """Return, for each instruction, the previous one in its queue; -1 for the first."""
     before, order = np.full(len(queue), -1, np.int32), np.lexsort((begin, queue))
     in_turn = queue[order[1:]] == queue[order[:-1]]
     before[order[1:][in_turn]] = order[:-1][in_turn]

@@ -29,8 +29,9 @@ Array = npt.NDArray[Any]
 class Variation:
     """`times[i]` multiplies all times of instruction i: in its queue, on DMA engines, and until its
     result is there. A `loose` instruction waits for no data, and none waits for its data. With
-    `renamed` every result has separate space: only its readers wait. Instruction joined[i] does
-    what i does, unless it is -1: it also waits for what i waits for, and others wait for it."""
+    `renamed` every result has separate space: only its readers wait. Unless it is -1, instruction
+    joined[i] also does the work of i: it waits for the same instructions as i, and those that wait
+    for i wait for it."""
 
     times: Array | None = None
     loose: Array | None = None

@@ -1,5 +1,5 @@
-"""Small instructions that the older API's compiler makes of all iterations of a parallel loop in
-one go.
+"""Small instructions of all iterations of a parallel loop that the older API's compiler merges into
+one.
 
 Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of a
 few elements for all tiles of a loop, and everything else of the loop comes before or after it, for
@@ -51,10 +51,10 @@ class Loops(NamedTuple):
 
 
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
-    """The program with the rows of loops in the order of their statements as far as that lets small
-    instructions be made in one go, and for each row the first of those with which it is, -1 for
-    none and for the first. Their operands fill at most a bank of PSUM with float32; a loop has at
-    most `reach` rows, among which the compiler reorders."""
+    """Return the program with the rows of loops in the order of their statements, as far as small
+    instructions can then be merged into one; and for each row the first row with which it is
+    merged, -1 for none and for the first one itself. Their operands fill at most a bank of PSUM
+    with float32; a loop has at most `reach` rows, among which the compiler reorders."""
     nobody = np.full(len(program), -1, np.int32)
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -216,7 +216,8 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """The number of iterations for whose tiles, if several segments use them, there is room."""
+        """Return the number of iterations that fit: tiles that several segments use need room for
+        each of these iterations."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

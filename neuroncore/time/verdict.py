@@ -1,5 +1,5 @@
-"""The bound of a run: where a resource works nearly all of the time, that of which more would save
-most; else the chain of instructions that each wait for the one before."""
+"""The bound of a run. If resources work nearly all of the time, it is the one of which more would
+save the most time; otherwise it is the chain of instructions that each wait for the one before."""
 
 from __future__ import annotations
 

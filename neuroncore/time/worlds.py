@@ -47,8 +47,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """Return how much later than half of the others each rank was where it was the last, in
-        total."""
+        """Return, for each rank, the total time by which it arrived later than half of the others
+        when it was the last."""
         world, late = self.timelines[0].world, dict[int, float]()
         for at in self.each:
             last = max(at, key=lambda n: at[n])
@@ -107,8 +107,8 @@ def _more(each: Array, arrivals: Arrivals) -> float:
 
 @dataclass(frozen=True)
 class CollectiveWork:
-    """The collectives of one line on the critical path of a world: their number and time, the part
-    of it that goes with their bytes, and the bytes of one."""
+    """The collectives of one line on the critical path of a world: their number, their time, the
+    part of the time that depends on their bytes, and the bytes of one."""
 
     place: Place
     name: str

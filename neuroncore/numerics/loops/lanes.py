@@ -58,7 +58,7 @@ class Lanes:
         return ir.Constant(kind, [number] * kind.count)
 
     def each(self, numbers: Iterable[int]) -> Lanes:
-        """Lanes of this one's type that hold these numbers."""
+        """Return lanes of the same type with these numbers."""
         return self._made(ir.Constant(self.value.type, list(numbers)))
 
     def all(self, number: int) -> Lanes:

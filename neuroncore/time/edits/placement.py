@@ -93,7 +93,7 @@ def _narrowed(program: Program, place: Place) -> Edited | None:
 
 
 def _passes(call: Call) -> bool:
-    """Return whether its result is its input, moved."""
+    """Return whether a call only moves its input."""
     traits = call.instruction.traits
     return not call.dynamic and (traits.copies or traits.copies_out or call.transposes)
 

@@ -110,7 +110,7 @@ def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Pr
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
-    """Their windows that are read, or written."""
+    """Return the windows that transfers read, or those that they write."""
     start, windows = program.columns().start, program.windows()
     own = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
     return TransferSide(windows.storage[own], windows.geometry[own], windows.offset[own])

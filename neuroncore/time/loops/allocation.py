@@ -92,7 +92,7 @@ def reuse_of_space(
 
 @inlined
 def _in_order(last: Array, count: int) -> Array:
-    """Tiles by the last of `count` instructions that use them, and by number."""
+    """Sort tiles by the last of `count` instructions that uses them, and then by number."""
     dying, following = np.full(count, -1), np.empty(last.shape[0], np.int64)
     for t in range(last.shape[0] - 1, -1, -1):
         following[t], dying[last[t]] = dying[last[t]], t
@@ -127,9 +127,10 @@ class Choices(NamedTuple):
 def balanced(
     work: Instructions, choices: Choices, horizon: float, given: Array, row: Array
 ) -> None:
-    """row[i] = which row serves instruction i: that of heads[i], unless it is -1, or the one whose
-    queue q has the least work given[q] to it so far. A queue that is behind the others of a choice
-    by more than `horizon` counts as being that much behind: work can't be moved further."""
+    """Choose row[i], the row that serves instruction i: the row of heads[i] unless it is -1,
+    otherwise the row whose queue q has the least work given[q] so far. A queue that is behind the
+    other queues of a choice by more than `horizon` counts as behind by `horizon`, because work
+    can't be moved further."""
     queue, busy, call, heads = choices.queue, choices.busy, work.call, work.heads
     for i in range(call.shape[0]):
         begin, end = choices.first[call[i]], choices.last[call[i]]

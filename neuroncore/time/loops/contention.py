@@ -45,11 +45,11 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
     """The time that the PE takes for instruction i, which begins at a time.
 
     Windows of time follow each other. The PE has its full clock in a window if enough rows moved in
-    the one before; the first work begins at the phase of its window, which is slow. Work on no more
-    than half of the array counts half at full clock, and nothing at half or long after other work.
-    `clock` has the number of the window that the PE worked in last, from -1 for none, the rows that
-    moved in it, whether it has the full clock, when the first window began, and when work on more
-    of the array did.
+    the window before. The first work begins at the phase of its window, which is slow. Work on at
+    most half of the array counts half at full clock; at half clock, or long after other work, it
+    does not count. `clock` has the number of the window that the PE worked in last, from -1 for
+    none, the rows that moved in it, whether it has the full clock, when the first window began, and
+    when work on more of the array did.
     """
     length, half = core.clock_window_ns, work.fills_half[i]
     if clock[0] < 0.0:
@@ -92,7 +92,7 @@ def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float
 
 @borrowing
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """Return when instruction i, which queue q has begun, has done its work, or moved its bytes."""
+    """Return when instruction i of queue q, which has begun, completes its work or its transfer."""
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
         return

@@ -33,7 +33,7 @@ class Accesses(NamedTuple):
 
     @property
     def is_read(self) -> Array:
-        """True for each operand that is."""
+        """True for each operand that is read."""
         found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
         return found
 
@@ -43,8 +43,8 @@ class Flow(NamedTuple):
     reads or overwrites, and up to READERS of the last readers of what it overwrites, for each box;
     and for previous[i, q], the last instruction of queue q that reads what i overwrites. `reload`
     is true if the stationary tile of i differs from the one in the array. The definition that
-    reaches operand k is its last writer; a definition is killed by the first instruction that
-    overwrites part of it. Reaching definitions are left out if there is no room for them."""
+    reaches operand k is its last writer. A definition is killed by the first instruction that
+    overwrites a part of it. Reaching definitions are left out if there is no room for them."""
 
     first: Array
     needs: Array
@@ -57,8 +57,8 @@ class Flow(NamedTuple):
 class Users(NamedTuple):
     """For each box: its last writer, the last reader of each queue, and all readers since the last
     write, as a chain of operands from the latest to `earlier` ones; reading[k] is the instruction
-    of operand k. For each instruction the last one that is known to wait for it (`noted`); and the
-    box in the PE array with its writer (`loaded`)."""
+    of operand k. `noted` has, for each instruction, the last one that is known to wait for it;
+    `loaded` is the box in the PE array with its writer."""
 
     writer: Array
     reader: Array
@@ -141,7 +141,7 @@ def _dependencies(
 
 @borrowing
 def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
-    """The length of `needs` with one more to wait for, unless i is known to."""
+    """Add a wait of instruction i to `needs`, unless it is known, and return the new length."""
     if noted[other] != i:
         noted[other], needs[found] = i, other
         found += 1
@@ -184,9 +184,9 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
 
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
-    """The last instruction before each that did the same with the same data, if its result is still
-    there, else -1. compared[c] is how many operands of call c have to be the same, 0 if it is
-    always made again."""
+    """Return, for each instruction, the last earlier one that did the same with the same data, if
+    its result still exists, else -1. compared[c] is how many operands of call c have to be the
+    same, 0 if it is always executed again."""
     before = np.full(len(call), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)

@@ -16,12 +16,13 @@ Array = npt.NDArray[Any]
 def put_off(
     accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
 ) -> None:
-    """Put second halves (half[i] is 1) off until a first half of a line is there again, until other
-    cores are waited for (-2), or until something needs them: one of both writes what the other
-    uses. They stay in order.
+    """Delay second halves (half[i] is 1) until a first half of the same line follows, until a wait
+    for other cores (-2), or until an instruction depends on them: one of the two writes what the
+    other uses. They stay in order.
 
     last[0, b] and last[1, b] are the second halves that used and wrote box b last, and turn[l] is
-    the turn in which line l was seen last: -1 for each, at first."""
+    the turn in which line l was seen last: -1 for each, at first.
+    """
     start, operands, reads, near, near_start = accesses
     count, done, now, k = half.shape[0], 0, 0, 0
     for i in range(count + 1):

@@ -167,8 +167,8 @@ SAVED, RELOADED, REREAD = range(3)
 
 def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
     """Go through the program with at most `capacity` bytes of `width` at a time; the rows of
-    transfers that this takes. Pieces that are read again, where they were loaded from, are those
-    that would have had to stay."""
+    transfers that this takes. A piece that would have had to stay is read again from the place
+    where it was loaded."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),

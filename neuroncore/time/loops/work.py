@@ -32,8 +32,9 @@ class Work(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """The instructions of queue q are order[start[q]:start[q + 1]]. The one that can begin first
-    among limits[q, 0] does; those that are fresh do among limits[q, 1], and don't count."""
+    """The instructions of queue q are order[start[q]:start[q + 1]]. The one of the first limits[q,
+    0] that can begin first begins. Instructions that are fresh may begin among the first limits[q,
+    1], and don't count."""
 
     order: Array
     start: Array
@@ -74,9 +75,9 @@ SAVED, RELOADED, REREAD = range(3)
 
 class Moves(NamedTuple):
     """Transfers that the compiler adds, in their order: the `kind` of each (SAVED, RELOADED or
-    REREAD), the instruction that it comes before, the piece of the
-    record that it moves (`Boxes.pieces`), and its bytes. All that counters, the schedule and lists
-    say of spills is of these."""
+    REREAD), the instruction that it comes before, the piece of the record that it moves
+    (`Boxes.pieces`), and its bytes. Counters, the schedule and lists all describe these transfers.
+    """
 
     kind: Array
     before: Array

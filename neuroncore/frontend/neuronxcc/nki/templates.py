@@ -160,7 +160,7 @@ class Plan:
             self._state.notes, self._owner = None, False
 
     def _stand(self) -> tuple[int, ...]:
-        """The lengths of all that iterations may add to."""
+        """Return the lengths of all lists that iterations may extend."""
         core, state, program = self._core, self._state, self._core.program
         assert program is not None
         told = len(core._told) + len(core._reported)
@@ -198,7 +198,7 @@ class _Layout:
             self.ends.setdefault(last, []).append(place)
 
     def _put(self, *numbers: int) -> int:
-        """Append numbers; the place of the first."""
+        """Append numbers, and return the place of the first."""
         at = len(self.numbers)
         self.numbers += map(int, numbers)
         return at

@@ -248,12 +248,12 @@ def prod(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def max(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The greatest along the last axes: tensor_reduce."""
+    """The greatest element along the last axes: tensor_reduce."""
     return _reduced(x, maximum, axis, dtype, keepdims)
 
 
 def min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The least along the last axes: tensor_reduce."""
+    """The least element along the last axes: tensor_reduce."""
     return _reduced(x, minimum, axis, dtype, keepdims)
 
 
