@@ -283,6 +283,19 @@ def test_broadcasting_to_what_does_not_fit_is_refused():
         called(nl.broadcast_to, normal(1, 7), (129, 7))
 
 
+@pytest.mark.parametrize("first", [0, 5, 32, 127])
+@pytest.mark.parametrize("wide", [(128, 7), (40, 7)])
+def test_a_row_of_any_partition_is_broadcast(first, wide):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(wide, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.broadcast_to(nl.load(x)[first : first + 1, :], wide))
+        return out
+
+    x = normal(128, 7)
+    np.testing.assert_array_equal(kernel(x), np.broadcast_to(x[first], wide))
+
+
 def test_a_new_axis_is_a_view_but_never_the_partition():
     x = normal(3, 7)
     for axis, shape in ((1, (3, 1, 7)), (2, (3, 7, 1)), (-1, (3, 7, 1))):

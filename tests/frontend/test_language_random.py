@@ -238,9 +238,13 @@ def test_an_index_past_the_end_is_refused():
         called(nl.gather_flattened, np.zeros((1, 9), np.float32), np.array([[9]], np.uint32))
 
 
-def test_indices_are_uint32():
+@pytest.mark.parametrize("form", [np.int32, np.uint16, np.uint8])
+def test_other_integers_become_uint32_indices(form):
+    data, indices = np.arange(9, dtype=np.float32)[None], np.array([[8, 0, 3]], form)
+    found, opcodes = called(nl.gather_flattened, data, indices)
+    assert np.array_equal(found, [[8, 0, 3]]) and opcodes == ["COPY", "NC_N_GATHER"]
     with pytest.raises(DtypeError, match="indices"):
-        called(nl.gather_flattened, np.zeros((1, 9), np.float32), np.array([[0]], np.int32))
+        called(nl.gather_flattened, data, indices.astype(np.float32))
 
 
 def test_the_other_axes_mean_nothing_known():

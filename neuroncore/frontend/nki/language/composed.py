@@ -423,9 +423,12 @@ def gather_flattened(
     data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
 ) -> NkiTensor:
     """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather, and
-    tensor_copy for another format and for what is in PSUM."""
+    tensor_copy for another format and for what is in PSUM. Other integers than uint32 are
+    converted."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
     out = ndarray(indices.shape, data.dtype)
-    isa.nc_n_gather(out, in_sbuf(data), in_sbuf(indices))
+    other = indices.dtype.is_integer and indices.dtype is not uint32
+    places = copy(indices, uint32) if other else indices
+    isa.nc_n_gather(out, in_sbuf(data), in_sbuf(places))
     return out if dtype in (None, data.dtype) else copy(out, dtype)

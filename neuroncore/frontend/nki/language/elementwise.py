@@ -52,11 +52,17 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
     """Return a tile that repeats the one partition of a tile in this many partitions:
-    nc_stream_shuffle, one per group of 32."""
+    nc_stream_shuffle, one per group of 32. If no engine can start at the partition, a DMA moves it
+    first: broadcast_to is documented for any tile, and equiformer-trainium's Wigner matrices take
+    row after row of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
     quadrant = current().machine.limits.quadrant
+    if x.start_partition % quadrant and x.region is not PSUM:
+        row = ndarray(x.shape, x.dtype)
+        isa.dma_copy(row, x)
+        x = row
     for start in range(0, count, quadrant):
         isa.nc_stream_shuffle(out[start : min(start + quadrant, count)], x, [0] * quadrant)
     return out
