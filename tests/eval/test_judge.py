@@ -1,6 +1,8 @@
 """The judge on records that are made here, in one process."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,15 @@ def answered(source, wanted, options=None):
 def code(source, **changed):
     found = answered(source, spec(**changed))
     return found["error"] and found["error"]["code"]
+
+
+def test_the_documented_candidate_passes_the_documented_specification():
+    page = Path(__file__).parents[2] / "docs" / "eval.md"
+    source, candidate, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names = {}
+    exec(source, names)
+    found = answered(candidate, replace(names["SPEC"], secret=1))
+    assert found["passed"] and len(found["shapes"]) == 2, found["error"]
 
 
 def test_limits_of_a_specification():
