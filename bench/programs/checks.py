@@ -1,13 +1,20 @@
 """What has to hold of a program: it runs, agrees with the plain reading, reads and writes the bytes
 that numpy's indexing says, has the same bits when it is replayed on other inputs as when it is run
-on them, and is scheduled in each order."""
+on them, and is scheduled in each order.
+
+The second launch runs every iteration of every loop in Python, where the first one may have made
+iterations from others. Some programs are replayed from a saved record, and of some it is checked
+that schedules keep the order of instructions that use the same bytes.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType
 from typing import Any, get_args
 
@@ -17,16 +24,23 @@ import neuroncore
 
 neuroncore.activate()
 
+from bench.programs.hazards import Uses, broken
 from bench.programs.program import Input, Launch, Program, Views, arrays
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.frontend.arguments import arrays_in
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
 from neuroncore.plain.memory import Operand
+from neuroncore.record import saved
+from neuroncore.record.program import Record
+from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch, Verification
 from neuroncore.time.schedule import schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
+REWRITTEN = "compiled"  # the order whose compiler gives results other places
+SAVED, HELD = 32, 8  # of so many programs one is replayed from a file, or held to its hazards
 
 
 class Failure(Exception):
@@ -39,11 +53,14 @@ class Failure(Exception):
 
 class Watched(Verification):
     """A verification that also holds the operands of instructions to where the generator has them:
-    `expected` has them by the line of the kernel, for each time that it is executed."""
+    `expected` has them by the line of the kernel, for each time that it is executed. `uses`, if
+    given, gets the bytes of all operands."""
 
-    def __init__(self, record: Any, expected: Mapping[int, Sequence[Views]]) -> None:
+    def __init__(
+        self, record: Any, expected: Mapping[int, Sequence[Views]], uses: Uses | None = None
+    ) -> None:
         super().__init__(record)
-        self.expected = expected
+        self.expected, self.uses = expected, uses
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
 
@@ -53,6 +70,8 @@ class Watched(Verification):
             times = self._times[core, line]
             self._times[core, line] += 1
             self._hold(self.expected[line][times], i, row.call.name)
+        if self.uses is not None:
+            self.uses.note(core, number, row, vars(i))
         return super()._compared(core, number, row, i, storages)
 
     def _line(self, core: int, row: Any) -> int:
@@ -97,14 +116,16 @@ def examine(
         [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
         for first in (True, False)
     )
+    uses = None if seed % HELD else Uses()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
-        _step("verify", lambda: _verify(run, expected))
-        _step("schedule", lambda: _schedule(run))
+        _step("verify", lambda: _verify(run, expected, uses))
+        _step("schedule", lambda: _schedule(run, uses))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
-        replayed = _step("replay", lambda: run.replay(*given))
-        fresh: Run = _step("run", lambda: _run(kernel, others, launch))
+        replayed = _step("replay", lambda: _replayed(run.record, given, seed % SAVED == 0))
+        with _watched(isinstance(kernel, KernelOfOlder)):
+            fresh: Run = _step("run", lambda: _run(kernel, others, launch))
     _compare(replayed, fresh.results)
     return run
 
@@ -138,8 +159,27 @@ def _step(what: str, do: Callable[[], Any]) -> Any:
         raise Failure(f"{what}: {type(error).__name__} in {spot}", str(error)) from error
 
 
-def _verify(run: Run, expected: Mapping[int, Sequence[Views]]) -> None:
-    verification = Watched(run.record, expected)
+@contextmanager
+def _watched(older: bool) -> Iterator[None]:
+    """Let a tracer watch a kernel of the older API, so that no iteration is made from others."""
+    before = sys.gettrace()
+    if older and before is None:
+        sys.settrace(lambda *_: None)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _replayed(record: Record, given: Sequence[Any], from_file: bool) -> Any:
+    """The results of a record on other inputs, of one that a file has had or of itself."""
+    if from_file:
+        record = saved.unpacked(saved.packed(record), Path("of a program"))
+    return Replay(record, given or None, snapshots=0).results()
+
+
+def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None) -> None:
+    verification = Watched(run.record, expected, uses)
     verdict = verification.run()
     if verdict.difference is None and (results := arrays_in(run.results)):
         replayed = arrays_in(verification.replay.results())
@@ -149,11 +189,17 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]]) -> None:
         raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
 
 
-def _schedule(run: Run) -> None:
+def _schedule(run: Run, uses: Uses | None) -> None:
+    programs = run.record.programs
+    pairs = [uses.pairs(core) for core in range(len(programs))] if uses else []
     for order in ORDERS:
-        for timeline in schedule_cores(run.record.programs, run.machine, order, run.world):
+        timelines = schedule_cores(programs, run.machine, order, run.world)
+        for core, timeline in enumerate(timelines):
             if not np.isfinite(timeline.total_ns):
                 raise Failure("schedule: no time", f"{order} takes {timeline.total_ns} ns")
+            if pairs and order != REWRITTEN and len(wrong := broken(pairs[core], timeline)):
+                said = f"{order}: {wrong[0]} of core {core} use the same bytes at the same time"
+                raise Failure("schedule: a hazard", said)
 
 
 def _compare(replayed: Any, fresh: Any) -> None:

@@ -79,6 +79,7 @@ def sendrecv(maker: Maker) -> None:
 
 
 TWO_CORES = ((barrier, 3), (sendrecv, 3))
+IN_PLACE = 0.3  # of the collectives that may give their results to the tensors of their sources
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -122,6 +123,8 @@ def exchange(
     if not chip and name != "collective_permute" and maker.chance(0.3):
         pairs.append(operands(maker, sizes, chip, 1, dim, (pairs[0][0].form,)))
     srcs, dsts = ([*many] for many in zip(*pairs))
+    if sizes[0] == sizes[1] and maker.chance(IN_PLACE):
+        dsts = srcs
     maker.issue(f"ncc.{name}", ("dsts",), srcs=srcs, dsts=dsts, **given, kinds=["collective"])
     for dst in dsts:
         collect(maker, dst)
@@ -183,6 +186,8 @@ def implicit(maker: Maker) -> None:
     name = "ncc.collective_permute_implicit"
     keys = ("srcs", "others", "dsts") if reduces else ("srcs", "dsts")
     tensors = dict(zip(keys, zip(*rows)))
+    if maker.chance(IN_PLACE):
+        tensors["dsts"] = tensors["srcs"]
     lists = [f"[{', '.join(f'[{one.text}]' for one in many)}]" for many in tensors.values()]
     more = f", {joins(maker)}" if reduces else ""
     ids = [*range(channels)]

@@ -7,7 +7,7 @@ from typing import Any
 from bench.programs import picks
 from bench.programs.draws import INTEGERS, ON_CHIP
 from bench.programs.maker import Maker
-from bench.programs.views import View
+from bench.programs.views import SIZES, View
 
 TWO = (
     *("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal", "greater"),
@@ -121,6 +121,28 @@ def tensor_copy(maker: Maker) -> None:
     maker.issue("nisa.tensor_copy", dst=dst, src=src, **given)
 
 
+def converted(maker: Maker) -> None:
+    """A part of a tile is computed from another part of the same, which has another format."""
+    lanes, free = (1 if maker.chance(0.4) else maker.lanes()), maker.columns(200)
+    source, form = maker.choose((("float32", "bfloat16"), ("float32", "uint8"), WIDENED))
+    data = maker.to_read(lanes, free, (source,))
+    whole = data.tensor.whole()
+    if data.tensor.constant or whole.shape[-1] * whole.size % SIZES[form]:
+        return
+    base = whole if whole.form == form else whole.view(form)
+    if base.free < free or data.first_lane:
+        return
+    dst = maker.window(base, lanes, free)
+    if maker.chance(0.6):
+        maker.issue("nisa.tensor_copy", dst=dst, src=data)
+    else:
+        op = f"nl.{maker.choose(('copy', 'square', 'relu'))}"
+        maker.issue("nisa.activation", dst=dst, op=op, data=data)
+
+
+WIDENED = "bfloat16", "float32"
+
+
 def memset(maker: Maker) -> None:
     lanes, free = maker.size()
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
@@ -172,5 +194,5 @@ def nc_stream_shuffle(maker: Maker) -> None:
 STEPS = (
     *((tensor_tensor, 3), (tensor_scalar, 3), (scalar_tensor_tensor, 1), (tensor_copy, 3)),
     *((memset, 1), (activation, 2), (reciprocal, 0.5), (tensor_copy_predicated, 0.6)),
-    *((nc_stream_shuffle, 0.4),),
+    *((nc_stream_shuffle, 0.4), (converted, 0.6)),
 )

@@ -10,6 +10,7 @@ from bench.programs import (
     elementwise,
     folds,
     masks,
+    nests,
     older,
     products,
     repeats,
@@ -22,6 +23,7 @@ FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
+NESTS = 0.15  # of those, which take as long as several of the others
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
@@ -48,6 +50,9 @@ def generate(seed: int) -> Program:
 def _older(maker: Maker) -> Program:
     """A program of the older API."""
     tiles = older.Tiles(maker)
+    if maker.chance(NESTS):
+        maker.choose(nests.STEPS)(tiles)
+        return replace(maker.program(), dialect="older")
     for step in maker.random.choices(*zip(*OF_OLDER), k=maker.between(2, 6)):
         step(tiles)
     for one in tiles.made[-3:]:

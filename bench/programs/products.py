@@ -42,14 +42,29 @@ def _sum(maker: Maker, rows: int, columns: int, **how: bool) -> View | None:
 
 def _factors(maker: Maker, forms: tuple[str, ...]) -> View:
     """A stationary tile, often one that was used before."""
-    known = [
-        one for one in maker.used
-        if len(one.shape) == 2 and one.form in forms and one.free <= WEIGHTS and not one.moved
-        and one.tensor.region == "sbuf" and one.starts_well and one.is_written()
-    ]  # fmt: skip
+    known = _used(maker, forms, WEIGHTS)
     if known and maker.chance(0.5):
         return maker.choose(known)
-    return maker.to_read(_rows(maker), min(maker.columns(), WEIGHTS), forms, flat=True)
+    flat = maker.chance(0.8)
+    return maker.to_read(_rows(maker), min(maker.columns(), WEIGHTS), forms, flat=flat)
+
+
+def _used(maker: Maker, forms: tuple[str, ...], most: int, rows: int | None = None) -> list[View]:
+    """Views that were used before and may be operands of products, in any of their roles."""
+    return [
+        one for one in maker.used
+        if one.form in forms and one.free <= most and rows in (None, one.lanes) and not one.moved
+        and one.tensor.region == "sbuf" and one.starts_well and one.is_written()
+    ]  # fmt: skip
+
+
+def _moving(maker: Maker, rows: int, forms: tuple[str, ...]) -> View:
+    """A moving tile, now and then one that was used before."""
+    known = _used(maker, forms, COLUMNS, rows)
+    if known and maker.chance(0.3):
+        return maker.choose(known)
+    columns = min(maker.columns(), COLUMNS)
+    return maker.to_read(rows, columns, forms, flat=maker.chance(0.8))
 
 
 def nc_matmul(maker: Maker) -> None:
@@ -58,8 +73,8 @@ def nc_matmul(maker: Maker) -> None:
     stationary = _factors(maker, forms)
     widths: list[int] = []
     for _ in range(maker.choose((1, 1, 2, 3))):
-        columns = min(maker.columns(), COLUMNS)
-        moving = maker.to_read(stationary.lanes, columns, forms, flat=True)
+        moving = _moving(maker, stationary.lanes, forms)
+        columns = moving.free
         dst = _sum(maker, stationary.free, columns)
         if dst is None:
             return
@@ -114,16 +129,22 @@ def double_row(maker: Maker) -> None:
     if maker.target == "trn1":
         return
     rows, weights, columns = _rows(maker), min(maker.columns(), 64), min(maker.columns(), 128)
-    dst = _sum(maker, weights, columns)
+    tiles = [_pairs(maker, rows, n) for n in (weights, columns)]
+    dst = _sum(maker, tiles[0].shape[2], tiles[1].shape[2])
     if dst is None:
         return
-    tiles = [
-        maker.fill(maker.new("sbuf", (rows, 2, n), maker.choose(EIGHT_BITS)))
-        for n in (weights, columns)
-    ]
     given = {"dst": dst, "stationary": tiles[0], "moving": tiles[1]}
     mode = "nisa.matmul_perf_mode.double_row"
     maker.issue("nisa.nc_matmul", **given, perf_mode=mode, kinds=["double row"])
+
+
+def _pairs(maker: Maker, rows: int, columns: int) -> View:
+    """A tile with two rows of so many columns in a partition, now and then one that was used."""
+    known = [one for one in _used(maker, EIGHT_BITS, 128, rows) if one.shape[1:2] == (2,)]
+    known = [one for one in known if len(one.shape) == 3]
+    if known and maker.chance(0.4):
+        return maker.choose(known)
+    return maker.fill(maker.new("sbuf", (rows, 2, columns), maker.choose(EIGHT_BITS)))
 
 
 def nc_transpose(maker: Maker) -> None:

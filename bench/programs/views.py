@@ -142,8 +142,10 @@ class View:
 
     @property
     def starts_well(self) -> bool:
-        """Whether engines can start at its first partition."""
-        return self.lanes <= STARTS.get(self.first_lane, 0)
+        """Whether engines can start at its first partition and go through the following ones."""
+        last = self.tensor.first + int(self.at[-1].flat[0]) // self.tensor.row
+        in_a_row = last - self.first_lane < self.lanes
+        return in_a_row and self.lanes <= STARTS.get(self.first_lane, 0)
 
     @property
     def first_lane(self) -> int:
@@ -211,6 +213,17 @@ class View:
         other = f", dtype=nl.{form}" if form != self.form else ""
         text = f".ap({[[*pair] for pair in pattern]}, offset={offset}{other})"
         return self._made(text, at * SIZES[form], "access pattern", form=form)
+
+    def ap_from_here(self, pattern: Sequence[Sequence[int]], form: str) -> View:
+        """The same of this view, which may be at a run-time offset: each axis begins where it does.
+        The first axis goes through its partitions."""
+        (_, lanes), *free = pattern
+        at = self.at.reshape(lanes, -1)[:, 0]
+        for step, count in free:
+            at = at[..., np.newaxis] + step * SIZES[form] * np.arange(count)
+        other = f", dtype=nl.{form}" if form != self.form else ""
+        text = f".ap({[[*pair] for pair in pattern]}{other})"
+        return self._made(text, at, "access pattern", form=form)
 
     def with_register(self, text: str, at: Array) -> View:
         """What a register picks: `text` as the kernel has it, and where it is."""

@@ -43,6 +43,8 @@ class Windows(Draws, ABC):
         starts = range(base.lanes - lanes + 1) if how.anywhere else _starts(base.lanes, lanes)
         first = 0 if self.chance(0.6) else self.choose(starts)
         rows = slice(None) if lanes == base.lanes else slice(first, first + lanes)
+        if how.anywhere and base.lanes > lanes and self.chance(0.3):
+            rows = self._stepped_rows(base, lanes)
         if lanes == base.lanes and free == base.free and self.chance(0.3):
             return self._flat(base) if how.flat else base
         style = Windows._dynamic if how.moves and self.chance(0.4) else self.choose(self.STYLES)
@@ -54,6 +56,13 @@ class Windows(Draws, ABC):
             found = self._in_a_row(base, rows, free, how.reads)
         may = not how.flat and not found.moved
         return self._reshaped(found) if may and self.chance(0.25) else found
+
+    def _stepped_rows(self, base: View, lanes: int) -> slice:
+        """Each second or third partition, if there are enough."""
+        step = min(self.between(2, 3), (base.lanes - 1) // max(1, lanes - 1))
+        span = step * (lanes - 1) + 1
+        first = self.between(0, base.lanes - span)
+        return slice(first, first + span, step)
 
     def _reshaped(self, view: View) -> View:
         """The same elements in the same order, with other axes."""
@@ -117,6 +126,8 @@ class Windows(Draws, ABC):
 
     def _pattern(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
         """An access pattern with any strides."""
+        if rows.step not in (None, 1):
+            return None
         counts = [free] if self.chance(0.4) else [*self.parts(free)]
         low = 0 if reads else 1
         steps = [self.between(low, max(2, base.free // count)) for count in counts]
@@ -135,6 +146,8 @@ class Windows(Draws, ABC):
         elements of a partition make, or a block from where two registers say."""
         if self.chance(0.25) and (block := self._dynamic_block(base, rows, free)) is not None:
             return block
+        if self.chance(0.25) and (there := self._pattern_there(base, rows, free)) is not None:
+            return there
         if base.free % free == 0 and self.chance(0.3):
             count = base.free // free
             name, number = self._offset(count - 1)
@@ -149,6 +162,21 @@ class Windows(Draws, ABC):
         name, number = self.register(base.free - free)
         text = f"[:, nl.ds({name}, {free})]"
         return flat.with_register(text, flat.at[:, number : number + free])
+
+    def _pattern_there(self, base: View, rows: slice, free: int) -> View | None:
+        """An access pattern on what begins where a register says, which may count elements of
+        another format than the tensor has."""
+        whole = self._flat(base.tensor.whole())
+        ratio = whole.size // base.size
+        if not ratio or free % ratio or rows.step not in (None, 1):
+            return None
+        name, number = self.register(whole.free - free // ratio)
+        flat = whole.index(rows)
+        at = flat.at[:, number : number + free // ratio]
+        there = flat.with_register(f"[:, nl.ds({name}, {free // ratio})]", at)
+        outer, inner = self.parts(free)
+        pattern = [[whole.free * ratio, there.lanes], [inner, outer], [1, inner]]
+        return there.ap_from_here(pattern, base.form)
 
     def _dynamic_block(self, base: View, rows: slice, free: int) -> View | None:
         height, width = self.parts(free)

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from bench.programs import __main__ as command
 from bench.programs import checks, hits, picks
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
+from bench.programs.hazards import Uses, broken
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
 from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import packs
+from neuroncore.frontend.neuronxcc.nki.templates import Template
+from neuroncore.plain.memory import Operand
 
 
 def test_a_seed_is_one_program():
@@ -69,6 +73,54 @@ def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
 @pytest.mark.parametrize("seed", range(12))
 def test_all_that_has_to_hold_of_a_program_holds(seed):
     checks.check(generate(seed))
+
+
+def used(uses, number, **operands):
+    """Note an instruction that reads `data` and writes `dst`, which are bytes of one memory."""
+    given = {
+        name: Operand(MEMORY, np.array(at), SimpleNamespace(size=2), None, 0, None, False)
+        for name, at in operands.items()
+    }
+    call = SimpleNamespace(reads=["data"], writes=["dst"])
+    uses.note(0, number, SimpleNamespace(call=call), given)
+
+
+MEMORY = SimpleNamespace(data=np.zeros(16, np.uint8), ever=np.zeros(16), places=lambda at: at)
+
+
+def test_a_schedule_is_held_to_the_order_of_instructions_that_use_the_same_bytes():
+    uses = Uses()
+    used(uses, 0, dst=[0, 4])
+    used(uses, 1, data=[2, 6])  # between those
+    used(uses, 2, data=[3], dst=[8])  # its second byte is a first one of row 0
+    used(uses, 3, data=[8])
+    pairs = uses.pairs(0)
+    assert pairs.tolist() == [[0, 2], [2, 3]]
+    timeline = SimpleNamespace(
+        queue=np.array([0, 1, 1, 1]), begin=np.array([0, 0, 1, 2]), done=np.array([2, 1, 3, 4])
+    )
+    assert broken(pairs, timeline).tolist() == [[0, 2]]
+
+
+def test_a_second_launch_makes_no_iteration_from_others(monkeypatch):
+    """So iterations that are made wrongly differ from those of the first launch."""
+    repeat, repeated = Template.repeat, []
+
+    def noting(self, *given):
+        found = repeat(self, *given)
+        repeated.append((found, sys.gettrace() is not None))
+        return found
+
+    monkeypatch.setattr(Template, "repeat", noting)
+    nests = (one for one in map(generate, range(200)) if "nest of loops" in one.kinds)
+    before = sys.gettrace()
+    sys.settrace(None)  # of a tool that measures what tests cover
+    try:
+        while (True, False) not in repeated:
+            checks.check(next(nests))
+    finally:
+        sys.settrace(before)
+    assert (True, True) not in repeated
 
 
 def test_a_printed_program_is_a_file_that_checks_itself(tmp_path, capsys):

@@ -98,20 +98,20 @@ def _body(frame: FrameType) -> Body | None:
     found = _loops(file).get(syntax.span(frame))
     if found is None or not has_source(frame.f_code):
         return None
-    function, nest = found
-    return _Reader(function, nest).body
+    return _Reader(*found).body
 
 
 @syntax.by_text
-def _loops(file: str) -> dict[syntax.Span, tuple[ast.FunctionDef, list[ast.For]]]:
-    """Return each `for` of a file's functions, with its function and the loops around it, outermost
-    first. The keys are the span of the loop and the span of its iterable, which later releases of
-    Python report."""
+def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
+    """Return each `for` of a file's functions, with the names of its function and the loops around
+    it, outermost first. The keys are the span of the loop and the span of its iterable, which later
+    releases of Python report."""
     found = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
+            names = _Names(function)
             for nest in _nests(function.body, []):
-                found[syntax.lies(nest[-1])] = found[syntax.lies(nest[-1].iter)] = function, nest
+                found[syntax.lies(nest[-1])] = found[syntax.lies(nest[-1].iter)] = names, nest
     return found
 
 
@@ -124,11 +124,41 @@ def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast
             yield from _nests(statement.body, nest)
 
 
+class _Names:
+    """The names that a function reads, and those that each of its loops binds."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        nodes = [*ast.walk(function)]
+        self._loops = [node for node in nodes if isinstance(node, ast.For)]
+        self._within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in self._loops}
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        stored = [n for n in names if isinstance(n.ctx, ast.Store)]
+        self._bound = {
+            number: {n.id for n in stored if id(n) in inside}
+            for number, inside in self._within.items()
+        }
+        self._read = [n for n in names if isinstance(n.ctx, ast.Load)]
+
+    def are_local(self, outermost: ast.For) -> bool:
+        """Return whether nothing reads what a loop has bound after that loop, except loops that
+        bind it again."""
+        within, bound = self._within, self._bound
+        for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
+            inside, own = within[id(loop)], bound[id(loop)]
+            after = [n for n in self._read if n.id in own and id(n) not in inside]
+            others = [id(o) for o in self._loops if id(o) not in inside]
+            again = [o for o in others if id(loop) not in within[o]] if after else []
+            for n in after:
+                if not any(id(n) in within[o] and n.id in bound[o] for o in again):
+                    return False
+        return True
+
+
 class _Reader:
     """Reads a nest of loops, of which the last is asked about. The loops around it may do more, but
     bind no name that it reads besides their variables."""
 
-    def __init__(self, function: ast.FunctionDef, nest: list[ast.For]) -> None:
+    def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
         self.masks: set[str] = set()
         self.tiles: set[str] = set()  # names that results are bound to
@@ -138,7 +168,7 @@ class _Reader:
         self.loops = {one.id for one in map(_target, nest) if one is not None}  # their variables
         self.varying |= self.loops
         fits = self._is_range(nest[:-1]) and self._statement(loop)
-        fits = fits and self._are_local(function, loop) and not self._reads_others(nest)
+        fits = fits and names.are_local(loop) and not self._reads_others(nest)
         called = frozenset(name for name in self.called if name[0] not in self.tiles)
         read = frozenset(_read(loop) - {one.id for one in map(_target, nest) if one is not None})
         body = Body(len(nest) - 1, called, frozenset(self.indexed - self.tiles), read)
@@ -157,28 +187,6 @@ class _Reader:
         outer = (node for node in ast.walk(nest[0]) if id(node) not in inside)
         names = {n.id for n in outer if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return bool(names & _read(nest[-1]))
-
-    def _are_local(self, function: ast.FunctionDef, outermost: ast.For) -> bool:
-        """Return whether nothing reads what a loop has bound after that loop, except loops that
-        bind it again."""
-        loops = [node for node in ast.walk(function) if isinstance(node, ast.For)]
-        within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in loops}
-        names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-        bound = {
-            id(loop): {
-                n.id for n in names if id(n) in within[id(loop)] and isinstance(n.ctx, ast.Store)
-            }
-            for loop in loops
-        }
-        read = [n for n in names if isinstance(n.ctx, ast.Load)]
-        for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
-            inside = within[id(loop)]
-            again = [o for o in loops if id(o) not in inside and id(loop) not in within[id(o)]]
-            after = (n for n in read if n.id in bound[id(loop)] and id(n) not in inside)
-            for n in after:
-                if not any(id(n) in within[id(o)] and n.id in bound[id(o)] for o in again):
-                    return False
-        return True
 
     def _statement(self, node: ast.stmt) -> bool:
         match node:

@@ -1,0 +1,131 @@
+"""Statements of the older API: loops in loops, over blocks of tensors and parts of tiles, with
+masks that end inside of a tensor, and sums that a loop begins and another goes on with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bench.programs.maker import Maker
+from bench.programs.older import FORMS, UNARY, Tiles, grid, result
+from bench.programs.program import Statement
+
+LOOPS = ("affine_range", "affine_range", "sequential_range")
+
+
+class Nest(NamedTuple):
+    """Loops in each other: the variable of each and how many turns it takes, outermost first."""
+
+    loops: tuple[tuple[str, int], ...]
+
+    def around(self, maker: Maker, *body: str) -> list[str]:
+        """Its lines, around those of its innermost loop."""
+        lines, space = [], ""
+        for name, turns in self.loops:
+            lines.append(f"{space}for {name} in nl.{maker.choose(LOOPS)}({turns}):")
+            space += "    "
+        return [*lines, *(space + line for line in body)]
+
+    def sum(self, maker: Maker, unit: int) -> tuple[str, int]:
+        """A sum of loop variables times steps, as text, and the length of an axis in which `unit`
+        elements from each of its values on are inside."""
+        text, most = str(maker.between(0, 2)), 2 + unit
+        for name, turns in self.loops:
+            step = maker.choose((0, unit, unit, 1, 2 * unit))
+            text += f" + {step}*{name}" * bool(step)
+            most += step * (turns - 1)
+        return text, most
+
+
+def nest(maker: Maker) -> Nest:
+    depth = maker.choose((1, 2, 2, 3))
+    return Nest(tuple((f"k{n}", maker.between(1, 5 - depth)) for n in range(depth)))
+
+
+def say(maker: Maker, lines: list[str], *kinds: str) -> None:
+    told = frozenset({"nest of loops", "loop", "load", "store", *kinds})
+    maker.statements.append(Statement("\n".join(lines), {}, None, told))
+
+
+def stored_before(maker: Maker, lines: list[str], shape: tuple[int, int], form: str) -> str:
+    """A result, all of which lines write."""
+    out, before = result(maker, shape, form), maker.given(shape, form)
+    for top in range(0, shape[0], 128):
+        rows = f"[{top}:{min(shape[0], top + 128)}, 0:{shape[1]}]"
+        lines.append(f"nl.store({out}{rows}, nl.load({before.text}{rows}))")
+    return out
+
+
+def moved(tiles: Tiles) -> None:
+    """Parts of an input go to parts of a result, some of their elements."""
+    maker, form, loops = tiles.maker, tiles.maker.choose(FORMS), nest(tiles.maker)
+    lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
+    (row, rows), (column, columns) = loops.sum(maker, lanes), loops.sum(maker, free)
+    there, height = (row, rows) if maker.chance(0.5) else loops.sum(maker, lanes)
+    source = maker.given((rows, columns), form)
+    lines = [grid(maker, lanes, free)]
+    out = stored_before(maker, lines, (height, columns), form)
+    ways = (
+        *(f"{row} + i < {maker.between(1, rows)}", f"{column} + j < {maker.between(1, columns)}"),
+        *(f"{column} + 2*j >= {maker.between(1, columns)}", f"k0 + i >= {maker.between(0, 3)}"),
+    )
+    mask = f", mask={maker.choose(ways)}" if maker.chance(0.8) else ""
+    body = [
+        f"u = nl.load({source.text}[{row} + i, {column} + j])",
+        f"v = nl.{maker.choose(UNARY[:4])}(u)",
+        f"nl.store({out}[{there} + i, {column} + j], v{mask})",
+    ]
+    say(maker, [*lines, *loops.around(maker, *body)], *["mask", "ragged end"] * bool(mask))
+
+
+def blocks(tiles: Tiles) -> None:
+    """Blocks of a tensor are written by a nest of loops, and read, or written again, by another."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
+    count, inner = maker.between(2, 4), maker.between(1, 2)
+    source = maker.given((count * lanes, inner * free), form)
+    out = result(maker, (count * lanes, inner * free), form)
+    shape = f"({count}, {inner}, nl.par_dim({lanes}), {free})"
+    lines = [grid(maker, lanes, free), f"b = nl.ndarray({shape}, nl.{form}, buffer=nl.sbuf)"]
+    loops = Nest((("k", count), ("h", inner)))
+    part = f"[{lanes}*k + i, {free}*h + j]"
+    lines += loops.around(maker, f"b[k, h, i, j] = nl.load({source.text}{part})")
+    function = maker.choose((f"nl.{maker.choose(UNARY[:4])}(b[k, h])", "b[k, h, i, j] + b[0, h]"))
+    if maker.chance(0.5):
+        mask = f", mask=k + i < {maker.between(1, lanes)}" * maker.chance(0.5)
+        again = f"nl.add(b[k, h, i, j], b[{count - 1} - k, h, i, j]{mask})"
+        lines += loops.around(maker, f"b[k, h, i, j] = {again}")
+    loops = loops if maker.chance(0.5) else Nest(loops.loops[::-1])
+    lines += loops.around(maker, f"nl.store({out}{part}, {function})")
+    say(maker, lines, "blocks")
+
+
+def sums(tiles: Tiles) -> None:
+    """Products are added to blocks in PSUM, to all of a block or to halves in turn."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    depth, lanes, free = maker.choose((4, 8, 33)), maker.between(1, 32), maker.between(1, 16)
+    count, turns, halves = maker.between(2, 3), maker.between(2, 3), maker.choose((1, 2, 2))
+    a, b = (maker.given((depth * n, wide), form) for n, wide in ((turns, lanes), (count, free)))
+    wide = halves * free
+    out = result(maker, (lanes, count * wide), "float32")
+    shape = f"({count}, nl.par_dim({lanes}), {wide})"
+    zeros = maker.choose(("zeros", "ndarray"))
+    lines = [
+        f"p = nl.{zeros}({shape}, nl.float32, buffer=nl.psum)",
+        f"d = nl.arange({depth})[:, None]",
+        f"m, n = nl.arange({lanes})[None, :], nl.arange({free})[None, :]",
+        grid(maker, lanes, wide),
+    ]
+    for half in range(halves):
+        more = maker.choose((1, turns))
+        place = f"p[c, nl.arange({lanes})[:, None], {half * free} + n]"
+        body = [
+            f"u, v = nl.load({a.text}[{depth}*k + d, m]), nl.load({b.text}[{depth}*c + d, n])",
+            f"{place} += nl.matmul(u, v, transpose_x=True)",
+        ]
+        lines += Nest((("c", count), ("k", more))).around(maker, *body)
+    copied = Nest((("c", count),))
+    lines += copied.around(maker, f"nl.store({out}[i, {wide}*c + j], nl.copy(p[c]))")
+    say(maker, lines, "blocks", "accumulation")
+
+
+STEPS = moved, blocks, sums
