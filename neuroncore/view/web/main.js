@@ -70,7 +70,7 @@ async function open(number) {
 function draw(changed) {
   if (changed.has("core") && cores[state.core] && core !== opened[state.core]) return void (drawn = choose(state.core));
   if (changed.has("theme") || changed.has("type")) theme();
-  document.body.classList.toggle("looks", state.pane === "summary");
+  document.body.dataset.shown = state.pane;
   if (changed.has("pane")) $("card").hidden = true;
   const { from, to } = state;
   if (!(to > from)) Object.assign(state, { from: core.from, to: core.to });
