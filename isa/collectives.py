@@ -107,7 +107,7 @@ def all_gather_v(
     metadata_tensor: words.Metadata, recv_counts_known: bool = False, has_rdispls: bool = False,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata says"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
     how = do.Lengths(to_all=True, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_one_chip(core, mine.ranks, how.displaced)
@@ -145,7 +145,7 @@ def collective_permute(
     srcs: words.HbmSrcs, dsts: words.SomeDsts, source_target_pairs: words.Pairs,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[0] = srcs[0] of the source whose target the rank is; as it was if it is no one's"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
     group = groups.ends(core, source_target_pairs)
     mine = do.part(core, srcs, dsts, source_target_pairs=source_target_pairs, ranks=group)
     if core.rank in group:
@@ -212,7 +212,7 @@ def collective_permute_implicit_current_processing_rank_id(
     dst: OutRegister, iteration_id: InRegisterOrNumber, replica_group: words.Groups,
     channel_id: words.Dim = 0, *, core: Core,
 ) -> None:  # fmt: skip
-    """dst = the rank whose data has come here after so many steps around the channel's ring"""
+    """dst = the rank whose data has come here after this many steps around the channel's ring"""
     steps = iteration_id.value if isinstance(iteration_id, VirtualRegister) else iteration_id
     around = groups.ring(core, groups.own_group(core, replica_group), channel_id)
     origin = around[(around.index(core.rank) - steps) % len(around)]

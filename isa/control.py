@@ -65,7 +65,7 @@ def register_store(dst: words.OneOut, src: InRegister) -> None:
 def core_barrier(
     data: words.Shared, cores: words.Cores, engine: engine = engine.gpsimd, *, core: Core
 ) -> None:
-    """no core goes on before all of `cores` are here; what they wrote to data is then there"""
+    """no core continues before all of `cores` are here; then their writes to data are visible"""
     if data.region is SBUF:
         # Published kernels end a loop so; the documents want shared HBM.
         core.report(

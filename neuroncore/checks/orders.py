@@ -299,7 +299,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
         rows = [one.rows(seed) for one in programs]
         moved |= _moved(programs, rows)
         if not moved.any():
-            why = "iterations of parallel loops begin with what they share: none can change places"
+            why = "iterations share data from their first instruction on: none can change places"
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:

@@ -306,7 +306,7 @@ def all_gather_v(
     has_rdispls: Any,
     priority: Any,
 ) -> Offsets | None:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata says"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -522,7 +522,7 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
 def collective_permute(
     core: Core, call: Any, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[0] = srcs[0] of the source whose target the rank is; as it was if it is no one's"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -584,7 +584,7 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank whose data has come here after so many steps around the channel's ring"""
+    """dst = the rank whose data has come here after this many steps around the channel's ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -646,7 +646,7 @@ def collective_permute_implicit_reduce(
 
 
 def core_barrier(core: Core, call: Any, data: Any, cores: Any, engine: Any) -> Offsets | None:
-    """no core goes on before all of `cores` are here; what they wrote to data is then there"""
+    """no core continues before all of `cores` are here; then their writes to data are visible"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

@@ -79,7 +79,7 @@ class Leftovers(Generic[T]):
         self._laid.clear()
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether reads of the tile's storage, as it is, may be `known`."""
+        """Return whether `known` may have reads of the tile's storage in its current state."""
         laid = self._laid.get(tile.storage)
         return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
 

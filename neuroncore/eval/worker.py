@@ -49,7 +49,7 @@ def key(sha256: str, fingerprint: str) -> str:
 
 
 class VerdictCost(NamedTuple):
-    """What a verdict cost: of the candidate's processes, and of the judge's."""
+    """The cost of a verdict: of the processes of the candidate, and of the judge's process."""
 
     child_cpu_ms: float = 0.0
     wall_ms: float = 0.0

@@ -848,7 +848,7 @@ def all_gather_v(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata says"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
     if (
         extra
         or unknown
@@ -1444,7 +1444,7 @@ def collective_permute(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[0] = srcs[0] of the source whose target the rank is; as it was if it is no one's"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
     if extra or unknown or srcs is MISSING or dsts is MISSING or source_target_pairs is MISSING:
         settle(COLLECTIVE_PERMUTE, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1647,7 +1647,7 @@ def collective_permute_implicit_current_processing_rank_id(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the rank whose data has come here after so many steps around the channel's ring"""
+    """dst = the rank whose data has come here after this many steps around the channel's ring"""
     if extra or unknown or dst is MISSING or iteration_id is MISSING or replica_group is MISSING:
         settle(COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1901,7 +1901,7 @@ def core_barrier(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """no core goes on before all of `cores` are here; what they wrote to data is then there"""
+    """no core continues before all of `cores` are here; then their writes to data are visible"""
     if extra or unknown or data is MISSING or cores is MISSING:
         settle(CORE_BARRIER, locals(), extra, unknown)
     core: Any = running() or current()

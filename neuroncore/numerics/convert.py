@@ -402,7 +402,7 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
 
 
 def as_floats(values: npt.ArrayLike) -> Array:
-    """Numbers as float32, in the same memory if they are.
+    """Return numbers as float32; without a copy if they are float32 already.
 
     Raises UsageError for anything that is not a number.
     """

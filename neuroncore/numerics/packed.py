@@ -85,7 +85,7 @@ TAGS_PER_WORD = 4  # of 16 bits, that of the first column lowest (assumed)
 
 
 def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
-    """The partition of its group, and the slot in that, of each tag."""
+    """Return, for each tag, the partition within its group, and the slot in that partition."""
     kept, among = pattern
     if places == "partition":
         return tags // (among // kept), tags % (among // kept)

@@ -75,9 +75,8 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
     """a * b + c of float32 numbers, rounded once. `narrow` says that products have at most 24
     significant bits: float32 represents them exactly, unless they are too large or too small.
 
-    The product is exact in float64, but its sum with c is rounded there first. That matters only if
-    the sum is inexact and ends halfway between two float32 numbers: then it is moved by one step.
-    """
+    The product is exact in float64; its sum with c is rounded there first. That matters only if the
+    sum is inexact and halfway between two float32 numbers: it then moves by one step."""
     if narrow:
         with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
             return a * b + c

@@ -46,7 +46,7 @@ def all_to_all(parts: Parts) -> None:
 
 
 def all_gather_v(parts: Parts) -> None:
-    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata says"""
+    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata selects"""
     deliver(parts, to_all=True)
 
 
@@ -56,7 +56,7 @@ def all_to_all_v(parts: Parts) -> None:
 
 
 def collective_permute(parts: Parts) -> None:
-    """dsts[0] = srcs[0] of the source whose target the rank is; as it was if it is no one's"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
     (sent,), ranks = sources(parts), [i.core.rank for i in parts]
     for source, target in parts[0].source_target_pairs:
         if target in ranks:

@@ -15,9 +15,9 @@ ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of 
 
 
 class Tensor:
-    """Rows of `pitch` bytes of the chip, and a flag for each byte: 1 if it was written, else 0. A
-    byte takes `spread` bytes here (Options.storage). A tensor that the kernel has placed uses the
-    bytes of a whole memory; `ever` has flags of the bytes that any tensor there has written."""
+    """Rows of `pitch` bytes of the chip, `spread` times as wide here (Options.storage), and for
+    each byte 1 if it was written, else 0. A tensor at an address of the kernel uses the bytes of
+    its memory; `ever` has flags of the bytes that any tensor there has written."""
 
     def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
         self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)

@@ -112,14 +112,14 @@ def rank_id(i: Any) -> int:
 
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
-    """dst = the rank whose data has come here after so many steps around the channel's ring"""
+    """dst = the rank whose data has come here after this many steps around the channel's ring"""
     own = next(group for group in i.replica_group if i.core.rank in group)
     around = i.core.ring(own, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])
 
 
 def core_barrier(parts: Sequence[Any]) -> None:
-    """no core goes on before all of `cores` are here; what they wrote to data is then there"""
+    """no core continues before all of `cores` are here; then their writes to data are visible"""
 
 
 def sendrecv(parts: Sequence[Any]) -> None:

@@ -121,8 +121,7 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """Return the numbers at counts of 128 bits, in two halves. The two lowest bits of a count
-    select one of the four numbers of a block, and the other bits are the number of the block."""
+    """The numbers at 128-bit counts, in two halves: a block of four, and 2 bits for one of them."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

@@ -264,7 +264,7 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """The storages of a file. Raises ValueError if a window has none."""
+    """Return the storages of a file. Raises ValueError for a window without a storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():

@@ -217,7 +217,8 @@ def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -
 
 
 def _narrowed(results: list[Lanes], width: int, upper: bool) -> list[Lanes]:
-    """Lanes of `width` bits: the lowest ones or, two vectors at a time, the upper ones."""
+    """Return lanes of `width` bits: the lowest bits of each lane, or the upper bits of two vectors
+    at a time."""
     if width == 32:
         return results
     if upper and width == 16 and len(results) > 1:
