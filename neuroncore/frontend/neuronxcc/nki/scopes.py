@@ -223,12 +223,17 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
     for index in reversed(state.loops):
         if storage.scope is index:
             break
-        writes = index.writes
-        if writes is not None and not _has_written(index, writes.get(storage.id)):
-            first.append((index, writes))
-    sources = _sources(dst, arguments) if first else None
-    for index, writes in first:
-        _check_own(dst, index, writes, sources)
+        if (writes := index.writes) is not None:
+            before = writes.get(storage.id)
+            if before is None or before[0] != index:
+                first.append((index, writes, before))
+    if not first:
+        return
+    place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
+    for index, writes, before in first:
+        if before is not None and _same(before[1], place):
+            _report(dst, index, before, sources)
+        writes[storage.id] = int(index), place, sources
 
 
 def carry(storage: Storage) -> None:
@@ -238,23 +243,15 @@ def carry(storage: Storage) -> None:
         program.data.carried.add(storage.id)
 
 
-def _has_written(index: LoopIndex, before: Write | None) -> bool:
-    """Return whether the last write to a tensor was in the same iteration."""
-    return before is not None and before[0] == index
-
-
-def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, Write], sources: Sources) -> None:
-    place, before = (dst.offset, dst.geometry), writes.get(dst.storage.id)
-    if before is not None and _same(before[1], place):
-        equal = sources is not None and before[2] == sources
-        current().report(
-            "LOOP_CARRIED",
-            f"iterations {before[0]} and {int(index)} of an affine_range write "
-            f"{'equal values to ' if equal else ''}the same elements of {dst}",
-            dst.storage.id,
-            severity="note" if equal else "warning",
-        )
-    writes[dst.storage.id] = int(index), place, sources
+def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> None:
+    equal = sources is not None and before[2] == sources
+    current().report(
+        "LOOP_CARRIED",
+        f"iterations {before[0]} and {int(index)} of an affine_range write "
+        f"{'equal values to ' if equal else ''}the same elements of {dst}",
+        dst.storage.id,
+        severity="note" if equal else "warning",
+    )
 
 
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
