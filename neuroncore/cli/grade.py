@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def _error(verdict: dict[str, Any]) -> str:
     return f"{error['code']}{line} {error['message']}"
 
 
-def _write(file: Any, fields: list[str], rows: list[Row]) -> None:
+def _write(file: Any, fields: Sequence[str], rows: list[Row]) -> None:
     table: csv.DictWriter[str] = csv.DictWriter(file, fields)
     table.writeheader()
     table.writerows(rows)
