@@ -19,6 +19,7 @@ SIZE = {"width": 1400, "height": 860}
 
 # What each picture is of: a kernel, what the address asks for, and light or dark.
 PICTURES = {
+    "view_first": ("ch07_attention.py::attention", "", "light"),
     "view_steps": ("ch07_attention.py::attention", "step=60", "light"),
     "view_memory": ("ch07_attention.py::attention", "step=118&pane=memory", "dark"),
     "view_values": (
