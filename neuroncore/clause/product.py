@@ -105,8 +105,8 @@ def picks(matrix: Array) -> bool:
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Return where a product puts the elements that are flagged in one of its matrices, if the
-    other picks; None if it doesn't, or neither or both have flags."""
+    """Return where a product puts the flagged elements of one matrix if the other one picks rows.
+    None if it does not pick, or if neither or both matrices have flags."""
     if in_s is not None and in_x is None and picks(x):
         return in_s.T @ x > 0
     if in_x is not None and in_s is None and picks(s):

@@ -51,7 +51,10 @@ Array = npt.NDArray[Any]
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
-HOW_IT_READS = "reads as NaN, or 4 for integers (as 0 with --uninitialized zeros)"
+HOW_IT_READS = (
+    "reads as NaN, or 4 for integers (as 0 with --uninitialized zeros, in Python "
+    'Options(uninitialized="zeros"))'
+)
 
 
 class ShadowOfCore(Protocol):

@@ -98,7 +98,7 @@ class Kernel:
                 raise SignatureError(
                     f"{edge!r} is not an edge of a schedule",
                     argument="edges",
-                    expected="a pair of an instruction's name and a name, or a list of names",
+                    expected="(name, names): an instruction, and what it waits for",
                 )
         return type(self)(self.function, self.grid)
 
