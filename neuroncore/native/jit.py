@@ -162,7 +162,21 @@ class KeptCode(CompiledLoop[P, R]):
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
         renew(made.stats.cache_path)
+        kept = made._cache
+        kept.save_overload = _where_allowed(kept.save_overload)
+        kept.load_overload = _where_allowed(kept.load_overload)
         return made
+
+
+def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of numba's cache that does nothing in a process that may not open the
+    files, such as that of a candidate which is judged."""
+
+    def tried(*given: Any) -> Any:
+        with suppress(OSError):
+            return function(*given)
+
+    return tried
 
 
 @cache

@@ -44,6 +44,16 @@ def test_machine_code_that_is_there_is_taken_sooner(monkeypatch, tmp_path):
     assert other.over(1) is other
 
 
+@pytest.mark.parametrize("denied", ["save", "load"])
+def test_machine_code_without_access_to_its_files_is_used(denied, monkeypatch, tmp_path):
+    def refused(*_):
+        raise PermissionError(tmp_path)
+
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(f"numba.core.caching.IndexDataCacheFile.{denied}", refused)
+    assert compiled(doubled.plain)(10) == doubled.plain(10)
+
+
 def test_machine_code_of_other_sources_is_removed(monkeypatch, tmp_path):
     sources, folder = tmp_path / "sources/numerics/loops", tmp_path / "cache"
     for made in (sources, folder):
