@@ -168,14 +168,14 @@ def reading_lines() -> Iterator[Line]:
         file = Path(folder, "run")
         run.save(file)
         works: dict[str, tuple[Callable[[], Any], float]] = {
-            "its estimate, of a run": (lambda: neuroncore.run(steps, x).estimate.seconds, 2.5),
+            "its estimate, of a run": (lambda: neuroncore.run(steps, x).estimate.seconds, 3.0),
             "why, of a run": (lambda: neuroncore.run(steps, x).why(), 6.0),
             "replay, of a run": (run.replay, 3.0),
             "save, of a run": (lambda: run.save(file), 0.5),
             "load, of a run": (lambda: neuroncore.load(file), 0.8),
         }
         launched, *found = least(
-            lambda: neuroncore.run(steps, x), *(work for work, _ in works.values()), rounds=5
+            lambda: neuroncore.run(steps, x), *(work for work, _ in works.values()), rounds=9
         )
     for (name, (_, limit)), spent in zip(works.items(), found):
         yield name, spent / launched, limit, f"{spent / STEPS * 1e6:.1f} us an instruction"
