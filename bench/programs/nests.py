@@ -128,4 +128,31 @@ def sums(tiles: Tiles) -> None:
     say(maker, lines, "blocks", "accumulation")
 
 
-STEPS = moved, blocks, sums
+def reduced(tiles: Tiles) -> None:
+    """Parts of an input are reduced over inner loops of a nest, to a tile or to parts of one."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
+    counts = [maker.between(1, 4), maker.between(1, 3), maker.between(1, 3)]
+    names = ["a", "b", "c"][: maker.choose((2, 2, 3))]
+    loops = Nest(tuple(zip(names, counts, strict=False)))
+    inner = names[1:] if maker.chance(0.6) else names[-1:]
+    row, rows = loops.sum(maker, lanes)
+    source = maker.given((rows, free), form)
+    out = result(maker, (counts[0] * lanes, free), "float32")
+    lines = [grid(maker, lanes, free), f"s = nl.ndarray(({lanes}, {counts[0] * free}), nl.float32)"]
+    op = maker.choose(("np.add", "np.max", "np.min"))
+    bound = f", mask=a + i < {maker.between(1, lanes)}" * maker.chance(0.3)
+    data = f"nl.load({source.text}[{row} + i, j])" + maker.choose(("", " * 2.0"))
+    call = f"nl.loop_reduce({data}, {op}, [{', '.join(inner)}], dtype=nl.float32{bound})"
+    place = maker.choose((f"s[i, {free}*a + j]", "s[i, j]", "r"))
+    lines += loops.around(maker, f"{place} = {call}")
+    if place == "r":
+        depth = "    " * (len(names) - len(inner))
+        lines.append(f"{depth}nl.store({out}[{lanes}*a + i, j], r)")
+    else:
+        last = f"s[i, {free}*a + j]"
+        lines += Nest(loops.loops[:1]).around(maker, f"nl.store({out}[{lanes}*a + i, j], {last})")
+    say(maker, lines)
+
+
+STEPS = moved, blocks, sums, reduced

@@ -125,7 +125,7 @@ def groups(maker: Maker) -> None:
 
 
 def double_row(maker: Maker) -> None:
-    """Two rows at a time, of 8 bits."""
+    """Two rows at a time, of 8 bits; now and then the same tile one row at a time."""
     if maker.target == "trn1":
         return
     rows, weights, columns = _rows(maker), min(maker.columns(), 64), min(maker.columns(), 128)
@@ -136,6 +136,10 @@ def double_row(maker: Maker) -> None:
     given = {"dst": dst, "stationary": tiles[0], "moving": tiles[1]}
     mode = "nisa.matmul_perf_mode.double_row"
     maker.issue("nisa.nc_matmul", **given, perf_mode=mode, kinds=["double row"])
+    if tiles[0].free <= WEIGHTS and maker.chance(0.3):
+        moving = _moving(maker, rows, EIGHT_BITS)
+        if (other := _sum(maker, tiles[0].free, moving.free)) is not None:
+            maker.issue("nisa.nc_matmul", dst=other, stationary=tiles[0], moving=moving)
 
 
 def _pairs(maker: Maker, rows: int, columns: int) -> View:
