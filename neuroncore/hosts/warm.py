@@ -13,6 +13,7 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.api import Run, run
 from neuroncore.numerics.formats import bfloat16, float32
 from neuroncore.record import saved
+from neuroncore.report import loops
 
 # What Python, numpy and this package import when they first need it. In a process that may no
 # longer open files, such an import fails.
@@ -43,6 +44,7 @@ def warm(target: str = "trn2") -> None:
             made.replay()
             _ = made.estimate, made.findings, made.summary
         _refused(target)
+    loops.distance(np.ones(1, np.float32), np.ones(1, np.float32))
 
 
 def _runs(target: str) -> Iterator[Run]:
