@@ -1,5 +1,7 @@
 """Iterations that are made from earlier ones are those that Python would have run."""
 
+from struct import Struct
+
 import numpy as np
 import pytest
 from neuronxcc import nki
@@ -12,6 +14,7 @@ from neuroncore.base.errors import KernelError
 from neuroncore.frontend.neuronxcc.nki import templates
 
 X = np.random.default_rng(0).random((6, 8, 16)).astype(np.float32)
+BIRTHS = Struct("<qq")  # a storage, and the line of its allocation
 COLUMNS = 8, 0, 4, 12
 ROWS = [2, 0, 1, 5, 3, 4]
 P, F = nl.arange(8)[:, None], nl.arange(16)[None, :]
@@ -188,9 +191,11 @@ def outcome(kernel):
     except KernelError as error:
         return str(error)
     (program,) = run.record.programs
-    lines = [str(source.place(*line)) for line in program.lines]
+    places = [str(source.place(*line)) for line in program.lines]
+    lines = [places[line] for line in program.columns().line]
+    births = [(n, places[line]) for n, line in BIRTHS.iter_unpack(program.births)]
     told = [str(finding) for finding in run.findings]
-    rows = bytes(program.rows), bytes(program.births), [*program.data.iterations], lines
+    rows = bytes(program.rows), births, [*program.data.iterations], lines
     return run.results.tobytes(), told, rows
 
 

@@ -64,9 +64,8 @@ def dynamic_range(
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
     turns = builtins.range(first, last, step)
-    _note(len(turns))
-    for i in turns:
-        yield VirtualRegister(i, frozen=True)
+    _note(len(turns))  # here, as a generator would see another instruction at each next()
+    return (VirtualRegister(i, frozen=True) for i in turns)
 
 
 def fori_loop(
