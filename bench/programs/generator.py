@@ -23,7 +23,7 @@ FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
-NESTS = 0.15  # of those, which take as long as several of the others
+NESTS = 0.25  # of those, which take as long as several of the others
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
