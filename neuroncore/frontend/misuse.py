@@ -82,7 +82,9 @@ def _our_fault(frame: FrameType, instruction: int, error: Exception) -> Emulator
 
 def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None:
     home, name = error.obj, error.name
-    if name is None and not _is_inside(error):
+    # an attribute that is set: Python 3.13 gives its name too, and says so
+    is_set = name is None or str(error).endswith("for setting new attributes")
+    if is_set and not _is_inside(error):
         return _not_set(str(error))
     if name is None or name.startswith("__"):
         return None
