@@ -337,7 +337,7 @@ def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
 def _first(edits: Sequence[Advice]) -> str:
     """Return the first edit as part of a sentence."""
     if not edits:
-        return "no edit that was tried saves 1%"
+        return "none of the edits that were tried saves 1% or more"
     return f"first edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
 
 
@@ -390,7 +390,7 @@ def _whose(told: Why) -> str:
 
 def _edits(told: Answers, top: int) -> Iterator[str]:
     if not told.edits:
-        yield "edits: none that was tried saves 1%"
+        yield "edits: none that was tried saves 1% or more"
     else:
         head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
         yield f"{head}then bound by"
@@ -406,7 +406,7 @@ def _edits(told: Answers, top: int) -> Iterator[str]:
 
 
 def _limits(told: Answers, top: int) -> Iterator[str]:
-    yield "limits, which no edit reaches"
+    yield "limits: what ideal hardware would save"
     shown = [one for one in told.limits if one.matters]
     for one in shown[:top]:
         yield f"  {one!s:<{WIDTH}}{_change(one)}"

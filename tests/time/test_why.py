@@ -60,7 +60,7 @@ def test_text_has_the_path_by_line_the_edits_and_the_limits(naive):
     assert any(line.split()[:3] == ["98%", "ch05_matmul.py:128", "dma_copy"] for line in rest)
     (edit,) = (line for line in rest if "move 4 tiles" in line)
     assert "-53%" in edit and "+3.75 KiB SBUF" in edit and edit.endswith("DMA bandwidth")
-    limits = rest[rest.index("limits, which no edit reaches") :]
+    limits = rest[rest.index("limits: what ideal hardware would save") :]
     assert "DMA issue at no cost" in limits[1] and limits[1].endswith("%")
 
 
