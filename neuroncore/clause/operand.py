@@ -153,7 +153,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because="this operand of the engine is wired to that memory only",
+        because="the engine is connected to no other memory at this operand",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )

@@ -228,12 +228,15 @@ class Indexed(Seen, Unread, Parted):
         raise misuse.refused_ufunc(ufunc.__name__, self)
 
 
+CHOOSING = "; to choose between elements by the result, use nl.where"
+
+
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
         raise SignatureError(
             f"{self} has no operator {symbol}",
-            because="this API has only functions, each of which is an instruction",
-            hint=f"use nl.{function}",
+            because="tensors have no operators in this API: each instruction is a function",
+            hint=f"use nl.{function}" + CHOOSING * (symbol[0] in "<>"),
         )
 
     return method
