@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from math import inf
 from pathlib import Path
 from textwrap import indent
 
-from neuroncore.base.enums import engine
 from neuroncore.base.errors import DefinitionError
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Immediate, Register
@@ -25,6 +24,16 @@ from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand, Static
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+
+from docs.generate.executing import (  # noqa: E402
+    EXECUTE_HEAD,
+    docstring,
+    execute_text,
+    indented,
+    is_tile,
+)
+
 ISSUE = ROOT / "neuroncore/frontend/instructions.py"
 EXECUTE = ROOT / "neuroncore/core/execute.py"
 LOCALS = {
@@ -79,25 +88,6 @@ frame_at = sys._getframe
 new = object.__new__  # takes half as long as a call of the class
 '''
 
-EXECUTE_HEAD = '''\
-"""The functions that execute a legal Call on a core, one for each clause.
-
-Each reads its operands, then writes its results. Offsets that are only known at run time are
-resolved first, and returned. The result is None for an instruction without them, and for one that
-is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
-"""
-
-from __future__ import annotations
-
-from typing import Any
-
-from neuroncore.base.enums import oob_mode as modes
-from neuroncore.clause.operand import PSUM, spread
-from neuroncore.core.binding import Offsets, arguments, resolve, staged
-from neuroncore.core.core import Core
-
-SKIP = modes.skip
-'''
 FREE = {  # module names that the functions use, which no parameter may hide
     *("MISSING", "NkiInstruction", "PSUM", "SKIP", "Tile", "VirtualRegister", "are_tiles"),
     *("arguments", "current", "execute", "frame_at", "kinds", "member", "misused", "new"),
@@ -121,29 +111,11 @@ def issue_text(instruction: Instruction) -> str:
     parameters += ["name: Any = None"] if instruction.named else []
     parameters += ["*extra: Any", "**unknown: Any"]
     head = f"def {instruction.name}({', '.join(parameters)}) -> NkiInstruction:"
-    body = "\n".join([_docstring(instruction), *_issue_body(instruction)])
+    body = "\n".join([docstring(instruction), *_issue_body(instruction)])
     return "\n".join([*_constants(instruction), "", "", head, indent(body, "    "), ""])
 
 
-def execute_text(instruction: Instruction) -> str:
-    """Return the function of a core, a legal Call and its arguments, in the clause's order, that
-    executes the call and records nothing. The last arguments are true for each operand that is a
-    tile, of those that may be numbers or None (`Instruction.open_operands`)."""
-    parameters = [f"{p.name}: Any" for p in instruction.parameters]
-    parameters += [f"{_is_tile(p)}: bool" for p in instruction.open_operands]
-    listed = ", ".join(parameters)
-    head = f"def {instruction.name}(core: Core, call: Any, {listed}) -> Offsets | None:"
-    body = [*_resolve(instruction), *_execute(instruction)]
-    text = "\n".join([_docstring(instruction), *body, "return offsets"])
-    return "\n".join(["", "", head, indent(text, "    "), ""])
-
-
 # --- names and constants --------------------------------------------------------------------------
-
-
-def _docstring(instruction: Instruction) -> str:
-    lines = instruction.equation.replace("\\", "\\\\").splitlines()
-    return '"""' + "\n".join(lines) + ("\n" if len(lines) > 1 else "") + '"""'
 
 
 def _clause(instruction: Instruction) -> str:
@@ -203,7 +175,7 @@ def _issue_body(instruction: Instruction) -> Iterator[str]:
     yield f"    settle({clause}, locals(), extra, unknown)"
     yield "core: Any = running() or current()"
     yield "try:"
-    yield from _indented(_issue(instruction))
+    yield from indented(_issue(instruction))
     yield "except NOT_OURS:"
     yield "    raise"
     yield "except Exception as error:"
@@ -215,7 +187,7 @@ def _issue_body(instruction: Instruction) -> Iterator[str]:
 
 def _issue(instruction: Instruction) -> Iterator[str]:
     yield from _recognize(instruction)
-    names = [*(p.name for p in instruction.parameters), *map(_is_tile, instruction.open_operands)]
+    names = [*(p.name for p in instruction.parameters), *map(is_tile, instruction.open_operands)]
     listed = ", ".join(["core", "call", *names])
     yield "try:"
     yield f"    offsets = execute.{instruction.name}({listed})"
@@ -233,13 +205,13 @@ def _recognize(instruction: Instruction) -> Iterator[str]:
     others = [p for p in instruction.parameters if p not in usual]
     yield from _find_tiles(instruction)
     yield "try:"
-    yield from _indented(line for p in others for line in _take(instruction, p))
+    yield from indented(line for p in others for line in _take(instruction, p))
     parts = [part for p in others if (part := _key_part(p))]
     if usual:
         given = " or ".join(f"{p.name} is not {_constant(p, instruction)}" for p in usual)
         yield "    special: Any = None"
         yield f"    if {given}:"
-        yield from _indented(_indented(line for p in usual for line in _take(instruction, p)))
+        yield from indented(indented(line for p in usual for line in _take(instruction, p)))
         yield f"        special = ({', '.join(str(_key_part(p)) for p in usual)},)"
         parts.append("special")
     yield f"    key = ({', '.join([clause, *parts])},)"
@@ -259,7 +231,7 @@ def _recognize(instruction: Instruction) -> Iterator[str]:
 def _find_tiles(instruction: Instruction) -> Iterator[str]:
     """Find which of the arguments that may be numbers are tiles."""
     for p in instruction.open_operands:
-        yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
+        yield f"{is_tile(p)} = isinstance({p.name}, Tile)"
 
 
 def _is_usual(parameter: Parameter) -> bool:
@@ -326,96 +298,7 @@ def _key_part(parameter: Parameter) -> str | None:
     signature = f"({name}._signature or {name}.signature())"
     if parameter.always_tile:
         return signature
-    return f"{signature} if {_is_tile(parameter)} else type({name})"
-
-
-# --- executing ------------------------------------------------------------------------------------
-
-
-def _resolve(instruction: Instruction) -> Iterator[str]:
-    """Put tiles where operands are whose offsets are only known now."""
-    skip = "oob_mode is SKIP" if _has(instruction, "oob_mode") else "False"
-    yield "offsets = None"
-    yield "if call.dynamic:"
-    yield f"    offsets = resolve(core, call, arguments(call.instruction, locals()), {skip})"
-    yield "    if offsets is None:"
-    yield "        return None"
-    for p in instruction.operands:
-        if p.name in instruction.lists:
-            yield f"    {p.name} = [offsets.tiles[n] for n in spread({p.name!r}, {p.name})]"
-        else:
-            yield f"    {p.name} = offsets.tiles[{p.name!r}]"
-
-
-def _execute(instruction: Instruction) -> Iterator[str]:
-    """Read, then write. The meaning handles offsets per partition itself."""
-    for p in instruction.operands:
-        yield from _check_written(p)
-    for p in instruction.operands:
-        if p.operand and p.operand.writes:
-            yield from _before_write(p)
-    yield "if core.rounding is not None:"
-    yield "    core.rounding.begin(core.program_id, call.engine.value)"
-    passed = ["core"] * instruction.wants_core + [p.name for p in instruction.varying]
-    yield "run = call.run"
-    yield "if run is None:"
-    yield "    run = call.run = staged(call, arguments(call.instruction, locals()), core)"
-    yield "if core.beside is None:"
-    yield f"    run({', '.join(passed)})"
-    yield "else:"
-    yield "    core.beside.perform(call, arguments(call.instruction, locals()))"
-    yield "if core.leftovers is not None:"
-    yield "    core.leftovers.follow(call, arguments(call.instruction, locals()))"
-    for p in instruction.operands:
-        if p.operand and p.operand.writes:
-            yield from _mark_written(p, foreign=engine.tensor not in instruction.engines)
-
-
-def _check_written(p: Parameter) -> Iterator[str]:
-    operand = p.operand
-    if operand is None or not operand.reads or operand.partial:
-        return
-    if operand.many:
-        yield f"for number, tile in enumerate({p.name}):"
-        yield "    if tile.storage.gaps is not None and not tile.dynamic:"
-        yield f'        core.check_written(f"{p.name}[{{number}}]", tile, followed=True)'
-        return
-    yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
-    yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
-
-
-def _before_write(p: Parameter) -> Iterator[str]:
-    """Let those who keep what a tensor has copy it."""
-    assert p.operand is not None
-    if p.operand.many:
-        yield f"for tile in {p.name}:"
-        yield "    if tile.storage.before_write is not None:"
-        yield "        tile.storage.before_write()"
-        return
-    yield f"if {_present(p)}{p.name}.storage.before_write is not None:"
-    yield f"    {p.name}.storage.before_write()"
-
-
-def _mark_written(p: Parameter, foreign: bool) -> Iterator[str]:
-    assert p.operand is not None
-    if p.operand.many:
-        yield f"for tile in {p.name}:"
-        yield "    tile.storage.version += 1"
-        if not p.operand.partial:
-            yield "    if tile.storage.gaps is not None and not tile.dynamic:"
-            yield "        tile.mark_written()"
-        return
-    lines = [f"{p.name}.storage.version += 1"]
-    if not p.operand.partial:
-        lines += [f"if {p.name}.storage.gaps is not None and not {p.name}.dynamic:"]
-        lines += [f"    {p.name}.mark_written()"]
-    if foreign and not p.operand.partial:
-        lines += [f"if {p.name}.storage.region is PSUM:", f"    {p.name}.mark_foreign(True)"]
-    if p.always_tile:
-        yield from lines
-        return
-    yield f"if {_is_tile(p)}:"
-    yield from _indented(lines)
+    return f"{signature} if {is_tile(parameter)} else type({name})"
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -453,7 +336,7 @@ def _window(parameter: Parameter) -> str:
     if parameter.operand and parameter.operand.many:
         return f"*[number for tile in {name} for number in program.window(tile)]"
     window = f"{name}.storage.id, numbers[{name}.geometry], {name}.offset"
-    return window if parameter.always_tile else f"*(({window}) if {_is_tile(parameter)} else ())"
+    return window if parameter.always_tile else f"*(({window}) if {is_tile(parameter)} else ())"
 
 
 def _values(instruction: Instruction) -> str:
@@ -465,26 +348,9 @@ def _values(instruction: Instruction) -> str:
             register = f"numbered(core.program, {p.name})"
             part = f"{register} if type({p.name}) is VirtualRegister else {part}"
         elif p.operand:
-            part = f"None if {_is_tile(p)} else {part}"
+            part = f"None if {is_tile(p)} else {part}"
         parts.append(f"{part}, type({p.name}), ")
     return "".join(parts)
-
-
-def _has(instruction: Instruction, name: str) -> bool:
-    return any(p.name == name for p in instruction.parameters)
-
-
-def _present(parameter: Parameter) -> str:
-    return "" if parameter.always_tile else f"{_is_tile(parameter)} and "
-
-
-def _is_tile(parameter: Parameter) -> str:
-    """The variable that is true if an operand that may be a number or None is a tile."""
-    return f"{parameter.name}_is_tile"
-
-
-def _indented(lines: Iterable[str]) -> Iterator[str]:
-    return (f"    {line}" for line in lines)
 
 
 # --- the files ------------------------------------------------------------------------------------

@@ -61,10 +61,6 @@ def activate2(
         core.check_written("imm1", imm1, followed=True)
     if relu_param_is_tile and relu_param.storage.gaps is not None and not relu_param.dynamic:
         core.check_written("relu_param", relu_param, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -126,10 +122,6 @@ def activation(
         core.check_written("bias", bias, followed=True)
     if scale_is_tile and scale.storage.gaps is not None and not scale.dynamic:
         core.check_written("scale", scale, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -186,10 +178,6 @@ def activation_reduce(
         core.check_written("bias", bias, followed=True)
     if scale_is_tile and scale.storage.gaps is not None and not scale.dynamic:
         core.check_written("scale", scale, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -236,8 +224,6 @@ def affine_select(
         on_true_tile = offsets.tiles["on_true_tile"]
     if on_true_tile.storage.gaps is not None and not on_true_tile.dynamic:
         core.check_written("on_true_tile", on_true_tile, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -463,8 +449,6 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -498,8 +482,6 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -692,11 +674,11 @@ def dma_compute(
             return None
         dst = offsets.tiles["dst"]
         srcs = [offsets.tiles[n] for n in spread("srcs", srcs)]
+    if dst.storage.before_write is not None:
+        dst.storage.before_write()
     for number, tile in enumerate(srcs):
         if tile.storage.gaps is not None and not tile.dynamic:
             core.check_written(f"srcs[{number}]", tile, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -730,10 +712,10 @@ def dma_copy(
             return None
         dst = offsets.tiles["dst"]
         src = offsets.tiles["src"]
-    if src.storage.gaps is not None and not src.dynamic:
-        core.check_written("src", src, followed=True)
     if dst.storage.before_write is not None:
         dst.storage.before_write()
+    if src.storage.gaps is not None and not src.dynamic:
+        core.check_written("src", src, followed=True)
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -773,8 +755,6 @@ def dma_transpose(
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -809,8 +789,6 @@ def dropout(
         core.check_written("data", data, followed=True)
     if prob_is_tile and prob.storage.gaps is not None and not prob.dynamic:
         core.check_written("prob", prob, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -863,10 +841,6 @@ def exponential(
         core.check_written("max_value", max_value, followed=True)
     if reduce_init_is_tile and reduce_init.storage.gaps is not None and not reduce_init.dynamic:
         core.check_written("reduce_init", reduce_init, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -902,8 +876,6 @@ def iota(
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -948,8 +920,6 @@ def local_gather(
         core.check_written("src_buffer", src_buffer, followed=True)
     if index.storage.gaps is not None and not index.dynamic:
         core.check_written("index", index, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -983,8 +953,6 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1012,8 +980,6 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1050,8 +1016,6 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
         core.check_written("data", data, followed=True)
     if vals.storage.gaps is not None and not vals.dynamic:
         core.check_written("vals", vals, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1099,10 +1063,6 @@ def nc_match_replace8(
         core.check_written("data", data, followed=True)
     if vals.storage.gaps is not None and not vals.dynamic:
         core.check_written("vals", vals, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if dst_idx_is_tile and dst_idx.storage.before_write is not None:
-        dst_idx.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1160,8 +1120,6 @@ def nc_matmul(
         core.check_written("stationary", stationary, followed=True)
     if moving.storage.gaps is not None and not moving.dynamic:
         core.check_written("moving", moving, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1210,8 +1168,6 @@ def nc_matmul_mx(
         core.check_written("stationary", stationary, followed=True)
     if moving.storage.gaps is not None and not moving.dynamic:
         core.check_written("moving", moving, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1261,8 +1217,6 @@ def nc_matmul_sparse(
         core.check_written("moving", moving, followed=True)
     if tags.storage.gaps is not None and not tags.dynamic:
         core.check_written("tags", tags, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1294,8 +1248,6 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
         core.check_written("data", data, followed=True)
     if indices.storage.gaps is not None and not indices.dynamic:
         core.check_written("indices", indices, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1331,8 +1283,6 @@ def nc_stream_shuffle(
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1364,8 +1314,6 @@ def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Off
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1397,8 +1345,6 @@ def nonzero_with_count(
             return None
         dst = offsets.tiles["dst"]
         src = offsets.tiles["src"]
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1432,10 +1378,6 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
         dst_scale = offsets.tiles["dst_scale"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if dst_scale.storage.before_write is not None:
-        dst_scale.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1476,8 +1418,6 @@ def rand2(
         core.check_written("min", min, followed=True)
     if max_is_tile and max.storage.gaps is not None and not max.dynamic:
         core.check_written("max", max, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1505,8 +1445,6 @@ def rand_get_state(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | No
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1587,10 +1525,6 @@ def range_select(
         core.check_written("bound0", bound0, followed=True)
     if bound1.storage.gaps is not None and not bound1.dynamic:
         core.check_written("bound1", bound1, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1648,8 +1582,6 @@ def reciprocal(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1790,8 +1722,6 @@ def rng(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | None:
         if offsets is None:
             return None
         dst = offsets.tiles["dst"]
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1840,8 +1770,6 @@ def scalar_tensor_tensor(
         core.check_written("operand0", operand0, followed=True)
     if operand1.storage.gaps is not None and not operand1.dynamic:
         core.check_written("operand1", operand1, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1895,10 +1823,6 @@ def select_reduce(
         core.check_written("on_true", on_true, followed=True)
     if on_false_is_tile and on_false.storage.gaps is not None and not on_false.dynamic:
         core.check_written("on_false", on_false, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1944,8 +1868,6 @@ def sendrecv(
         dst = offsets.tiles["dst"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -1979,8 +1901,6 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
         segment_ids = offsets.tiles["segment_ids"]
     if segment_ids.storage.gaps is not None and not segment_ids.dynamic:
         core.check_written("segment_ids", segment_ids, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2035,8 +1955,6 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
         src = offsets.tiles["src"]
     if src.storage.gaps is not None and not src.dynamic:
         core.check_written("src", src, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2072,8 +1990,6 @@ def tensor_copy_predicated(
         core.check_written("src", src, followed=True)
     if predicate.storage.gaps is not None and not predicate.dynamic:
         core.check_written("predicate", predicate, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2100,8 +2016,6 @@ def tensor_partition_reduce(core: Core, call: Any, dst: Any, op: Any, data: Any)
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2134,8 +2048,6 @@ def tensor_reduce(
         data = offsets.tiles["data"]
     if data.storage.gaps is not None and not data.dynamic:
         core.check_written("data", data, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2186,8 +2098,6 @@ def tensor_scalar(
         core.check_written("operand0", operand0, followed=True)
     if operand1_is_tile and operand1.storage.gaps is not None and not operand1.dynamic:
         core.check_written("operand1", operand1, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2240,8 +2150,6 @@ def tensor_scalar_cumulative(
         core.check_written("imm0", imm0, followed=True)
     if imm1_is_tile and imm1.storage.gaps is not None and not imm1.dynamic:
         core.check_written("imm1", imm1, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2295,10 +2203,6 @@ def tensor_scalar_reduce(
         core.check_written("operand0", operand0, followed=True)
     if reduce_init_is_tile and reduce_init.storage.gaps is not None and not reduce_init.dynamic:
         core.check_written("reduce_init", reduce_init, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
-    if reduce_res_is_tile and reduce_res.storage.before_write is not None:
-        reduce_res.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2340,8 +2244,6 @@ def tensor_tensor(
         core.check_written("data1", data1, followed=True)
     if data2.storage.gaps is not None and not data2.dynamic:
         core.check_written("data2", data2, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2393,8 +2295,6 @@ def tensor_tensor_scan(
         core.check_written("data1", data1, followed=True)
     if initial_is_tile and initial.storage.gaps is not None and not initial.dynamic:
         core.check_written("initial", initial, followed=True)
-    if dst.storage.before_write is not None:
-        dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run
@@ -2429,10 +2329,6 @@ def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) ->
         val_dst = offsets.tiles["val_dst"]
         idx_dst = offsets.tiles["idx_dst"]
         src = offsets.tiles["src"]
-    if val_dst.storage.before_write is not None:
-        val_dst.storage.before_write()
-    if idx_dst.storage.before_write is not None:
-        idx_dst.storage.before_write()
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)
     run = call.run

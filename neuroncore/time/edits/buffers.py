@@ -13,8 +13,7 @@ from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.source import Place
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
-from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit
-from neuroncore.time.flow import MOST_USES, contents
+from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, successive_contents
 from neuroncore.time.path import SPACE, CriticalSteps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import AS_IT_IS
@@ -95,14 +94,10 @@ def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    accesses, boxes = accesses_of(program), program.boxes()
-    area = boxes.areas.of_box[accesses.operands]
-    chosen, taken = np.zeros(len(area), np.bool_), 0
-    own = _uses(program, buffer)
-    for uses in np.split(own, np.flatnonzero(np.diff(area[own])) + 1):
-        if not 0 < len(uses) <= MOST_USES:
-            continue
-        alternate = contents(accesses, boxes.table, uses) % 2 == 1
+    accesses = accesses_of(program)
+    chosen, taken = np.zeros(len(accesses.operands), np.bool_), 0
+    for uses, number in successive_contents(program, accesses, _uses(program, buffer)):
+        alternate = number % 2 == 1
         chosen[uses[alternate]] = True
         if alternate.any():
             taken += _row_bytes(program, int(uses[0]))

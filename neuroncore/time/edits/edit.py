@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
+from neuroncore.time.flow import MOST_USES, contents
 from neuroncore.time.loops.dependencies import Accesses
 from neuroncore.time.variation import Variation
 
@@ -82,3 +83,15 @@ def accesses_of(program: Program) -> Accesses:
     columns = program.columns()
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     return Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+
+
+def successive_contents(
+    program: Program, accesses: Accesses, own: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the uses of each area, and the number of its contents at each use (`flow.contents`).
+    `own` are indices of operands, sorted by area. Areas with very many uses are left out."""
+    boxes = program.boxes()
+    area = boxes.areas.of_box[accesses.operands[own]]
+    for uses in np.split(own, np.flatnonzero(np.diff(area)) + 1):
+        if 0 < len(uses) <= MOST_USES:
+            yield uses, contents(accesses, boxes.table, uses)

@@ -17,8 +17,15 @@ from neuroncore.clause.legality import stays_legal
 from neuroncore.memory.geometry import View
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
-from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, rows_by_call, with_calls
-from neuroncore.time.flow import MOST_USES, contents
+from neuroncore.time.edits.edit import (
+    Edit,
+    Edited,
+    accesses_of,
+    edit,
+    rows_by_call,
+    successive_contents,
+    with_calls,
+)
 from neuroncore.time.lines import Line
 from neuroncore.time.variation import Variation
 
@@ -94,16 +101,15 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
 def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
     """Return the program where successive contents of a tile that these transfers reuse are in
     `several` places in turn, as one transfer moves them together, and the number of such tiles."""
-    accesses, boxes = accesses_of(program), program.boxes()
+    accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
     found, counts = np.unique(tiles, return_counts=True)
-    areas = boxes.areas.of_box
+    areas = program.boxes().areas.of_box
     reused, area = np.unique(areas[found[counts > 1]]), areas[accesses.operands]
     own = np.flatnonzero(np.isin(area, reused))
     own, place = own[np.argsort(area[own], kind="stable")], np.zeros(len(area), np.int64)
-    for uses in np.split(own, np.flatnonzero(np.diff(area[own])) + 1):
-        if 0 < len(uses) <= MOST_USES:
-            place[uses] = contents(accesses, boxes.table, uses) % several
+    for uses, number in successive_contents(program, accesses, own):
+        place[uses] = number % several
     for n in np.unique(place[place > 0]).tolist():
         program = program.with_copies(place == n)
     return program, len(reused)

@@ -29,14 +29,7 @@ BOTH_SIDES = {
     "lshift": "left_shift",
     "rshift": "right_shift",
 }
-REDUCTIONS = {
-    "mean": "mean",
-    "sum": "sum",
-    "max": "max",
-    "amax": "max",
-    "min": "min",
-    "amin": "min",
-}
+REDUCTIONS = ("mean", "sum", "max", "min")
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
@@ -70,8 +63,8 @@ def _numpy_function(
 ) -> Any:
     """Reduce a tile by a function of numpy, as nl's: a published backward pass of a gated rmsnorm
     calls np.mean(tile, axis=[1]). Raises SignatureError for other functions."""
-    name = REDUCTIONS.get(function.__name__)
-    if name is None:
+    name = misuse.NUMPY.get(function.__name__, function.__name__)
+    if name not in REDUCTIONS:
         raise misuse.refused_ufunc(function.__name__, "a tensor")
     return getattr(language, name)(*args, **kwargs)
 

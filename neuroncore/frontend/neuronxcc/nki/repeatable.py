@@ -165,12 +165,13 @@ class _Reader:
         self.called: set[tuple[str, ...]] = set()
         self.indexed: set[str] = set()
         loop = nest[-1]
-        self.loops = {one.id for one in map(_target, nest) if one is not None}  # their variables
-        self.varying |= self.loops
+        around = {one.id for one in map(_target, nest) if one is not None}
+        self.loops = {*around}  # variables of loops
+        self.varying |= around
         fits = self._is_range(nest[:-1]) and self._statement(loop)
         fits = fits and names.are_local(loop) and not self._reads_others(nest)
         called = frozenset(name for name in self.called if name[0] not in self.tiles)
-        read = frozenset(_read(loop) - {one.id for one in map(_target, nest) if one is not None})
+        read = frozenset(_read(loop) - around)
         body = Body(len(nest) - 1, called, frozenset(self.indexed - self.tiles), read)
         self.body = body if fits else None
 
