@@ -30,8 +30,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import NeuronError, UsageError
-from neuroncore.native import buffers
 
 GUARD = 1 << 12  # bytes before and after what a tensor is given
 PATTERN = 0xA5

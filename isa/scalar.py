@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
@@ -19,7 +20,6 @@ from neuroncore.core import engines as tables
 from neuroncore.core import sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import buffers
 
 from .operators import ADD, EXP, PRELU
 from .words import lanes as words

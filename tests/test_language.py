@@ -35,7 +35,6 @@ DONE = [
     "neuroncore/numerics",
     "neuroncore/machine",
     "neuroncore/memory",
-    "neuroncore/native",
     "neuroncore/base",
     "neuroncore/frontend",
     "neuroncore/plain",

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.structs import dataclass
-from neuroncore.native import buffers
 from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.clause.alu import Operator, as_matrix
 from neuroncore.clause.instruction import Run
 from neuroncore.memory.tile import Tile
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64
 from neuroncore.numerics.loops import fold as folds

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.options import Options
 from neuroncore.memory.tile import Tile
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import PACK, float8_e8m0fnu, float32, float64, tfloat32
 from neuroncore.numerics.loops import matmul as matrices

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import KernelError, OutOfBoundsError
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Operator
@@ -22,7 +23,6 @@ from neuroncore.core.core import Core, Point
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
 from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 
 EXACT = 1 << 24  # float32 has all integers up to here

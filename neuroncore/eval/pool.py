@@ -12,13 +12,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
+from neuroncore.base import jit
 from neuroncore.base.errors import UsageError
 from neuroncore.eval import isolation
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.loading import load_spec
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate, Worker, key
-from neuroncore.native import jit
 
 BATCH = 16  # candidates that are given to a process at a time, at most
 ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed

@@ -17,9 +17,9 @@ import select
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import neuroncore
 from neuroncore.eval import answers, frames, isolation
 from neuroncore.eval.answers import Held
 from neuroncore.eval.isolation import Level, ProcessLimits
@@ -210,7 +210,7 @@ def _pass_on(status: int) -> None:
 
 def readable() -> tuple[str, ...]:
     """Return the folders that a candidate may read: Python, its packages and this one."""
-    package = os.path.dirname(os.path.abspath(neuroncore.__file__))
-    beside = [os.path.join(os.path.dirname(package), name) for name in ("isa", "kernels")]
+    package = Path(__file__).absolute().parents[1]
+    beside = [str(package.parent / name) for name in ("isa", "kernels")]
     system = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
-    return (*system, sys.prefix, sys.base_prefix, package, *beside)
+    return (*system, sys.prefix, sys.base_prefix, str(package), *beside)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
-from neuroncore.native import buffers
 from neuroncore.numerics.libraries import as_numpy, library
 from neuroncore.record.inputs import Setting, like
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import UsageError
 from neuroncore.frontend.arguments import (
     Arguments,
@@ -22,7 +23,6 @@ from neuroncore.frontend.arguments import (
     replaced,
     span,
 )
-from neuroncore.native import buffers
 from neuroncore.numerics.libraries import as_numpy
 
 Array = npt.NDArray[Any]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.errors import (
     CapacityError,
@@ -25,7 +26,6 @@ from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Gaps
 from neuroncore.memory.geometry import Layout
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
-from neuroncore.native import buffers
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
 from neuroncore.numerics.loops import codec as native
 from neuroncore.numerics.loops import transpose

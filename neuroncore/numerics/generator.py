@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native import buffers
+from neuroncore.base import buffers
 from neuroncore.numerics.loops import philox
 from neuroncore.numerics.loops import shift_registers as registers
 

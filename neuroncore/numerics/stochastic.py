@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.numerics.loops import philox

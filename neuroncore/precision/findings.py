@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroncore.base import source
+from neuroncore.base import buffers, source
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
@@ -25,7 +25,6 @@ from neuroncore.core.indirection import Picked
 from neuroncore.memory.geometry import Geometry, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
-from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 from neuroncore.numerics.loops import precision as native

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
@@ -15,7 +16,6 @@ from neuroncore.core.binding import perform
 from neuroncore.core.indirection import Picked
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import buffers
 from neuroncore.numerics.loops import precision as native
 from neuroncore.precision.findings import (
     CANCELLATION,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native import buffers
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.base import buffers
+from neuroncore.base.jit import compiled, inlined
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 

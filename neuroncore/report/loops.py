@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.base.jit import compiled
 
 Array = npt.NDArray[Any]
 LANES = 16  # sums that do not depend on each other, so that vector instructions add them

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from neuroncore.base import jit
 from neuroncore.base.units import plural
 from neuroncore.core.core import Core
-from neuroncore.native import jit
 
 QUIET_SECONDS = 2.0  # before the first line; in logs the next line follows after twice the time
 POLL_SECONDS = 0.5

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
-from neuroncore.native import buffers
 from neuroncore.record.boxes import Box
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies

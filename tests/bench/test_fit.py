@@ -120,7 +120,7 @@ def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
 def test_a_rule_is_replaced_where_it_is_looked_up_each_time(rule):
     """A lazy module keeps the names that it has found: what replaces them would be without effect
     after the first estimate."""
-    assert not choices.OFF[rule][0].startswith("neuroncore.native.")
+    assert not choices.OFF[rule][0].startswith("neuroncore.base.")
 
 
 @pytest.mark.parametrize("rule", choices.OFF)

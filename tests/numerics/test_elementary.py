@@ -8,8 +8,8 @@ from device import bits
 from every import for_all
 from neuroncore.isa.operators import OPERATORS
 
+from neuroncore.base.jit import compiled
 from neuroncore.clause import arithmetic as numeric
-from neuroncore.native.jit import compiled
 from neuroncore.numerics import generator
 from neuroncore.numerics.loops import elementary, fold, intrinsics, philox
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from neuroncore.native import jit
+from neuroncore.base import jit
 from neuroncore.report import progress as module
 from neuroncore.report.progress import progress
 

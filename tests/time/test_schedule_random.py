@@ -18,7 +18,7 @@ from device import TARGETS, Device
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from neuroncore.native import jit
+from neuroncore.base import jit
 from neuroncore.time import path
 from neuroncore.time.compiled import REPEATED
 from neuroncore.time.policy import POLICIES

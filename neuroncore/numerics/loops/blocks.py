@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from neuroncore.native.jit import generated
+from neuroncore.base.jit import generated
 from neuroncore.numerics.loops.lanes import FUSED, LANES, SECOND_LEVEL, prefetch
 
 # Of the largest block the sums, a weight and the vectors of a moving row are as many registers as

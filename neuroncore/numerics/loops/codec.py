@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.base.jit import compiled
 from neuroncore.numerics.loops.lanes import STEP, Lanes, elementwise
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.base.jit import compiled, inlined
 from neuroncore.numerics.loops.intrinsics import fma
 
 Array = npt.NDArray[Any]

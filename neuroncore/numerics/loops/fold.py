@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.base.jit import compiled, inlined
 from neuroncore.numerics.loops.intrinsics import maximum as greater
 from neuroncore.numerics.loops.intrinsics import minimum as lesser
 

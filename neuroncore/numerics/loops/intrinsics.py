@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from neuroncore.native.jit import generated
+from neuroncore.base.jit import generated
 
 
 def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:

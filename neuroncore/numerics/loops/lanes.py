@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
 
-from neuroncore.native.jit import generated
+from neuroncore.base.jit import generated
 
 
 def _features() -> dict[str, bool]:

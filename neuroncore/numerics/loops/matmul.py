@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from neuroncore.native import buffers
-from neuroncore.native.jit import compiled, compiled_once, inlined
+from neuroncore.base import buffers
+from neuroncore.base.jit import compiled, compiled_once, inlined
 from neuroncore.numerics.loops.blocks import ROWS, VECTORS, block, copied, scaled_block
 from neuroncore.numerics.loops.lanes import LANES
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from neuroncore.native.jit import compiled, generated, inlined
+from neuroncore.base.jit import compiled, generated, inlined
 from neuroncore.numerics.loops.lanes import (
     LANES,
     Lanes,

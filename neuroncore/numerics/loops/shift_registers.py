@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.base.jit import compiled
 
 Array = npt.NDArray[Any]
 

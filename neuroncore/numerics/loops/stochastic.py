@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.base.jit import compiled
 from neuroncore.numerics.loops.codec import (
     EXPONENT,
     MAGNITUDE,

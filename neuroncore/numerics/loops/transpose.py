@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 from numba import types
 
-from neuroncore.native.jit import compiled_once
+from neuroncore.base.jit import compiled_once
 from neuroncore.numerics.loops.blocks import turned
 from neuroncore.numerics.loops.lanes import LANES
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.base.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
 

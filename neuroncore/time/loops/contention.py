@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import borrowing
+from neuroncore.base.jit import borrowing
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]

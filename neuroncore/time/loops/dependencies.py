@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native import buffers
-from neuroncore.native.jit import borrowing, compiled
+from neuroncore.base import buffers
+from neuroncore.base.jit import borrowing, compiled
 from neuroncore.record.loops import mixed, next_slot, no_slots, slot_of
 
 Array = npt.NDArray[Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.base.jit import compiled
 from neuroncore.time.loops.dependencies import Accesses
 
 Array = npt.NDArray[Any]

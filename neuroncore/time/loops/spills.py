@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import borrowing, compiled, inlined
+from neuroncore.base.jit import borrowing, compiled, inlined
 from neuroncore.record.loops import MIX
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import borrowing, compiled
+from neuroncore.base.jit import borrowing, compiled
 from neuroncore.time.loops.contention import CLOCK, Units, clocked, completed, idle_units, shared
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 

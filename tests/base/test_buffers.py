@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from neuroncore.native import buffers
+from neuroncore.base import buffers
 
 BLOCK, KEPT = 1 << 16, 1 << 20
 

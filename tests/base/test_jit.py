@@ -6,8 +6,8 @@ import pytest
 from device import Device
 
 from neuroncore import machine
-from neuroncore.native import jit
-from neuroncore.native.jit import borrowing, compiled
+from neuroncore.base import jit
+from neuroncore.base.jit import borrowing, compiled
 from neuroncore.numerics.loops import matmul
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
@@ -118,7 +118,7 @@ def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     compile_one_of("tests.loops")
     assert capsys.readouterr().err == ""
     for _ in range(2):
-        compile_one_of("neuroncore.native.loops")
+        compile_one_of("neuroncore.base.loops")
     assert capsys.readouterr().err == ("neuroncore: compiling loops (once per install)\n")
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from neuroncore.base.lazy import Lazy
 
 PACKAGE = Path(__file__).parents[1]
-LOOPS = ("native/*.py", "*/loops.py", "*/loops/*.py")  # modules with compiled loops, and theirs
+# The modules of compiled loops, and the two that those import.
+LOOPS = ("base/jit.py", "base/buffers.py", "*/loops.py", "*/loops/*.py")
 STAMP = "neuroncore.sources"  # the file, beside machine code, that says what that was made of
 
 
