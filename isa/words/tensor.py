@@ -278,7 +278,7 @@ def array(call: Call) -> bool:
 
 through_the_array = holds(
     "dst",
-    "data is in sbuf and dst in psum",
+    "data must be in sbuf and dst in psum",
     lambda call: call.view("data").region is SBUF and call.view("dst").region is PSUM,
     BufferKindError,
     "data in sbuf, dst in psum",

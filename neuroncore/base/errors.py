@@ -48,6 +48,13 @@ else:
     syntax = Lazy("neuroncore.base.syntax")
 
 difflib: Any = Lazy("difflib")
+LABELS = {
+    "expected": "expected",
+    "got": "got",
+    "because": "because",
+    "hint": "hint",
+    "also": "AWS says",  # the message or code of the vendor's compiler
+}
 
 
 class NeuronError(Exception):
@@ -140,9 +147,9 @@ class KernelError(NeuronError, ValueError, AssertionError):
         ]
 
     def _fields(self) -> list[str]:
-        fields = ("expected", "got", "because", "hint", "also")
-        lines = [f"  {name:9} {value}" for name in fields if (value := getattr(self, name))]
-        return lines + [f"  {'besides':9} {line}" for line in self.more]
+        said = ((label, getattr(self, name)) for name, label in LABELS.items())
+        lines = [f"  {label:9} {value}" for label, value in said if value]
+        return lines + [f"  {'and':9} {line}" for line in self.more]
 
     def _calls(self) -> list[str]:
         lines = []

@@ -56,10 +56,10 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
         alive = _first_beyond(program, region, room) if peak > room else None
         if alive is not None:
             message = (
-                f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
-                f"partition; {machine.name} has {room}: the device's compiler would spill or "
-                f"refuse them ({also}). {_described(alive.culprit)} is the first that does not "
-                f"fit; also alive: {_listed(program, alive.kinds)}"
+                f"tiles in use at the same time need {peak} bytes of {region.value} per partition, "
+                f"and {machine.name} has {room}. The device's compiler would refuse the kernel "
+                f"({also}) or move tiles to HBM and back. The first tile that does not fit is "
+                f"{_described(alive.culprit)}. In use then: {_listed(program, alive.kinds)}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
@@ -120,7 +120,7 @@ def _listed(program: Program, kinds: Counter[Area]) -> str:
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:
-        where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
+        where = f" from {program.place(kind.line).short}" if kind.line >= 0 else ""
         times = f"{count} x " if count > 1 else ""
         parts.append(f"{times}{_described(kind)}{where}")
     rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
@@ -212,8 +212,8 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
     if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
         return None
     return (
-        f"{call.name} moves {least}-byte runs; below {machine.dma.efficient_bytes} contiguous "
-        "bytes DMA is descriptor-bound"
+        f"{call.name} moves runs of {least} contiguous bytes; each run has a fixed cost, so runs "
+        f"of less than {machine.dma.efficient_bytes} bytes waste time"
     )
 
 

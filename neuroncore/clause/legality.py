@@ -248,13 +248,13 @@ def _differs(
             else None,
         )
     return ShapeError(
-        f"{call.name}: {_with_sizes(call)}: {letter} differs, {known.size} of {known.argument} and "
-        f"{_letter(call, view, axis, term)} of {name}",
+        f"{call.name}: {letter} is {known.size} in {known.argument} and "
+        f"{_letter(call, view, axis, term)} in {name}",
         argument=name,
         expected=str(tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))),
         got=str(view),
         because=f"{letter} is the {AXES[known.axis]} of {known.argument} and the {AXES[axis]} of "
-        f"{name}: {_equation(call)}",
+        f"{name} in {_equation(call)}",
     )
 
 
@@ -269,25 +269,6 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
     """The size of a letter by one operand alone."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
-
-
-def _with_sizes(call: Call) -> str:
-    """The tiles of a call with their letters: stationary[K=128, M=64]."""
-    tiles = [(n, call.arguments[n], shape) for n, shape in call.instruction.shapes.items()]
-    return ", ".join(
-        f"{name}[{', '.join(_said(call, view, i, term) for i, term in enumerate(shape))}]"
-        for name, view, shape in tiles
-        if isinstance(view, View)
-    )
-
-
-def _said(call: Call, view: View, axis: int, term: Term) -> str:
-    found = _sizes(view)[axis]
-    if term.letter is None:
-        return str(found)
-    if term.plain or isinstance(term.times, str):
-        return f"{term.letter}={_letter(call, view, axis, term)}"
-    return f"{term.size}={found}"
 
 
 def _other_lanes(call: Call, name: str, first: str) -> KernelError:

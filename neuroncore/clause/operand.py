@@ -153,7 +153,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because="the engine is connected to no other memory at this operand",
+        because="the engine reaches no other memory for this operand",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )
@@ -164,7 +164,7 @@ def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool
     return DtypeError(
         f"{name} can't be {view.dtype}",
         argument=name,
-        expected=" or ".join(dtypes),
+        expected=", ".join(dtypes),
         got=str(view),
         because="the lane's scalar registers hold float32" if in_registers else None,
         hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
@@ -249,7 +249,7 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
         expected=f"one of {starts} for {view.partitions} partitions",
         got=f"partition {view.partition}",
         because="engines reach SBUF and PSUM in groups of 32, 64 or 128 partitions",
-        hint="put the data on the free axis, or move it to another quadrant with nisa.dma_copy",
+        hint="use the free axis, or move the data to such a partition with nisa.dma_copy",
         also="TEN404",
     )
 

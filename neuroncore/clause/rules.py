@@ -65,7 +65,7 @@ def formats_of(
     **reasons: Any,
 ) -> Rule:
     """Formats of tiles, or of those that `of` chooses."""
-    listed = " or ".join(formats)
+    listed = ", ".join(formats)
 
     @rule(DtypeError, said or f"{_listed(names)}: {listed}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -52,8 +52,8 @@ CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
 HOW_IT_READS = (
-    "reads as NaN, or 4 for integers (as 0 with --uninitialized zeros, in Python "
-    'Options(uninitialized="zeros"))'
+    "read as NaN, or as 4 in integer formats; as 0 with the option --uninitialized zeros, in "
+    'Python Options(uninitialized="zeros")'
 )
 
 
@@ -263,11 +263,11 @@ class Core:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
         where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
-        here = "reads as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
+        here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
-            f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that were "
-            f"never written ({where}{born}). The device has leftovers there; here it {here}"
+            f"{name} ({tile}) has {int(missing.sum())} of {tile.size} elements that were never "
+            f"written ({where}{born}). On the device they have old data. Here they {here}"
         )
         if self.options.uninitialized == "raise":
             raise UninitializedError(message, argument=name, hint="write the tile first")

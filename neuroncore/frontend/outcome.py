@@ -169,8 +169,8 @@ class Inputs:
     def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
-            f"the kernel returns {tile}, of which {count} of {tile.size} elements "
-            "were never written; the caller gets leftovers of the device's memory",
+            f"the kernel never wrote {count} of the {tile.size} elements of its result {tile}; "
+            "the caller gets whatever was in the device's memory",
             tile.storage.id,
             site=tile.storage.born,
         )

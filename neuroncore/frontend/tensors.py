@@ -172,6 +172,6 @@ def truth_value(tensor: object) -> DynamicControlError:
     return _unknown(
         tensor,
         "a condition",
-        "select with nl.where; loop on a device value with nisa.register_load and `while "
-        "register:`; compare None by `is`",
+        "nl.where chooses between elements; `while register:` loops on a value that "
+        "nisa.register_load has read; `is` compares with None",
     )

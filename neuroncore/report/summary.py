@@ -462,4 +462,6 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
     model, all_of_it = (
         share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
     )
-    yield f"used       MFU {model:.1%}   all flops {all_of_it:.1%}   MBU {bandwidth:.1%}"
+    more = f", {all_of_it:.1%} with transposes and second passes" if all_of_it > model else ""
+    flops = f"{model:.1%} of peak flops (MFU){more}"
+    yield f"used       {flops}   {bandwidth:.1%} of HBM bandwidth (MBU)"

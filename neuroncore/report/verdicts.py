@@ -33,8 +33,10 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
-        chain = f"the serial chain {_chain(timeline, lines)}"
-        return f"bound by space: {space}; {chain}" if space else f"bound by {chain}"
+        chain = (
+            f"serial chain: each instruction waits for the one before, {_chain(timeline, lines)}"
+        )
+        return f"bound by space: {space}; this makes a {chain}" if space else f"bound by a {chain}"
     told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
     where = max(lines, key=lambda line: told.share(line.parts), default=None)
     said = told.sentence(timeline, where.name if where is not None else "")
@@ -59,8 +61,8 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
     how = ", ".join(f"{name} {share:.0%}" for name, share in most)
     busiest = max(timeline.busy_share.items(), key=lambda one: one[1])
     return (
-        f"{names} ({how}): no engine is busy for {SATURATED:.0%} of the time; the busiest, "
-        f"{busiest[0]}, is busy for {busiest[1]:.0%}"
+        f"{names}; the time on this chain: {how}; no engine is busy for {SATURATED:.0%} of the "
+        f"time: the busiest is {busiest[0]} with {busiest[1]:.0%}"
     )
 
 

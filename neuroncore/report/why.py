@@ -338,7 +338,7 @@ def _first(edits: Sequence[Advice]) -> str:
     """Return the first edit as part of a sentence."""
     if not edits:
         return "none of the edits that were tried saves 1% or more"
-    return f"first edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
+    return f"best edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _text(told: Why) -> Iterator[str]:
         yield "no instruction was issued"
         return
     if told.answers is not None:
-        yield told.answers.sentence
+        yield told.answers.sentence.replace("; ", "\n  ")
     yield from ("", *_path(told))
     if told.answers is not None:
         yield from ("", *_edits(told.answers, told.top))
@@ -410,8 +410,8 @@ def _limits(told: Answers, top: int) -> Iterator[str]:
     shown = [one for one in told.limits if one.matters]
     for one in shown[:top]:
         yield f"  {one!s:<{WIDTH}}{_change(one)}"
-    if also := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
-        yield f"also: {', '.join(also)}"
+    if smaller := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
+        yield f"smaller limits: {', '.join(smaller)}"
     if not told.all:
         yield f"({SOME})"
 

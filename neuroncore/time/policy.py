@@ -61,10 +61,11 @@ class Policy:
 
 
 SAID: dict[Order, str] = {
-    "in-order": "program order on every engine",
-    "scheduled": "reordered as today's compiler does",
-    "standalone": "program order on every engine, loads by first use: launched without a framework",
-    "compiled": "reordered as the older API's compiler does",
+    "in-order": "every engine runs its instructions in program order",
+    "scheduled": "instructions are reordered as the NKI compiler would do it",
+    "standalone": "program order on every engine, but loads in the order of first use "
+    "(launched without a framework)",
+    "compiled": "instructions are reordered as the older neuronxcc compiler would do it",
 }
 
 

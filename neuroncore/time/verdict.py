@@ -54,8 +54,10 @@ class Bound:
     def __str__(self) -> str:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
-        if self.what in (CHAIN, COLLECTIVES):
-            return f"the {self.what} ({self.how})" if self.how else f"the {self.what}"
+        if self.what == CHAIN:
+            return f"a serial chain: instructions wait for each other ({self.how})"
+        if self.what == COLLECTIVES:
+            return f"the {self.what} ({self.how})"
         return f"{self.what} ({self.how}: {self.gain:.0%} less time)"
 
 
@@ -115,7 +117,7 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     if met >= TOGETHER:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
-    return Bound(CHAIN, f"nothing is busier than {name}: {share:.0%}")
+    return Bound(CHAIN, f"the busiest is {name} with {share:.0%} of the time")
 
 
 def saturated(timeline: Timeline) -> list[str]:

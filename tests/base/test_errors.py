@@ -73,7 +73,7 @@ ILLEGAL = {
         *("SHAPE_MISMATCH", ValueError),
         "def kernel(x):\n    d = tile(64, 512, buffer=nl.psum)\n"
         "    nisa.nc_matmul(dst=d, stationary=tile(128, 64), moving=«tile(64, 512)»)\n",
-        {"statement": "stationary[K=128, M=64], moving[K=64, N=512]", "because": "K is the"},
+        {"statement": "K is 128 in stationary and 64 in moving", "because": "K is the"},
     ),
     "result of a matmul": (
         *("SHAPE_MISMATCH", ValueError),
@@ -199,8 +199,8 @@ def test_messages_say_what_where_why_and_what_to_do(tmp_path, name):
         f"{path}:{line}:{column}: error[{code}] {error.statement}",
         f"  {line} | {source}",
         f"  {margin} | {' ' * (column - 1)}{'^' * carets}",
-        *(f"  {f:<9} {getattr(error, f)}" for f in FIELDS if getattr(error, f)),
-        *(f"  besides   {more}" for more in error.more),
+        *(f"  {w:<9} {getattr(error, f)}" for f, w in errors.LABELS.items() if getattr(error, f)),
+        *(f"  and       {more}" for more in error.more),
         f"  in        kernel at {path}:{innermost.line}" + (f"  ({variables})" if numbers else ""),
     ]
     fields = json.loads(json.dumps(error.to_dict()))
@@ -257,7 +257,7 @@ def test_everything_wrong_with_a_call_is_listed(tmp_path):
     error, *_ = refused(tmp_path, body)
     assert error.statement.startswith("dst ")
     assert [s.split()[0] for s in error.more] == ["stationary", "moving"]
-    assert str(error).count("\n  besides   ") == 2
+    assert str(error).count("\n  and       ") == 2
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_letter_is_one_size_wherever_it_stands():
     assert not wrong(shapes, stationary=view(7, 3), moving=view(7, 5), dst=view(3, 5))
     (error,) = wrong(shapes, stationary=view(7, 3), moving=view(6, 5), dst=view(3, 5))
     assert (error.argument, error.expected) == ("moving", "(7, 5)")
-    assert "stationary[K=7, M=3], moving[K=6, N=5]" in error.statement
+    assert "K is 7 in stationary and 6 in moving" in error.statement
 
 
 def test_free_axes_count_as_one():

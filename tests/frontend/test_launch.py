@@ -291,7 +291,7 @@ def test_findings_are_warnings_at_the_line_of_the_call():
         nl.zeros((2, 3), nl.float32)
         return nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
 
-    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN.*6 of 6 elements") as caught:
+    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN.*6 of the 6 elements") as caught:
         got = kernel()
     assert np.isnan(got).all()
     assert [w.filename for w in caught] == [__file__]
@@ -308,7 +308,7 @@ def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
         assert np.isnan(kernel(values(3, 7))).all()
     with (
         settings(options=Options(uninitialized="zeros")),
-        pytest.warns(match="UNINIT_READ.* it reads as 0"),
+        pytest.warns(match="UNINIT_READ.* they read as 0"),
     ):
         assert (kernel(values(3, 7)) == 1).all()
     with settings(options=Options(uninitialized="raise")), pytest.raises(KernelError):

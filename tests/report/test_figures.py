@@ -81,10 +81,9 @@ def test_the_text_tells_all_flops_by_the_peak_of_mfu(target, dtype):
     run = launch(product_only, (a, b), tensor=NkiTensor, target=target)
     timeline = schedule(run.core.program, run.machine)
     (line,) = (one for one in as_text(timeline) if one.startswith("used"))
-    shares = {n: float(share) for n, share in re.findall(r"(\w+) ([\d.]+)%", line)}
-    times = 2 if dtype is np.float32 else 1
-    assert shares["MFU"] > 1
-    assert shares["flops"] == pytest.approx(times * shares["MFU"], abs=0.2)
+    model, *more, _ = (float(share) for share in re.findall(r"([\d.]+)%", line))
+    twice = [pytest.approx(2 * model, abs=0.2)]
+    assert model > 1 and more == (twice if dtype is np.float32 else [])
 
 
 def product_only(a, b):

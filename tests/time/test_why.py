@@ -26,7 +26,7 @@ def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
     found = naive.why(top=1).answers
     assert found.sentence == (
         "bound by DMA issue: 272 transfers, one per 550 ns, mostly at ch05_matmul.py:128; use "
-        "fewer, larger transfers; more bandwidth would not help; first edit, at "
+        "fewer, larger transfers; more bandwidth would not help; best edit, at "
         "ch05_matmul.py:128: load each tile once and keep it (-67%)"
     )
     gains = {str(one): one.gain for one in found.limits}
@@ -135,7 +135,8 @@ def test_the_command_prints_it(file, capsys):
     code, out = ran(capsys, file, "--args", "float32[128,64]", "--target", "trn2", "--top", "2")
     assert code == 0
     assert (
-        out.startswith("double on trn2") and "bound by the serial chain mine.py:7 -> 8 -> 10" in out
+        out.startswith("double on trn2")
+        and "each instruction waits for the one before, mine.py:7 -> 8 -> 10" in out
     )
     assert "mine.py:7" in out
 
