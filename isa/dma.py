@@ -127,7 +127,12 @@ def converted(core: Core, dst: Tile, src: Tile) -> None:
 
 def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
     into, rows = asked(core, "dst", dst, skip), asked(core, "src", src, skip)
-    into.write(dst.encoded(src, rows.codes()), rows.chosen)
+    gathers = src.dynamic and not dst.dynamic and rows.chosen is None
+    if gathers and dst.held is src.held and dst.shape == src.shape:
+        rows.codes(dst.codes())
+        dst.mark_written()
+    else:
+        into.write(dst.encoded(src, rows.codes()), rows.chosen)
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:

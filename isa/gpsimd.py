@@ -67,7 +67,8 @@ def affine_select(
     cmp_op.apply(values, 0, chosen)
     kept = dst.encoded(on_true_tile, on_true_tile.codes())
     other = codec.encode(dst.held, np.array([on_false_value], np.float32))
-    dst.codes()[...] = np.where(chosen.reshape(dst.shape), numeric.shaped(kept, dst.shape), other)
+    kept = numeric.shaped(kept, dst.shape)
+    dst.codes()[...] = numeric.where(chosen.reshape(dst.shape), kept, other)
 
 
 @instruction(

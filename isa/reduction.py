@@ -119,7 +119,7 @@ def select_reduce(
     """
     chosen = numeric.mask(predicate, dst, reverse_pred)
     kept = numeric.shaped(on_true.values(), dst.shape)
-    out = np.where(chosen, kept, numeric.scalar(on_false, kept))
+    out = numeric.where(chosen, kept, numeric.scalar(on_false, kept))
     sums.accumulate(core, vector, on_true, out, reduce_op, reduce_cmd)
     dst.store(out)
     sums.read_out(core, vector, on_true, reduce_res)

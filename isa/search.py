@@ -109,7 +109,7 @@ def range_select(
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
     chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
-    out = np.where(chosen, kept, np.float32(LEAST))
+    out = numeric.where(chosen, kept, np.float32(LEAST))
     sums.accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
     sums.read_out(core, vector, on_true_tile, words.wide(core, reduce_res))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -154,17 +155,22 @@ def as_matrix(array: Array, rows: int) -> Array:
 
 
 def power(a: Array, b: Any, out: Array) -> None:
-    """Return the power in float64. numpy takes five times as long if a negative number has no real
-    power, so for arrays of exponents the result is computed from the powers of the magnitudes."""
-    fast = np.ndim(b) > 0 and bool(np.signbit(a).any())
-    found = np.power(np.abs(a) if fast else a, b, dtype=np.float64)
-    if fast:
-        elementary.sign_powers(*(as_matrix(matrix, len(a)) for matrix in (a, b, found)))
-    np.copyto(out, found, casting="same_kind")
+    """The power in float64, rounded once. numpy takes up to five times as long if there are
+    negative numbers, so the result is computed from the powers of the magnitudes, unless numpy only
+    squares."""
+    squares = np.ndim(b) == 0 and b == 2
+    if squares or out.dtype != np.float32 or not np.signbit(a).any():
+        np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
+    else:
+        powers = as_matrix(np.power(np.abs(a), b, dtype=np.float64), len(a))
+        _by_rows(partial(elementary.signed_powers, powers), a, b, out)
 
 
 def rsqrt(a: Array, b: Any, out: Array) -> None:
-    np.copyto(out, 1.0 / np.sqrt(a, dtype=np.float64), casting="same_kind")
+    into = out if out.flags.c_contiguous else buffers.array(out.shape, out.dtype)
+    elementary.rsqrt(buffers.contiguous(a).reshape(-1), into.reshape(-1))
+    if into is not out:
+        np.copyto(out, into)
 
 
 def reciprocal(a: Array, b: Any, out: Array) -> None:

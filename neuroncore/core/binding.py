@@ -194,6 +194,7 @@ class Offsets:
     call: Call
     given: dict[str, Any]
     tiles: dict[str, Any]
+    picks: bool  # whether an index picks elements of an operand
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Write results to the places that an index picked, append the instruction with its
@@ -216,6 +217,8 @@ class Offsets:
 
     def write_out(self) -> None:
         """Write what went to picked places."""
+        if not self.picks:
+            return
         core, call = self.core, self.call
         operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
         results = [(self.tiles[n], operands[n]) for n in call.writes if n in operands]
@@ -252,8 +255,9 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
                     core.leftovers.skipped()
                 return None
             tiles[name] = tile.resolved(name)
-    tiles.update(_pick(core, call, picked))
-    return Offsets(core, call, given, tiles)
+    if picked:
+        tiles.update(_pick(core, call, picked))
+    return Offsets(core, call, given, tiles, bool(picked))
 
 
 def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:

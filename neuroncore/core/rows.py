@@ -22,8 +22,8 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 @dataclass(slots=True, eq=False)
 class RowBlock:
     """The rows that an operand reads or writes. For a gather or scatter `numbers` are the rows that
-    its index picks, along axis 0 of the tensor under the tile, and `inside` flags those that
-    exist."""
+    its index picks, along axis 0 of the tensor under the tile, and `inside` flags those that exist;
+    it is None if all do."""
 
     core: Core
     name: str
@@ -34,20 +34,28 @@ class RowBlock:
     @property
     def chosen(self) -> Array | None:
         """Return which elements of the tile exist; None if all do."""
-        if self.inside is None or self.inside.all():
+        if self.inside is None:
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
         return np.broadcast_to(column, self.tile.shape)
 
-    def codes(self) -> Array:
-        """Return the elements. A row that does not exist has the elements of another row."""
-        if self.numbers is None or self.inside is None:
+    def codes(self, out: Array | None = None) -> Array:
+        """Return the elements, of a gather in `out` if given. A row that does not exist has the
+        elements of another row."""
+        if self.numbers is None:
             return self.tile.codes()
-        table = _every_row(self.tile)
+        table, rows = _every_row(self.tile), self.numbers
         if table.storage.gaps is not None:
-            self.core.check_written(self.name, table, self.numbers[self.inside])
-        codes: Array = table.codes()[np.where(self.inside, self.numbers, 0)]
+            self.core.check_written(self.name, table, self._existing(rows))
+        if self.inside is not None:
+            rows = np.where(self.inside, rows, 0)
+        codes: Array = table.codes().take(rows, 0, out, "clip")
         return codes
+
+    def _existing(self, each: Array) -> Array:
+        """Those of the rows that exist."""
+        found: Array = each if self.inside is None else each[self.inside]
+        return found
 
     def values(self) -> Array:
         """The rows as float32."""
@@ -61,26 +69,28 @@ class RowBlock:
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
-        rows, codes = self.numbers[self.inside], shaped(codes, self.tile.shape)[self.inside]
-        some = None if chosen is None else shaped(chosen, self.tile.shape)[self.inside]
-        _scatter(_every_row(self.tile), rows, codes, some)
+        shape, existing = self.tile.shape, self._existing
+        some = None if chosen is None else existing(shaped(chosen, shape))
+        codes = existing(shaped(codes, shape))
+        _scatter(_every_row(self.tile), existing(self.numbers), codes, some)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
         """Yield the rows that are written together: all rows if they are unique; otherwise those
         that no earlier partition asks for, then those that one earlier partition asks for, and so
         on."""
-        if unique or self.numbers is None or self.inside is None:
+        if unique or self.numbers is None:
             yield self
             return
+        inside = np.ones(len(self.numbers), np.bool_) if self.inside is None else self.inside
         same = self.numbers[:, np.newaxis] == self.numbers
-        turns = np.tril(same & self.inside, -1).sum(axis=1)
-        for turn in range(turns[self.inside].max(initial=0) + 1):
-            yield replace(self, inside=self.inside & (turns == turn))
+        turns = np.tril(same & inside, -1).sum(axis=1)
+        for turn in range(turns[inside].max(initial=0) + 1):
+            yield replace(self, inside=inside & (turns == turn))
 
     def repeated(self) -> Array:
         """The numbers of rows that are asked for more than once, of a scatter."""
         assert self.numbers is not None
-        numbers, counts = np.unique(self.numbers[self.inside], return_counts=True)
+        numbers, counts = np.unique(self._existing(self.numbers), return_counts=True)
         return numbers[counts > 1]
 
 
@@ -161,8 +171,10 @@ def asked(
     (dynamic,) = tile.dynamic
     assert isinstance(dynamic.index, Tile)
     rows = numbers(name, tile, dynamic.index, core.machine).astype(np.int64)
+    if rows.min() >= 0 and rows.max() <= dynamic.limit:
+        return RowBlock(core, name, tile, rows)
     inside = (rows >= 0) & (rows <= dynamic.limit)
-    if skip or inside.all():
+    if skip:
         return RowBlock(core, name, tile, rows, inside)
     worst = int(np.argmin(inside))
     raise OutOfBoundsError(

@@ -36,7 +36,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
     "abs_max": lambda a, b: np.where(np.abs(a) > np.abs(b), a, b),
     "abs_min": lambda a, b: np.where(np.abs(a) < np.abs(b), a, b),
-    "power": lambda a, b: np.power(a, b, dtype=np.float64),
+    "power": lambda a, b: np.power(*np.array(np.broadcast_arrays(a, b), np.float64)),  # no sqrt
     "divide": np.divide, "mod": np.mod, "fmod": np.fmod,  # Options.simulator_operators
 }  # fmt: skip
 UNARY: dict[str, Callable[[Any], Any]] = {

@@ -10,6 +10,7 @@ from neuroncore.base.lazy import modules
 if TYPE_CHECKING:
     from neuroncore.numerics.loops import codec as codec
     from neuroncore.numerics.loops import elementary as elementary
+    from neuroncore.numerics.loops import elements as elements
     from neuroncore.numerics.loops import fold as fold
     from neuroncore.numerics.loops import matmul as matmul
     from neuroncore.numerics.loops import philox as philox
@@ -19,5 +20,5 @@ if TYPE_CHECKING:
     from neuroncore.numerics.loops import stochastic as stochastic
     from neuroncore.numerics.loops import transpose as transpose
 else:
-    _names = "codec elementary fold matmul philox precision rows shift_registers"
-    globals().update(modules(__name__, f"{_names} stochastic transpose"))
+    _names = "codec elementary elements fold matmul philox precision rows"
+    globals().update(modules(__name__, f"{_names} shift_registers stochastic transpose"))

@@ -17,6 +17,7 @@ U = np.uint32  # numba promotes uint32 <op> uint32 to uint64: narrow again after
 
 SIGN, MAGNITUDE = 0x80000000, 0x7FFFFFFF  # of a float32
 EXPONENT, QUIET_NAN = 0x7F800000, 0x7FC00000
+ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 
 
 @compiled
@@ -186,8 +187,8 @@ def narrow_from(values: Array, out: Array, numbers: Array) -> None:
 def integer_from(values: Array, out: Array, low: float, high: float) -> None:
     """float32 -> integers of any width: nearest even, then saturate; NaN is 0."""
     for i in range(values.shape[0]):
-        x = np.rint(np.float64(values[i]))
+        x: Any = np.float64(values[i])
         x = high if x > high else x
         x = low if x < low else x
         x = 0.0 if x != x else x
-        out[i] = np.int64(x)
+        out[i] = np.float64(x + ROUND).view(np.int64)  # its low bits

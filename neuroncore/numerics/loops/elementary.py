@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 LOG2E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # their sum is ln 2
 ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
-SQRT2, SQRT_HALF = 1.4142135623730951, 0.7071067811865476
+SQRT_HALF, SQRT_HALF_BITS = 0.7071067811865476, 0x3FE6A09E667F3BCD
 SQRT_2_OVER_PI = 0.7978845608028654
 PI_LOW = 1.2246467991473532e-16  # pi less the float64 nearest to it
 TWO_OVER_SQRT_PI, ONE_OVER_SQRT_2PI = 1.1283791670955126, 0.3989422804014327
@@ -32,6 +32,7 @@ TAN_PI_8, TAN_3PI_8 = 0.4142135623730951, 2.414213562373095
 # Coefficients from the highest power down.
 EXPM1 = tuple(1 / factorial(n) for n in range(12, 1, -1))  # (e^r - 1 - r) / r^2
 ATANH = tuple(1 / n for n in range(27, 2, -2))  # (atanh z - z) / z^3 in z^2
+ATANH_NEAR_0 = ATANH[-10:]  # enough for |z| < 0.172
 SIN = tuple((-1) ** (n // 2) / factorial(n) for n in range(19, 2, -2))  # (sin y - y) / y^3 in y^2
 ATAN = tuple((-1) ** (n // 2) / n for n in range(33, 2, -2))  # (atan z - z) / z^3 in z^2
 # mpmath: chebyfit(lambda u: q((7*u + 9)/16), [-1, 1], 18) with q(1/(1 + z/2)) =
@@ -104,29 +105,28 @@ def _tanh(x: Any) -> Any:
 
 
 @inlined
-def _twice_atanh(z: Any) -> Any:
+def _twice_atanh(z: Any, coefficients: Any) -> Any:
     """2 atanh(z) for |z| <= 1/3."""
     s = z * z
-    return 2.0 * fma(_horner(s, ATANH) * s, z, z)
+    return 2.0 * fma(_horner(s, coefficients) * s, z, z)
 
 
 @inlined
 def _log(x: Any) -> Any:
-    """ln x of a positive, normal float64."""
-    bits = np.float64(x).view(np.int64)
-    k = np.float64((bits >> np.int64(52)) - np.int64(1023))
-    m = np.int64((bits & np.int64(0xFFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)).view(np.float64)
-    large = m > SQRT2
-    m = 0.5 * m if large else m
-    k = k + 1.0 if large else k
-    return fma(k, LN2_HIGH, fma(k, LN2_LOW, _twice_atanh((m - 1.0) / (m + 1.0))))
+    """ln x = k ln 2 + ln m of a positive, normal float64, m from sqrt(1/2) to sqrt(2)."""
+    bits = np.float64(x).view(np.int64) - np.int64(SQRT_HALF_BITS)
+    k = np.float64(bits >> np.int64(52))
+    fraction = bits & np.int64(0xFFFFFFFFFFFFF)
+    m = np.int64(fraction + np.int64(SQRT_HALF_BITS)).view(np.float64)
+    rest = _twice_atanh((m - 1.0) / (m + 1.0), ATANH_NEAR_0)
+    return fma(k, LN2_HIGH, fma(k, LN2_LOW, rest))
 
 
 @inlined
 def _softplus(x: Any) -> Any:
     """ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)"""
     t = _exp(-abs(x))
-    return (0.0 if x < 0.0 else x) + _twice_atanh(t / (2.0 + t))
+    return (0.0 if x < 0.0 else x) + _twice_atanh(t / (2.0 + t), ATANH)
 
 
 @inlined
@@ -183,9 +183,13 @@ def _sin(x: Any) -> Any:
 
 @inlined
 def _arctan(x: Any) -> Any:
+    """arctan x = start + arctan z; z = -1/x, (x - 1)/(x + 1) or x, by one division."""
     y = abs(x)
-    z = -1.0 / y if y > TAN_3PI_8 else ((y - 1.0) / (y + 1.0) if y > TAN_PI_8 else y)
-    start = pi / 2 if y > TAN_3PI_8 else (pi / 4 if y > TAN_PI_8 else 0.0)
+    far, middle = y > TAN_3PI_8, y > TAN_PI_8
+    above = -1.0 if far else (y - 1.0 if middle else y)
+    below = y if far else (y + 1.0 if middle else 1.0)
+    z = above / below
+    start = pi / 2 if far else (pi / 4 if middle else 0.0)
     s = z * z
     return np.copysign(start + fma(_horner(s, ATAN) * s, z, z), x)
 
@@ -314,8 +318,13 @@ def arctan(x: Array, out: Array) -> None:
 
 @compiled
 def rsqrt(x: Array, out: Array) -> None:
+    """From the quotient in the type of x, by a step of third order, whose error is 2^-60 and less:
+    several times as fast as a root and a quotient in float64."""
     for i in range(x.shape[0]):
-        out[i] = 1.0 / np.sqrt(np.float64(x[i]))
+        near = np.float64(x.dtype.type(1.0) / np.sqrt(x[i]))
+        error = fma(-np.float64(x[i]) * near, near, 1.0)
+        value = fma(fma(error, 0.375, 0.5) * error, near, near)
+        out[i] = value if abs(error) < 1.0 else near  # of 0, infinity and negative numbers
 
 
 @inlined
@@ -332,14 +341,14 @@ def _signed_power(a: Any, b: Any, power: Any) -> Any:
 
 
 @compiled
-def sign_powers(a: Array, b: Array, powers: Array) -> None:
-    """Set the signs of powers of matrices that were computed from magnitudes, in place; `b` may
-    have a single column."""
+def signed_powers(powers: Array, a: Array, b: Array, out: Array) -> None:
+    """out = a to the b, of float32 matrices, from the powers of |a| in float64; `b` may have a
+    single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
-        x, y, z = a[p], b[p], powers[p]
+        x, y, z, result = a[p], b[p], powers[p], out[p]
         for j in range(z.shape[0]):
-            z[j] = _signed_power(np.float64(x[j]), np.float64(y[j * step]), z[j])
+            result[j] = _signed_power(np.float64(x[j]), np.float64(y[j * step]), z[j])
 
 
 # --- the range of the engine's tables -------------------------------------------------------------
