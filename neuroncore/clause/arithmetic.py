@@ -147,7 +147,8 @@ def put(dst: Tile, chosen: Array, codes: Any) -> None:
 
 
 def choose(chosen: Array, codes: Any, out: Array) -> None:
-    """Copy the chosen elements of codes of the type of `out`, or one code, which may lie on it."""
+    """Copy the chosen elements of codes, or a single code, to `out`. The arrays have the same type
+    and may overlap."""
     if out.size < codec.LEAST or out.itemsize not in codec.WORDS:
         np.copyto(out, codes, where=chosen)
         return

@@ -53,7 +53,7 @@ class RowBlock:
         return codes
 
     def _existing(self, each: Array) -> Array:
-        """Those of the rows that exist."""
+        """Return the elements of the rows that exist."""
         found: Array = each if self.inside is None else each[self.inside]
         return found
 
