@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
-from neuroncore.numerics import codec, stochastic
+from neuroncore.numerics import codec, quick, stochastic
 from neuroncore.numerics.formats import (
     FLOATS,
     PACK,
@@ -47,8 +47,10 @@ from neuroncore.numerics.stochastic import Stream
 Array = npt.NDArray[Any]
 DType = npt.DTypeLike | str
 Mode = Literal["nearest", "stochastic"]
+MODES = get_args(Mode)
 
 LAGS = (1, 2, 3, 4, 128, 512)
+FLOAT = np.dtype(np.float32)
 WIDE = 8  # bytes of numbers that no engine has
 
 
@@ -84,7 +86,14 @@ def encode(
             )
         codes = encode(numbers, form.element, mode, seed, saturate=saturate, first=first)
         return codec.pack(form, codes.reshape(*codes.shape[:-1], codes.shape[-1] // PACK, PACK))
-    if mode not in get_args(Mode):
+    return _encoded(form, numbers, mode, seed, saturate, first)
+
+
+def _encoded(
+    form: Format, numbers: Array, mode: Mode, seed: int | Stream, saturate: bool, first: int = 0
+) -> Array:
+    """The codes of float32 numbers in a format that is not packed."""
+    if mode not in MODES:
         raise UsageError(f"mode is {mode!r}; it must be 'nearest' or 'stochastic'")
     if not isinstance(seed, int | np.integer | Stream):
         raise UsageError(f"seed is {seed!r}; it must be a whole number or a Stream")
@@ -142,7 +151,6 @@ def round(
     return rounded
 
 
-@of_any_library
 def cast(
     array: npt.ArrayLike,
     dtype: DType,
@@ -150,7 +158,7 @@ def cast(
     seed: int | Stream = 0,
     *,
     saturate: bool = False,
-) -> Array:
+) -> Any:
     """Return a copy of an array in another format, in that format's numpy type.
 
     Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice,
@@ -158,6 +166,18 @@ def cast(
 
     Raises UsageError as `encode` does.
     """
+    if type(array) is not np.ndarray:
+        return _cast_of_any_library(array, dtype, mode, seed, saturate)
+    if mode == "nearest" and type(seed) is int and not saturate:
+        small = quick.cast(array, dtype)
+        if small is not None:
+            return small
+    return _cast(array, dtype, mode, seed, saturate)
+
+
+def _cast(
+    array: npt.ArrayLike, dtype: DType, mode: Mode, seed: int | Stream, saturate: bool
+) -> Array:
     given, target = _native(np.asarray(array)), lookup_any(dtype)
     if given.dtype.itemsize == WIDE and given.dtype.kind in "fiu":
         given = as_floats(given)
@@ -167,8 +187,15 @@ def cast(
     values: Array = given if source is float32 else _values(source, given)
     if target is float32:
         return values
-    codes: Array = encode(values, target, mode, seed, saturate=saturate)
+    codes: Array
+    if target.element is not None:
+        codes = encode(values, target, mode, seed, saturate=saturate)
+    else:
+        codes = _encoded(target, as_floats(values), mode, seed, saturate)
     return codes.view(target.numpy)
+
+
+_cast_of_any_library = of_any_library(_cast)
 
 
 def stochastic_round(
@@ -406,6 +433,8 @@ def as_floats(values: npt.ArrayLike) -> Array:
 
     Raises UsageError for anything that is not a number.
     """
+    if isinstance(values, np.ndarray) and values.dtype is FLOAT:
+        return values
     try:
         given = np.asarray(values)
         if given.dtype == object:  # Python's integers beyond 64 bits
@@ -418,6 +447,8 @@ def as_floats(values: npt.ArrayLike) -> Array:
 
 def _native(array: Array) -> Array:
     """The same numbers with the bytes in this machine's order, as formats are laid out."""
+    if array.dtype.isnative:
+        return array
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

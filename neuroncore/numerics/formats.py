@@ -344,7 +344,16 @@ def lookup_any(dtype: npt.DTypeLike | str) -> Format:
     """
     if isinstance(dtype, Format):
         return dtype
-    name = name_of(dtype)
+    given: Any = dtype
+    return _any_of_type(given) if isinstance(given, TYPES) else _any_of_name(name_of(given))
+
+
+@cache
+def _any_of_type(dtype: Any) -> Format:
+    return _any_of_name(name_of(dtype))
+
+
+def _any_of_name(name: str) -> Format:
     found = _by_any_name(ROWS).get(names.plain(name))
     return found or _of_name(name)
 

@@ -1,0 +1,62 @@
+"""Small arrays are cast by ml_dtypes, large ones by loops: the same bits, the same errors."""
+
+import numpy as np
+import pytest
+
+from neuroncore import numerics
+from neuroncore.base.errors import UsageError
+from neuroncore.numerics import codec, convert, quick
+from neuroncore.numerics.formats import float32
+
+FORMS = [*quick.SAME.values()]
+LOW = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)  # halves of a float32
+
+
+def numbers(form):
+    """Every code of a narrow format; float32 with every upper half, so with every exponent."""
+    if form is float32:
+        codes = np.arange(1 << 16, dtype=np.uint32)[:, None] << 16 | LOW
+        return codes.reshape(-1).view(np.float32)
+    return np.arange(1 << form.bits).astype(form.code_type).view(form.numpy)
+
+
+def bits(array):
+    return array.view(f"u{array.itemsize}")
+
+
+@pytest.mark.parametrize("target", FORMS)
+@pytest.mark.parametrize("source", FORMS)
+def test_both_give_the_same_bits(source, target):
+    given = numbers(source)
+    loops = codec.cast(source, target, given.view(source.storage))
+    small = quick._quietly(given, target.numpy)
+    assert np.array_equal(bits(loops), bits(small))
+
+
+def test_the_order_of_elements_and_the_number_of_axes_stay():
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4).T
+    for given in (x, x[::2, :, 1:], np.float32(3).reshape(())):
+        found = quick.cast(given, "bfloat16")
+        assert found.shape == given.shape and found.flags.c_contiguous
+        assert (found.astype(np.float32) == given).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "tf32", "mxfp8", "float32", "int8", ["a list"]])
+def test_what_may_differ_goes_through_the_loops(dtype):
+    x = np.array([0.3, -2.0], np.float32)
+    if dtype in ("mxfp8", ["a list"]):
+        with pytest.raises(UsageError):
+            numerics.cast(x, dtype)
+    else:
+        assert quick.cast(x, dtype) is None
+        assert np.array_equal(
+            bits(numerics.cast(x, dtype)), bits(convert._cast(x, dtype, "nearest", 0, False))
+        )
+
+
+def test_saturation_a_mode_and_the_other_byte_order_are_kept():
+    x = np.array([1e6, -1e6, 0.3], np.float32)
+    assert numerics.cast(x, "e4m3", saturate=True).astype(float).tolist()[:2] == [448, -448]
+    assert numerics.cast(x.astype(">f4"), "bf16").astype(float).tolist()[0] == 999424.0
+    with pytest.raises(UsageError):
+        numerics.cast(x, "bf16", seed="none")
