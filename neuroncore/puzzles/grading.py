@@ -96,6 +96,9 @@ def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
     made = attempt(puzzle, kernel)
     if not made.right:
         return Grade(puzzle, 0, _failure(made), _hint(puzzle, made), made)
+    missing = _missing(puzzle, made)
+    if missing:
+        return Grade(puzzle, 0, f"right, but without the idea: {puzzle.idea}", missing, made)
     best = attempt(puzzle, puzzle.program.kernel).latency_us
     ratio = made.latency_us / best
     stars = next((count for limit, count in STARS if ratio <= limit), 1)
@@ -103,6 +106,13 @@ def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
     if stars == FULL:
         return Grade(puzzle, stars, said, attempt=made)
     return Grade(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
+
+
+def _missing(puzzle: Puzzle, made: Attempt) -> str:
+    """Return the hint of the first requirement that a correct kernel does not meet."""
+    assert made.run is not None
+    summary = made.run.summary
+    return next((one.hint for one in puzzle.requires if not one.met(summary)), "")
 
 
 def _compared(us: float, best: float) -> str:

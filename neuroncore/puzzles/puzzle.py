@@ -7,9 +7,10 @@ idea, the shapes, the hints, and typical mistakes as edits of the solution.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -40,9 +41,27 @@ class Mistake:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """What the run on the first shape must be like, so that a kernel uses the idea of its puzzle:
+    the sum of these figures of `Run.summary` is from `least` to `most`. `hint` is for a kernel of
+    which this is not true."""
+
+    figures: Sequence[str]
+    hint: str
+    least: int = 0
+    most: float = math.inf
+
+    def met(self, summary: Mapping[str, Any]) -> bool:
+        """Return whether a run meets this."""
+        count: float = sum(summary[name] for name in self.figures)
+        return self.least <= count <= self.most
+
+
+@dataclass(frozen=True)
 class Puzzle:
     """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first. `tol` is
-    the allowed relative L2 error. Each of `hints` says more than the one before."""
+    the allowed relative L2 error. Each of `hints` says more than the one before. A kernel that is
+    right but does not meet all of `requires` is no solution."""
 
     name: str
     title: str
@@ -50,6 +69,7 @@ class Puzzle:
     shapes: Sequence[Sequence[int]]
     hints: Sequence[str]
     mistakes: Sequence[Mistake]
+    requires: Sequence[Requirement]
     tol: float
 
     @property
@@ -119,7 +139,8 @@ def load(text: str) -> Puzzle:
 def _read(name: str) -> Puzzle:
     fields = tomllib.loads((HOME / f"{name}.toml").read_text("utf-8"))
     mistakes = [Mistake(**one) for one in fields.pop("mistakes")]
-    return Puzzle(name=name, mistakes=mistakes, **{"tol": 1e-4, **fields})
+    requires = [Requirement(**one) for one in fields.pop("requires", ())]
+    return Puzzle(name=name, mistakes=mistakes, requires=requires, **{"tol": 1e-4, **fields})
 
 
 def _without_unused_imports(text: str) -> str:

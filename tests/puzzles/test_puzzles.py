@@ -28,9 +28,41 @@ def test_a_solution_gets_three_stars_and_each_mistake_its_hint(name):
         kernels = [module(puzzle.mistaken(one), puzzle.file).kernel for one in puzzle.mistakes]
         effects = [attempt(puzzle, kernel) for kernel in kernels]
     assert best.right and len(effects) >= 3
+    assert all(one.met(best.run.summary) for one in puzzle.requires)
     for one, effect in zip(puzzle.mistakes, effects):
         assert hint(puzzle, effect, effects) == one.hint
         assert not effect.right or effect.latency_us > 1.2 * best.latency_us
+
+
+WITHOUT_THE_IDEA = {
+    "copy": [("dst=tile, src=x", "dst=out, src=x"), ("nisa.dma_copy(dst=out, src=tile)", "pass")],
+    "broadcast": [
+        ("op0=nl.multiply, operand0=a, op1=nl.add, operand1=b)",
+         "op0=nl.multiply, operand0=a)\n"
+         "    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=b)"),
+    ],
+    "accumulate": [
+        ("    total =", "    result = nl.ndarray((rows, columns), nl.float32, buffer=nl.sbuf)\n"
+         "    nisa.memset(result, 0.0)\n    total ="),
+        ("moving=right)", "moving=right, accumulate=False)\n"
+         "        nisa.tensor_tensor(dst=result, data1=result, data2=total, op=nl.add)"),
+        ("    result = nl.ndarray((rows, columns), nl.float32, buffer=nl.sbuf)\n"
+         "    nisa.tensor_copy(dst=result, src=total)\n", ""),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_THE_IDEA)
+def test_a_kernel_that_is_right_without_the_idea_is_no_solution(name, tmp_path):
+    puzzle, text = load(name), load(name).solution
+    for was, now in WITHOUT_THE_IDEA[name]:
+        assert text.count(was) == 1
+        text = text.replace(was, now)
+    file = tmp_path / "puzzle.py"
+    file.write_text(text)
+    outcome = check(puzzle, file)
+    assert outcome.attempt.right and outcome.stars == 0
+    assert puzzle.idea in outcome.text and outcome.hint == puzzle.requires[0].hint
 
 
 @pytest.mark.parametrize("name", names())
