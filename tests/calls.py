@@ -4,7 +4,7 @@ Letters along partitions are `lanes`, others `free`, as nearly as the clause all
 asked format wherever its operand takes that. `OTHERWISE` has what a clause does not say.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import nki.isa as nisa
@@ -14,7 +14,6 @@ from accepted import takes
 from device import tiles_in
 
 from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import OPERATORS
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import INSTRUCTIONS

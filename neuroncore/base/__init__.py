@@ -1,8 +1,7 @@
 """Code for every room: errors, findings, places in the user's source, options and enumerations.
 
-`lazy` and `structs` keep the start quick: modules and methods of data classes that are made when
-they are used, and versions by the names of folders. `processes` ends child processes.
-`codes/` is the table of the codes of findings, a row each.
+`lazy` keeps the start quick: modules are imported when they are used. `processes` ends child
+processes. `codes/` is the table of the codes of findings, a row each.
 
 `jit` compiles loops by numba when it pays, and `buffers` keeps blocks of memory for them. The loops
 themselves are in `loops/` of the rooms that they work for. Each has an obvious twin in its room,

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from neuroncore.base.errors import DefinitionError
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 
 # error: the device or its compiler refuses it. warning: likely wrong on the device. note: worth
 # knowing, such as what no public source says is refused. advice: legal, and slower than need be.

@@ -5,12 +5,12 @@ for unpublished numerics. Also the folder of the cache.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neuroncore.base.errors import UsageError, did_you_mean
-from neuroncore.base.structs import dataclass
 
 Order = Literal["in-order", "scheduled", "standalone", "compiled"]
 LaunchPath = Literal["framework", "standalone"]

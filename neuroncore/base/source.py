@@ -8,11 +8,10 @@ import os.path
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
-
-from neuroncore.base.structs import dataclass
 
 T = TypeVar("T")
 ROOM = 1 << 16  # places; tuners make and drop kernels without end

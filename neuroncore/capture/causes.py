@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import DecodedInstruction
 
 Array = npt.NDArray[Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.capture.measured import Capture
 from neuroncore.capture.path import place_of

@@ -11,14 +11,13 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import DecodedInstruction, DecodedOperand
 from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, MeasuredCore
 from neuroncore.capture.moves import HBM, MOVE, RINGS, SBUF

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural, size
 from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.neff import STATE_BUFFER, Graph, Neff, Statement

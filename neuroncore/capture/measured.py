@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.causes import Causes, causes
 from neuroncore.capture.encoding import DecodedInstruction, decoded
 from neuroncore.capture.moves import MOVE, RINGS, Triggers, of_direct, of_static, unnamed

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import DecodedInstruction, decoded
 from neuroncore.capture.neff import STATE_BUFFER, DmaMove, StaticBlock
 from neuroncore.capture.neff import Graph as Program

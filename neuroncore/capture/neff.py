@@ -14,7 +14,7 @@ import json
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import DecodedInstruction, decoded
 from neuroncore.capture.files import ARCHIVE, GZIP
 from neuroncore.capture.protobuf import Malformed, Message, packed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.measured import MeasuredCore
 
 WAITS = "latency"  # from the end of an event to the begin of what waited for it

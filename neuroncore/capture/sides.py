@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.joining import WEIGHTS, JoinedWork, joined, of_graph, ours
 from neuroncore.capture.neff import Neff
 from neuroncore.time.timeline import Timeline

@@ -10,7 +10,7 @@ format is not documented. It was worked out from published traces and compared w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.capture.files import START, VERSIONS, saved_run
 from neuroncore.capture.protobuf import Malformed, Message
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathPart, idle, parts, steps

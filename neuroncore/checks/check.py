@@ -6,12 +6,12 @@ Findings in the format that editors and code scanning read: SARIF 2.1.0, an OASI
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import SEVERITIES, Finding, rules
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.checks import execution
 from neuroncore.lint.static import read

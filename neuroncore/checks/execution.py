@@ -13,6 +13,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from neuroncore.base import processes
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 
 PROGRAM = "neuroncore.checks.execution"
 WRONG_USAGE, OURS = (

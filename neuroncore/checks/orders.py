@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.checks.races import LaunchAccesses, Race, launch_of, races
 from neuroncore.checks.uses import Uses, conflicts

@@ -10,7 +10,7 @@ happened before the rest of each of them. A meeting may join any set of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
 from itertools import pairwise
@@ -22,7 +22,6 @@ import numpy as np
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.checks.uses import Array, Uses
 from neuroncore.clause.instruction import Call
 from neuroncore.machine.world import World

@@ -6,6 +6,7 @@ bytes that others write."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -15,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base import buffers
-from neuroncore.base.structs import dataclass
 from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 

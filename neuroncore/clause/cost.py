@@ -6,12 +6,11 @@ another machine. Times are in nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from math import ceil
 
 from neuroncore.base.enums import dge_mode, engine
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.instruction import Cost as CostFunction
 from neuroncore.clause.operand import PSUM, SBUF

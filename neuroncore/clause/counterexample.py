@@ -21,12 +21,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, product
 
 from neuroncore import machine as machines
 from neuroncore.base.errors import KernelError
-from neuroncore.base.structs import dataclass
 from neuroncore.clause import example, legality
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call, Instruction, Parameter, Rule

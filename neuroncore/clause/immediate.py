@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import inf
 from operator import index
 from typing import Annotated, Any
@@ -10,7 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 
 from neuroncore.base.errors import DtypeError, DynamicControlError, SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.memory.register import VirtualRegister
 
 INT32 = (-(2**31), 2**31 - 1)

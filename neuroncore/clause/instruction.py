@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
@@ -28,7 +28,6 @@ from neuroncore.base.errors import (
     KernelError,
     ShapeError,
 )
-from neuroncore.base.structs import dataclass
 from neuroncore.clause import letters
 from neuroncore.clause.alu import Table
 from neuroncore.clause.immediate import Immediate, Register

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.base.errors import DefinitionError
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Limits
 
 TERM = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
@@ -22,7 +23,6 @@ from neuroncore.base.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.machine import Machine
 from neuroncore.memory import access

@@ -9,13 +9,12 @@ A rule is a function of (call, machine) under `@rule`: its docstring is the sent
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.errors import DtypeError, KernelError, OperatorError, ShapeError, TargetError
-from neuroncore.base.structs import dataclass
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Call, Run, require

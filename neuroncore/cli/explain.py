@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from neuroncore.base import errors
 from neuroncore.base.errors import KernelError, UsageError, did_you_mean
 from neuroncore.base.findings import CodeRule, rules
-from neuroncore.base.structs import dataclass
 
 LEGAL = "legal here"
 SYMPTOMS = "On the device: "  # begins the line of a page with other names

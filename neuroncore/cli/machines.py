@@ -9,12 +9,12 @@ import ast
 import operator
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import floor
 from typing import Any
 
 from neuroncore import machine
 from neuroncore.base.errors import DefinitionError, UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.cli import terminal
 from neuroncore.machine import Fact, Machine, harness

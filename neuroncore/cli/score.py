@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import cache_folder
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.cli import session, terminal
 from neuroncore.cli.captures import slowest

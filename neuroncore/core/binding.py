@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
 from typing import Any, TypeAlias
@@ -28,7 +29,6 @@ from neuroncore.base.errors import (
     SignatureError,
     did_you_mean,
 )
-from neuroncore.base.structs import dataclass
 from neuroncore.clause import legality
 from neuroncore.clause.instruction import Call, Instruction, Run
 from neuroncore.clause.operand import Op, spread

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.base.errors import KernelError, OutOfBoundsError
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import require
 from neuroncore.core.core import Core, Point

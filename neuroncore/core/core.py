@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +27,6 @@ from neuroncore.base.errors import (
 from neuroncore.base.findings import Finding, Severity
 from neuroncore.base.options import Options
 from neuroncore.base.source import Sites
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural
 from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction, Run

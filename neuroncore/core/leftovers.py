@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from neuroncore.base.enums import reduce_cmd
-from neuroncore.base.structs import dataclass
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection

@@ -13,13 +13,12 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
 from neuroncore.base import source
 from neuroncore.base.errors import DeadlockError, KernelError, ShapeError, TargetError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from neuroncore.base.enums import Version
 from neuroncore.base.errors import SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import running
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine, api_number, api_versions

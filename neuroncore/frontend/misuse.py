@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
@@ -22,7 +23,6 @@ from neuroncore.base.errors import (
     UnknownNameError,
     did_you_mean,
 )
-from neuroncore.base.structs import dataclass
 from neuroncore.frontend.tensors import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)

@@ -8,7 +8,7 @@ import dis
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,6 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.structs import dataclass
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
 from neuroncore.frontend.arguments import Arguments, is_host_array, leaves

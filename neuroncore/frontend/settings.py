@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options, documented, ideal
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine

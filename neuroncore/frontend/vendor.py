@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
 from neuroncore.base import source
 from neuroncore.base.errors import NotEmulated, UsageError
-from neuroncore.base.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -16,7 +16,6 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.base.options import Options
-from neuroncore.base.structs import dataclass
 from neuroncore.checks.recorded import recorded
 from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (

@@ -7,10 +7,10 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
-from neuroncore.base.structs import dataclass
 from neuroncore.lint.constructs import Rules, Spot, Told
 from neuroncore.lint.inference import Scope
 from neuroncore.lint.kernels import SourceFiles

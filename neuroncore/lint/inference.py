@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Literal
 
-from neuroncore.base.structs import dataclass
 from neuroncore.lint.kernels import Device, Names, SourceFiles
 from neuroncore.lint.modules import RELEASES, ROLES, form_in
 from neuroncore.lint.syntax import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from neuroncore.base.errors import UsageError, did_you_mean
-from neuroncore.base.structs import dataclass
 from neuroncore.lint.modules import ROLES, Module, Modules, of_the_api
 from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_of, nested
 

@@ -15,13 +15,13 @@ import json
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.lint.syntax import DEFINITIONS, Definition, inside, name_of, statements
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, Severity, rule
-from neuroncore.base.structs import dataclass
 from neuroncore.lint import api_calls, constructs, dynamic
 from neuroncore.lint.constructs import Rule, Spot, Told, spots
 from neuroncore.lint.inference import Scopes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Fact, FactReader, Machine
 
 NUMBERS = (

@@ -7,11 +7,11 @@ by the bytes that a chip takes in, and by what its links carry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import log2, prod
 from typing import NamedTuple
 
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import instance as instances
 from neuroncore.machine.instance import AlgorithmNumbers, Instance
 from neuroncore.machine.runtime import world_limits

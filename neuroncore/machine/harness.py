@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
 from neuroncore.base.options import HarnessName
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.machine import Fact, FactReader
 

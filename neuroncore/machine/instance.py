@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from neuroncore.base.errors import DefinitionError, UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Fact, FactReader, isa
 from neuroncore.machine import chip as chips
 from neuroncore.machine import load as load_machine

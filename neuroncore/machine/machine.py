@@ -6,14 +6,13 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from neuroncore.base.errors import DefinitionError, UsageError, did_you_mean
-from neuroncore.base.structs import dataclass
 
 GRADES = ("documented", "measured", "assumed")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import FactReader
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 
 KINDS = ("chain", "torus", "switched")
 

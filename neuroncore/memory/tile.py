@@ -6,6 +6,7 @@ partition, and its stride is the length of a row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
@@ -22,7 +23,6 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.base.structs import dataclass
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View

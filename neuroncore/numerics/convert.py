@@ -24,13 +24,13 @@ Everything is float32 first, as in the engines: other input is rounded to it.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.numerics import codec, quick, stochastic
 from neuroncore.numerics.formats import (
     FLOATS,

@@ -6,12 +6,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.numerics.formats import lookup
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf, isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Sites
-from neuroncore.base.structs import dataclass
 from neuroncore.core.indirection import Picked
 from neuroncore.memory.geometry import Geometry, unplaced
 from neuroncore.memory.storage import Storage

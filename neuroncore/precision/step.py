@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import log10
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.core.binding import perform
 from neuroncore.core.indirection import Picked

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.enums import engine
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread

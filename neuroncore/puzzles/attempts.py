@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.errors import KernelError, NeuronError
-from neuroncore.base.structs import dataclass
 from neuroncore.frontend import misuse
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.hosts.api import Run, run

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.puzzles.grading import FULL, Grade, drawn
 from neuroncore.puzzles.puzzle import load, names
 

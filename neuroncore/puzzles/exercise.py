@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 
 from neuroncore import machine, numerics
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.frontend.alias import activated
 from neuroncore.hosts.api import Run, run
 from neuroncore.puzzles.puzzle import HOME, module

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.frontend.alias import activated
 from neuroncore.puzzles.attempts import Attempt, attempt, first_wrong, likeness

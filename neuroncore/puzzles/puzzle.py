@@ -11,6 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,6 @@ import numpy as np
 
 import neuroncore
 from neuroncore.base.errors import UsageError, did_you_mean
-from neuroncore.base.structs import dataclass
 from neuroncore.eval import Spec
 
 HOME = next(

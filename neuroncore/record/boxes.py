@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.structs import dataclass
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.record import loops as native

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import Geometry, Layout

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import copysign
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from neuroncore.base.options import Options
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.memory.register import OPERATIONS, VirtualRegister

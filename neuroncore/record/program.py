@@ -12,7 +12,7 @@ import re
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -23,7 +23,6 @@ import numpy.typing as npt
 from neuroncore.base import source
 from neuroncore.base.options import Order as Order
 from neuroncore.base.source import Sites
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import Geometry

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuroncore.base.errors import KernelError, UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand

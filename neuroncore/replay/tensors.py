@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
 from neuroncore.memory.access import Flags, Gaps
 from neuroncore.memory.geometry import Layout

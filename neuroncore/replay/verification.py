@@ -4,13 +4,12 @@ after each instruction."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuroncore.base import source
-from neuroncore.base.structs import dataclass
 from neuroncore.core.replica_groups import chip_ranks
 from neuroncore.memory.storage import Storage
 from neuroncore.plain.arithmetic import ULPS

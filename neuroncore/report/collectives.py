@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.machine.collective_time import CollectiveTime
 from neuroncore.machine.world import listed

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
 from neuroncore.base import display
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.report import pairs
 from neuroncore.report.compare import Incomparable, compare

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, floor
 from pathlib import Path
@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.time.compiled import REPEATED
 from neuroncore.time.loops.work import RELOADED, SAVED

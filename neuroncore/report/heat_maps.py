@@ -7,12 +7,11 @@ import html
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from neuroncore.base.structs import dataclass
 
 Array = npt.NDArray[Any]
 BINS = 24  # bins of a histogram

@@ -16,13 +16,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import DISABLE_DGE, LaunchPath, order_of
-from neuroncore.base.structs import dataclass
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load

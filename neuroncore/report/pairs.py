@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
 from math import exp, inf, log, sqrt
@@ -17,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from neuroncore.base.structs import dataclass
 from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")

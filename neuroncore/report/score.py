@@ -7,10 +7,9 @@ The error of an estimate is |estimate / measurement - 1|.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
-
-from neuroncore.base.structs import dataclass
 
 CLOSE = 0.20  # the largest error of a close estimate
 DIFFERENT = 0.10  # variants that differ by more than this should be in order

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import engine
 from neuroncore.base.options import PATHS
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import plural, size
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, plural, size
 from neuroncore.time.edits.buffers import SpaceWait
 from neuroncore.time.lines import Line

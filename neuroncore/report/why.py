@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base import display
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration, size
 from neuroncore.machine.world import World
 from neuroncore.report import pairs

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.record.program import Program
 from neuroncore.time.path import PathParts

@@ -5,6 +5,7 @@ disagree."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine

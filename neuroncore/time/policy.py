@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from neuroncore.base.options import PATHS
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program

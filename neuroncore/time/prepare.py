@@ -7,7 +7,7 @@ published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in betw
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.record.boxes import Box
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled

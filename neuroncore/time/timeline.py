@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.record.program import Columns, Order, Program

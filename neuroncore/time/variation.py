@@ -4,13 +4,12 @@ share their preparation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program

@@ -4,12 +4,12 @@ save the most time; otherwise it is the chain of instructions that each wait for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from neuroncore.base.structs import dataclass
 from neuroncore.time.changes import RESOURCES, Change, Resource, as_it_is
 from neuroncore.time.path import PathParts, parts, steps
 from neuroncore.time.queues import LOADS, QUEUES

@@ -4,7 +4,7 @@ do unequal work; and what-ifs for these."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.time.changes import Change
 from neuroncore.time.meetings import collectives, time_of, together
 from neuroncore.time.path import across, parts

@@ -8,6 +8,7 @@ for each instruction, box or tensor, written by `columns.packed`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,6 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.lazy import version
 from neuroncore.base.source import Place
-from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World

@@ -11,12 +11,12 @@ import html
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from neuroncore.base.lazy import version
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.view import columns
 from neuroncore.view.document import SCHEMA, USUAL, document

@@ -11,12 +11,12 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import OutOfBoundsError, SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -17,7 +18,6 @@ import numpy.typing as npt
 
 from neuroncore.base import source, syntax
 from neuroncore.base.errors import DynamicControlError, ShapeError, SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.memory.geometry import make_room
 from neuroncore.memory.parts import Affine, IndexForm, form

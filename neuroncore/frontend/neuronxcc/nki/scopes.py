@@ -9,14 +9,13 @@ to write separate elements, or add to the contents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ImmutableError, ScopeError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.neuronxcc.nki.notes import Notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 
 from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.errors import DynamicControlError, SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa

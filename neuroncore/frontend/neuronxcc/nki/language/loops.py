@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError
-from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
