@@ -22,7 +22,7 @@ os.environ["NEURONCORE_PROGRESS"] = "0"  # pages show results, not how long they
 project = "neuroncore"
 version = release = version_of("neuroncore")
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
-exclude_patterns = ["generate", "_build", "lectures/exercises"]
+exclude_patterns = ["generate", "_build"]
 html_static_path = ["_static"]
 html_js_files = ["slides.js"]
 html_css_files = ["slides.css"]

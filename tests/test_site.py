@@ -30,7 +30,9 @@ def test_each_instruction_error_and_chapter_has_a_page():
     lectures = {path.name[:2] for path in Path("docs/lectures").glob("l*.md")}
     homes = {name.split(".")[0] for name in exercises() if name.startswith("l")}
     assert lectures == homes == {f"l{n}" for n in range(1, 8)}
-    assert {f"lectures/exercises/{name}.md" for name in lectures} <= pages.keys()
+    found = dict(site_pages.lectures())
+    assert {file.name.partition("_")[0] for file in found} == lectures
+    assert [file.name for file, text in found.items() if file.read_text() != text] == []
     chapters = {path.stem for path in Path("kernels").glob("ch*.py")}
     assert chapters == {Path(name).stem for name in pages if name.startswith("learn/")}
 

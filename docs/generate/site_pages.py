@@ -1,5 +1,6 @@
 """Write the generated pages of the site: one for each instruction and each error, the commands with
-their options, and the machines. `docs/conf.py` calls `write` at the start of a build."""
+their options, and the machines. `docs/conf.py` calls `write` at the start of a build. As a command,
+this file writes the exercises into the pages of the lectures."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from neuroncore.plain.reading import meaning
 from neuroncore.puzzles.exercise import Exercise, exercises
 
 DOCS = Path(__file__).parents[1]
+HEADING = "## Exercises\n\n"
 CHAPTERS = {  # the kernel that a chapter's page runs
     "ch01_add": "add",
     "ch02_softmax": "softmax",
@@ -46,9 +48,6 @@ def pages() -> Iterator[tuple[str, str]]:
     """Return the path of each page below docs/, and its text."""
     for name, kernel in CHAPTERS.items():
         yield f"learn/{name}.md", _chapter(name, kernel)
-    for name in sorted({name.partition(".")[0] for name in exercises()}):
-        if name.startswith("l"):
-            yield f"lectures/exercises/{name}.md", _exercises(name)
     for name in INSTRUCTIONS:
         yield f"reference/instructions/{name}.md", _instruction(name)
     for name, page in explain.pages().items():
@@ -152,6 +151,13 @@ def _chapter(name: str, kernel: str) -> str:
     )
 
 
+def lectures() -> Iterator[tuple[Path, str]]:
+    """Return the file of each lecture, and its text with the exercises as they are now."""
+    for file in sorted((DOCS / "lectures").glob("l*_*.md")):
+        text, heading, _ = file.read_text().partition(HEADING)
+        yield file, text + heading + _exercises(file.name.partition("_")[0])
+
+
 def _exercises(home: str) -> str:
     """The exercises of a chapter or lecture, and the commands that check them."""
     own = [one for name, one in exercises().items() if name.startswith(f"{home}.")]
@@ -206,3 +212,8 @@ def printed(*words: str) -> str:
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         cli.main(words)
     return output.getvalue()
+
+
+if __name__ == "__main__":
+    for page, text in lectures():
+        page.write_text(text)

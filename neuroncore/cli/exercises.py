@@ -11,10 +11,15 @@ from neuroncore.puzzles.exercise import Exercise, exercises
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "List the exercises of the chapters (ch01.1) and lectures (l1.1), print one, or check a "
-        "number: neuroncore exercises l5.1 150. Exit code 1 if it is wrong."
+        "List the exercises of all chapters and lectures, or of one (l5), print one (l5.1), or "
+        "check a number: neuroncore exercises l5.1 150. Exit code 1 if it is wrong."
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="such as ch05.1")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a chapter, a lecture or an exercise, such as ch05, l5 or l5.1",
+    )
     parser.add_argument("answer", nargs="?", type=float, metavar="NUMBER", help="your answer")
     parser.set_defaults(command=command)
 
@@ -22,8 +27,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """List, print or check."""
     known = exercises()
-    if arguments.name is None:
-        for one in known.values():
+    home = "" if arguments.name is None else f"{arguments.name}."
+    listed = [one for name, one in known.items() if name.startswith(home)]
+    if listed and arguments.answer is None:
+        for one in listed:
             terminal.write(f"{one.name:8} {one.text}")
         return 0
     if arguments.name not in known:

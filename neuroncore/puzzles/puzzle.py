@@ -42,9 +42,9 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What the run on the first shape must be like, so that a kernel uses the idea of its puzzle:
-    the sum of these figures of `Run.summary` is from `least` to `most`. `hint` is for a kernel of
-    which this is not true."""
+    """A condition for the run on the first shape, which only a kernel with the puzzle's idea meets:
+    the sum of these figures of `Run.summary` is from `least` to `most`. `hint` is for a kernel that
+    does not meet it."""
 
     figures: Sequence[str]
     hint: str

@@ -41,6 +41,12 @@ def test_answers_are_those_by_hand(name):
 def test_the_command_lists_prints_and_checks(capsys):
     assert main(["exercises"]) == 0
     assert capsys.readouterr().out.count("\n") == len(exercises())
+    assert main(["exercises", "l5"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "l5.1",
+        "l5.2",
+        "l5.3",
+    ]
     assert main(["exercises", "l5.1"]) == 0
     assert "272 transfers" in capsys.readouterr().out
     assert main(["exercises", "l5.1", "150"]) == 0
