@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from neuroncore.native.jit import compiled_once
+from neuroncore.base.jit import compiled_once
 
 Array = npt.NDArray[Any]
 
