@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
-SMALL = 1 << 15  # below, the allocator has no need of us
+SMALL = 1 << 18  # below, the allocator has no need of us
 TRIES = 8  # blocks looked at before a new one is made
 KEPT_BYTES = 1 << 27  # what may be made, on top of what is in use, before free blocks are let go
 LARGE = KEPT_BYTES // 2  # above, what is kept would crowd out all else

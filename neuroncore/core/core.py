@@ -378,10 +378,7 @@ class Core:
         """
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
-            frame = sys._getframe(2)  # the caller is ours, and looking at its frame costs
-            line = self.lines.at(frame.f_code, frame.f_lasti)
-            if line is None:
-                line = self.line(frame, births=True)
+            line = self._line_of_birth()
             if line >= 0:
                 born = program.lines[line]
                 assert type(born) is tuple
@@ -390,6 +387,16 @@ class Core:
             if name:
                 program.names[storage.id] = name
         return storage
+
+    def _line_of_birth(self) -> int:
+        """The number of the line that allocates; -1 if none of the user's does."""
+        program = self.program
+        assert program is not None
+        if self.site is not None:
+            return program.line(*self.site)
+        frame = sys._getframe(3)  # the caller is ours, and looking at its frame costs
+        line = self.lines.at(frame.f_code, frame.f_lasti)
+        return self.line(frame, births=True) if line is None else line
 
     def begin(self, program: int) -> None:
         """Begin the next program of the launch grid."""

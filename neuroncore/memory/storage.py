@@ -46,13 +46,14 @@ class Storage:
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
         *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign", "greatest"),
-        *("before_write", "__weakref__"),
+        *("ending", "before_write", "__weakref__"),
     )
     data: Array
     born: Born
     gaps: Gaps | None
     image: Image | None  # what an address refers to
     scope: Any  # the loop iteration it was made in, in a dialect that has those
+    ending: Any  # the loop iteration after which nothing can name it, where that is known
     launch: HbmMemory | None  # whose it is: a tensor ends with the launch that made it
     double: Any  # the elements in float64, if they differ (`precision`)
     foreign: Flags | None  # PSUM: what others than the Tensor engine wrote
@@ -68,7 +69,7 @@ class Storage:
         self.on_chip = layout.on_chip
         self.origin = 0  # of the first byte, in `data`
         self.version = 0  # counts the instructions that have written to it
-        self.born = self.gaps = self.image = self.scope = None
+        self.born = self.gaps = self.image = self.scope = self.ending = None
         self.launch = self.double = self.foreign = self.greatest = self.before_write = None
 
     @property

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from neuroncore.base.errors import KernelError, UsageError
-from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import Operand
-from neuroncore.core import execute
-from neuroncore.core.binding import Offsets
+from neuroncore.core.arguments import ArgumentPlan, Held, plan, renewed, values_of
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
-from neuroncore.memory.geometry import Geometry, View
+from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.record.inputs import Leaf, leaves, value_of
+from neuroncore.record.inputs import Leaf, leaves
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
@@ -66,49 +61,6 @@ class Meetings:
 CHUNK = 4096  # rows that are lists of Python at a time
 
 
-@dataclass(frozen=True)
-class ArgumentPlan:
-    """The way to make the arguments of a Call from a row: `given` has the constant arguments; the
-    pairs name the argument for each of the row's tiles and values."""
-
-    call: Call
-    run: Callable[..., Offsets | None]
-    given: list[Any]
-    tiles: list[tuple[int, int]]
-    lists: list[tuple[int, list[int]]]
-    values: list[tuple[int, int]]
-    operands: dict[str, int]  # by name, where in the row its window is
-    loads: int  # the place of the register that is written; -1 for none
-
-
-def plan(call: Call) -> ArgumentPlan:
-    """Return the plan of a Call of a record. The Call is a copy, because the function that it runs
-    belongs to its core."""
-    call, instruction = copy(call), call.instruction
-    call.run = None
-    operands = {n: 2 + i for i, n in enumerate(call.reads)}
-    first = 2 + call.inputs
-    operands |= {n: first + i for i, n in enumerate(call.writes)}
-    given: list[Any] = [None] * len(instruction.parameters)
-    tiles, lists, values, loads = [], [], [], -1
-    for slot, p in enumerate(instruction.parameters):
-        declared = p.declared
-        if isinstance(declared, Operand) and declared.many:
-            many = [operands[n] for n in operands if n.partition("[")[0] == p.name]
-            lists.append((slot, many))
-        elif p.name in operands:
-            tiles.append((slot, operands[p.name]))
-        elif isinstance(declared, Register) and declared.written:
-            loads = slot
-        elif p.is_value and (p.operand is None or call.arguments[p.name] is not None):
-            values.append((slot, instruction.values.index(p.name)))
-        else:
-            given[slot] = call.arguments[p.name]
-    given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
-    run = getattr(execute, instruction.name)
-    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads)
-
-
 class OtherPath(UsageError):
     """The kernel would take another path with other inputs. `decisions` are the values that have
     decided so far: those of the record, and the first that differs."""
@@ -116,23 +68,6 @@ class OtherPath(UsageError):
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
         self.decisions = decisions
-
-
-class _Held(NamedTuple):
-    """A register among values, by its number."""
-
-    number: int
-
-
-def _values(key: tuple[Any, ...]) -> list[Any]:
-    """The values of a key (`Data.values`)."""
-    found: list[Any] = []
-    for value, kind in zip(key[::2], key[1::2], strict=True):
-        if kind is VirtualRegister:
-            found.append(_Held(value))
-        else:
-            found.append(value_of(value, kind))
-    return found
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
@@ -151,12 +86,12 @@ class Execution:
         self.registers = Registers(program.data)
         self.row = 0
         self._tiles: dict[int, Tile] = {}
-        self.plans = [plan(call) for call in program.calls]
+        self.plans = [plan(renewed(call)) for call in program.calls]
         self._rows, self._begins = program.raw()
         windows = program.windows()
         self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()
         self._storage, self._moving = windows.storage.tolist(), windows.moving.tolist()
-        self._values = [_values(key) for key in program.data.values]
+        self._values = [values_of(key) for key in program.data.values]
         self._places = np.array(program.data.places, np.int64).reshape(-1, 2).tolist()
         self._moves = _by_first(program.data.moves, 5)
         self._branches = _by_first(program.data.branches, 4)
@@ -289,12 +224,12 @@ class Execution:
             values = self._values[row[-1]]
             for slot, i in plan.values:
                 value = values[i]
-                given[slot] = self._register(value) if type(value) is _Held else value
+                given[slot] = self._register(value) if type(value) is Held else value
         if plan.loads >= 0:
             given[plan.loads] = VirtualRegister()
         return given
 
-    def _register(self, held: _Held) -> VirtualRegister:
+    def _register(self, held: Held) -> VirtualRegister:
         return VirtualRegister(self.registers.value(held.number))
 
     def _tile(self, window: int) -> Tile:

@@ -7,7 +7,8 @@ import pytest
 
 from neuroncore.base import buffers
 
-BLOCK, KEPT = 1 << 16, 1 << 20
+BLOCK = 2 * buffers.SMALL
+KEPT = 16 * BLOCK
 
 
 @pytest.fixture

@@ -228,6 +228,7 @@ class Blocks(Untiled):
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block
         if ending is not None:
+            tile.storage.ending = ending
             ending.ends(self._tiles, block)
         if state.notes is not None:
             depth = next((n for n, one in enumerate(state.loops) if one is ending), None)

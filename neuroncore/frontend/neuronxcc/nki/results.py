@@ -203,8 +203,13 @@ def _issue(name: str, arguments: dict[str, Any]) -> None:
     try:
         function(name)(**arguments)
     except KernelError as error:
-        error.also = error.also or VENDORS.get((name, error.argument, error.code))
+        explain(name, error)
         raise
+
+
+def explain(name: str, error: KernelError) -> None:
+    """Add the vendor's name of a refusal of an instruction."""
+    error.also = error.also or VENDORS.get((name, error.argument, error.code))
 
 
 # --- making results -------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from neuroncore.numerics.formats import Format
 Place = tuple[int, Geometry]  # an offset, and the layout of the written elements
 Sources = dict[str, Any] | None
 Write = tuple[int, Place, Sources]  # the iteration, the place, and the sources
+FirstWrite = tuple["LoopIndex", dict[int, Write], Write | None]  # and the previous iteration's
 COMPARED = (bool, int, float, str, Enum, Format)  # arguments that can be compared by `==`
 
 
@@ -211,28 +212,39 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
     """Check a write of an instruction with these arguments. Raises ImmutableError for a parameter.
     Reports LOOP_CARRIED for elements that the previous iteration of a parallel loop has written
     too."""
-    core, storage = core_of_kernel() or current(), dst.storage
-    state = core.dialect or running(core)
+    core = core_of_kernel() or current()
+    if first := first_writes(core.dialect or running(core), dst):
+        note_writes(first, dst, arguments)
+
+
+def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
+    """Return the iterations of parallel loops in which a write to a tensor is the first one. Raises
+    ImmutableError for a parameter."""
+    storage = dst.storage
     if storage.id in state.parameters:
         raise _immutable(dst)
+    first: list[FirstWrite] = []
     if state.accumulates or dst.dynamic:
         carry(storage)
-        return
-    first = []  # of the writes in these iterations
+        return first
     for index in reversed(state.loops):
-        if storage.scope is index:
+        if storage.scope is index or storage.ending is index:
             break
         if (writes := index.writes) is not None:
             before = writes.get(storage.id)
             if before is None or before[0] != index:
                 first.append((index, writes, before))
-    if not first:
-        return
+    return first
+
+
+def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, Any]) -> None:
+    """Note the write of an instruction with these arguments, and report one like it in the previous
+    iteration."""
     place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
             _report(dst, index, before, sources)
-        writes[storage.id] = int(index), place, sources
+        writes[dst.storage.id] = int(index), place, sources
 
 
 def carry(storage: Storage) -> None:

@@ -31,16 +31,14 @@ from neuroncore.frontend.neuronxcc.nki.notes import (
     Turn,
 )
 from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
-from neuroncore.frontend.neuronxcc.nki.results import issue, new
-from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, Running, Turns, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.repetition import BLOCK, FIXED, MADE, IssuedStep, Repetition
+from neuroncore.frontend.neuronxcc.nki.scopes import Loop, Running, Turns, running
 from neuroncore.memory.storage import Storage
 from neuroncore.record.columns import birth
 
 Numbers = npt.NDArray[np.int64]
 Values = tuple[int, ...]  # of the variables of the running loops, outermost first
 VARIANTS, FAILURES = 4, 16  # templates of a loop, and iterations that fit none
-MADE, BLOCK, FIXED = range(3)  # kinds of storages: of the iteration, a block, another
 BIRTH = len(birth(0, 0))
 PLAIN = (bool, int, float, str, tuple, np.generic)
 
@@ -281,6 +279,7 @@ class Template:
         self._bounds = np.array([layout.low, layout.high], np.int64)
         self._changes = np.zeros((len(values), len(self._numbers)), np.int64)
         self._is_known = [False] * len(values)  # whether the changes with a variable are
+        self._events = [IssuedStep(*e[1:]) if e[0] is Step else e for e in layout.events]
         self._at = np.array([at for at, _ in layout.chip], np.int64)
         self._apart = np.array([apart for _, apart in layout.chip], np.int64)
         self._places = self._numbers[self._at] // self._apart
@@ -363,88 +362,11 @@ class Template:
             bounds = zip(found[0], *self._bounds.tolist(), strict=False)
             state.notes.guards.extend(bounds)
         try:
-            _Repetition(core, state, self._layout, *found).run()
+            Repetition(core, state, self._events, self._layout.ends, *found).run()
         finally:
             state.accumulates, core.site = before, site
             turns.end(index)
         return True
-
-
-class _Repetition:
-    """An iteration that is being made from a template."""
-
-    def __init__(
-        self, core: Core, state: Running, layout: _Layout, numbers: list[int],
-        storages: list[Storage],
-    ) -> None:  # fmt: skip
-        self._core, self._state, self._events = core, state, layout.events
-        self._numbers, self._storages = numbers, storages
-        self._made: list[Any] = []  # storages, until no event uses them any more
-        self._ends = layout.ends
-        self._inner: list[tuple[Turns, LoopIndex | None]] = []
-
-    def run(self) -> None:
-        ends = self._ends
-        for number, event in enumerate(self._events):
-            kind = event[0]
-            if kind is Step:
-                self._step(*event[1:])
-            elif kind is NewBlock:
-                self._block(*event[1:])
-            elif kind is NewTile:
-                self._tile(*event[1:])
-            else:
-                self._loop(*event)
-            if number in ends:
-                for place in ends[number]:
-                    self._made[place] = None
-
-    def _step(
-        self, name: str, operands: Sequence[Any], others: Sequence[Any], accumulates: bool,
-        continues: bool | None, site: Any,
-    ) -> None:  # fmt: skip
-        arguments = dict(others)
-        for key, kind, place, geometry, at in operands:
-            storage = (
-                self._made[place]
-                if kind == MADE
-                else self._storages[place]
-                if kind == BLOCK
-                else place
-            )
-            arguments[key] = Tensor(storage, geometry, self._numbers[at])
-        state = self._state
-        state.accumulates, self._core.site = accumulates, site
-        if state.notes is not None:
-            state.notes.continues = continues
-        issue(name, **arguments)
-
-    def _tile(self, region: Any, shape: Any, dtype: Any, name: str, filled: Any, site: Any) -> None:
-        self._core.site = site
-        storage = new(shape, dtype, region, name).storage
-        if filled is not None:
-            self._state.fills[storage.id] = filled
-        self._made.append(storage)
-
-    def _block(self, tensor: Any, depth: int | None, site: Any, at: int) -> None:
-        self._core.site = site
-        block = tuple(self._numbers[at : at + tensor.axes])
-        ending = None if depth is None else self._state.loops[depth]
-        self._made.append(tensor.new_tile(block, ending).storage)
-
-    def _loop(self, kind: Any, *given: Any) -> None:
-        inner, state = self._inner, self._state
-        if kind is Begin:
-            inner.append((Turns(Loop(*given), state), None))
-        elif kind is Turn:
-            turns, _ = inner[-1]
-            inner[-1] = turns, turns.begin(self._numbers[given[0]])
-        elif kind is noted.END:
-            turns, index = inner[-1]
-            assert index is not None
-            turns.end(index)
-        else:
-            inner.pop()[0].end_loop()
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,0 +1,84 @@
+"""The arguments of an instruction from its row in a record: a replay executes rows in this way, and
+so do iterations of a loop that are made from earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from neuroncore.clause.immediate import Register
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import Operand
+from neuroncore.core import execute
+from neuroncore.core.binding import Offsets
+from neuroncore.memory.geometry import View
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.record.inputs import value_of
+
+
+@dataclass(frozen=True)
+class ArgumentPlan:
+    """The way to make the arguments of a Call from a row: `given` has the constant arguments; the
+    pairs name the argument for each of the row's tiles and values."""
+
+    call: Call
+    run: Callable[..., Offsets | None]
+    given: list[Any]
+    tiles: list[tuple[int, int]]
+    lists: list[tuple[int, list[int]]]
+    values: list[tuple[int, int]]
+    operands: dict[str, int]  # by name, where in the row its window is
+    loads: int  # the place of the register that is written; -1 for none
+
+
+def plan(call: Call) -> ArgumentPlan:
+    """Return the plan of a Call."""
+    instruction = call.instruction
+    operands = {n: 2 + i for i, n in enumerate(call.reads)}
+    first = 2 + call.inputs
+    operands |= {n: first + i for i, n in enumerate(call.writes)}
+    given: list[Any] = [None] * len(instruction.parameters)
+    tiles, lists, values, loads = [], [], [], -1
+    for slot, p in enumerate(instruction.parameters):
+        declared = p.declared
+        if isinstance(declared, Operand) and declared.many:
+            many = [operands[n] for n in operands if n.partition("[")[0] == p.name]
+            lists.append((slot, many))
+        elif p.name in operands:
+            tiles.append((slot, operands[p.name]))
+        elif isinstance(declared, Register) and declared.written:
+            loads = slot
+        elif p.is_value and (p.operand is None or call.arguments[p.name] is not None):
+            values.append((slot, instruction.values.index(p.name)))
+        else:
+            given[slot] = call.arguments[p.name]
+    given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
+    run = getattr(execute, instruction.name)
+    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads)
+
+
+def renewed(call: Call) -> Call:
+    """Return a copy of a Call for another core. The function that a Call runs belongs to its
+    core."""
+    found = copy(call)
+    found.run = None
+    return found
+
+
+class Held(NamedTuple):
+    """A register among values, by its number."""
+
+    number: int
+
+
+def values_of(key: tuple[Any, ...]) -> list[Any]:
+    """The values of a key (`Data.values`)."""
+    found: list[Any] = []
+    for value, kind in zip(key[::2], key[1::2], strict=True):
+        if kind is VirtualRegister:
+            found.append(Held(value))
+        else:
+            found.append(value_of(value, kind))
+    return found
