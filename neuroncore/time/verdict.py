@@ -58,7 +58,7 @@ class Bound:
             return f"a serial chain: instructions wait for each other ({self.how})"
         if self.what == COLLECTIVES:
             return f"the {self.what} ({self.how})"
-        return f"{self.what} ({self.how}: {self.gain:.0%} less time)"
+        return f"{self.what} ({self.gain:.0%} less time {self.how})"
 
 
 class Effect(NamedTuple):
