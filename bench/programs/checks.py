@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from types import CodeType
 from typing import Any, get_args
@@ -40,6 +41,7 @@ from neuroncore.time.schedule import schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
+FILE = "<program"  # the beginning of the names of files (`Program.file`)
 SAVED, HELD = 32, 8  # of so many programs one is replayed from a file, or held to its hazards
 
 
@@ -80,7 +82,7 @@ class Watched(Verification):
         if code not in self._lines:
             spans = ((range(first, end, 2), line) for first, end, line in code.co_lines())
             self._lines[code] = {n: line for span, line in spans if line for n in span}
-        return self._lines[code].get(at, 0) if code.co_name == "kernel" else 0
+        return self._lines[code].get(at, 0) if code.co_filename.startswith(FILE) else 0
 
     def _hold(self, views: Views, i: Any, name: str) -> None:
         for key, view in views.items():
@@ -123,11 +125,21 @@ def examine(
         _step("verify", lambda: _verify(run, expected, uses))
         _step("schedule", lambda: _schedule(run, uses))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
-        replayed = _step("replay", lambda: _replayed(run.record, given, seed % SAVED == 0))
+        before, again = deepcopy(others), deepcopy(others)
+        replay = _step("replay", lambda: _replayed(run.record, given, seed % SAVED == 0))
         with _watched(isinstance(kernel, KernelOfOlder)):
-            fresh: Run = _step("run", lambda: _run(kernel, others, launch))
-    _compare(replayed, fresh.results)
+            fresh: Run = _step("run", lambda: _run(kernel, again, launch))
+    _compare(replay.results(), fresh.results, "result")
+    _compare(_after(replay, before), again, "input, after the launch,")
+    _compare(others, before, "input that was given")
     return run
+
+
+def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
+    """The contents of inputs, rank by rank, after a replay on them, which changes no array."""
+    changed, inputs = replay.changed(), replay.setting.inputs
+    flat = [array for own in given for array in own]
+    return [changed.get(one.name, array) for one, array in zip(inputs, flat, strict=True)]
 
 
 def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:
@@ -171,11 +183,13 @@ def _watched(older: bool) -> Iterator[None]:
         sys.settrace(before)
 
 
-def _replayed(record: Record, given: Sequence[Any], from_file: bool) -> Any:
-    """The results of a record on other inputs, of one that a file has had or of itself."""
+def _replayed(record: Record, given: Sequence[Any], from_file: bool) -> Replay:
+    """A record on other inputs, at its end; one that a file has had or itself."""
     if from_file:
         record = saved.unpacked(saved.packed(record), Path("of a program"))
-    return Replay(record, given or None, snapshots=0).results()
+    replay = Replay(record, given or None, snapshots=0)
+    replay.finish()
+    return replay
 
 
 def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None) -> None:
@@ -202,13 +216,13 @@ def _schedule(run: Run, uses: Uses | None) -> None:
                 raise Failure("schedule: a hazard", said)
 
 
-def _compare(replayed: Any, fresh: Any) -> None:
+def _compare(replayed: Any, fresh: Any, what: str) -> None:
     for number, (one, other) in enumerate(zip(arrays_in(replayed), arrays_in(fresh), strict=True)):
         one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
         if one.tobytes() != other.tobytes():
             bits = f"u{one.itemsize}"
             apart = one.reshape(-1).view(bits) != other.reshape(-1).view(bits)
-            said = f"{int(apart.sum())} of {one.size} elements of result {number} differ"
+            said = f"{int(apart.sum())} of {one.size} elements of {what} {number} differ"
             raise Failure("replay: other bits than a launch", said)
 
 

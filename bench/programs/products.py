@@ -233,6 +233,9 @@ def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
         maker.issue("nisa.memset", dst=scales, value="127")
     writes = ("dst", "dst_scale")
     maker.issue("nisa.quantize_mx", writes, dst=dst, src=src, dst_scale=scales)
+    if maker.chance(0.3):  # any scales, from the least to the largest and NaN
+        codes = maker.known_input(scales.shape, 255, "uint8")
+        maker.issue("nisa.dma_copy", dst=scales, src=codes)
     return dst, scales
 
 

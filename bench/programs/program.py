@@ -19,6 +19,7 @@ IMPORTS = {
 }
 FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
+AROUND = " around"  # the end of a kind, of which some numbers are below 0
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
@@ -152,12 +153,15 @@ def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True
 
 def numbers(one: Input, rng: np.random.Generator) -> Array:
     """Numbers of an input: mostly small, with zeros of both signs, infinities and NaN or limits of
-    integers among them now and then; or integers up to a number, any or `distinct`."""
+    integers among them now and then; or integers up to a number, any or `distinct`, some of them
+    below 0."""
     form = np.dtype(one.form.rstrip("_"))
-    if one.kind == "known":
-        return rng.integers(0, one.high + 1, one.shape).astype(form)
-    if one.kind == "distinct":
-        return rng.permutation(one.high + 1)[: np.prod(one.shape)].reshape(one.shape).astype(form)
+    low = -(one.high // 3) if one.kind.endswith(AROUND) else 0
+    if one.kind.startswith("known"):
+        return rng.integers(low, one.high + 1, one.shape).astype(form)
+    if one.kind.startswith("distinct"):
+        found = low + rng.permutation(one.high + 1)[: np.prod(one.shape)]
+        return found.reshape(one.shape).astype(form)
     if one.kind == "identity":
         return np.eye(*one.shape).astype(form)
     odd = one.kind == "any" and rng.random() < 0.2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.programs.maker import Maker
+from bench.programs.program import AROUND
 from bench.programs.views import View
 
 ANYWHERE = ("sbuf", "hbm")
@@ -38,9 +39,10 @@ def dma_compute(maker: Maker) -> None:
     maker.issue("nisa.dma_compute", dst=dst, srcs=srcs, reduce_op="nl.add")
 
 
-def _table(maker: Maker, rows: int, free: int, form: str) -> View:
-    """A tensor in HBM with rows to pick: an input, or one that is written."""
-    if maker.chance(0.5):
+def _table(maker: Maker, rows: int, free: int, form: str, changes: bool = False) -> View:
+    """A tensor in HBM with rows to pick: an input, or one that is written. If it `changes`, an
+    input is one of a single core."""
+    if maker.chance(0.5) and not (changes and maker.cores > 1):
         return maker.given((rows, free), form)
     table = maker.new("hbm", (rows, free), form)
     maker.issue("nisa.dma_copy", dst=table, src=maker.given((rows, free), form))
@@ -73,7 +75,8 @@ def gather(maker: Maker) -> None:
     if adds:
         given = {"dst": dst, "srcs": [dst, src], "reduce_op": "nl.add"}
     if maker.chance(0.3):
-        beyond, _ = maker.known(lanes, 1, rows + maker.between(0, rows), "int32")
+        most = rows + maker.between(0, rows)
+        beyond, _ = maker.known(lanes, 1, most, "int32", "known" + AROUND)
         found = src.text.replace(index.text, beyond.text)
         given = _skipping(given, src, found)
     maker.issue("nisa.dma_compute" if adds else "nisa.dma_copy", **given)
@@ -114,8 +117,7 @@ def scatter(maker: Maker) -> None:
     """Rows that an index picks are written."""
     rows, form = maker.between(2, 60), maker.form()
     lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
-    table = maker.new("hbm", (rows, free), form)
-    maker.issue("nisa.dma_copy", dst=table, src=maker.given((rows, free), form))
+    table = _table(maker, rows, free, form, changes=True)
     index, picks = maker.known(lanes, 1, rows - 1, "int32", "distinct")
     dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))
     src = maker.to_read(lanes, free, (form,), anywhere=True)
@@ -125,7 +127,7 @@ def scatter(maker: Maker) -> None:
         given = {"dst": dst, "srcs": [dst, src], "reduce_op": "nl.add"}
     if maker.chance(0.3):
         most = rows + maker.between(0, rows)
-        beyond, _ = maker.known(lanes, 1, most, "int32", "distinct")
+        beyond, _ = maker.known(lanes, 1, most, "int32", "distinct" + AROUND)
         given = _skipping(given, dst, dst.text.replace(index.text, beyond.text))
     maker.issue("nisa.dma_compute" if adds else "nisa.dma_copy", **given)
     again = maker.to_write(rows, free, maker.forms, anywhere=True)
@@ -141,30 +143,64 @@ def register_store(maker: Maker) -> None:
     maker.issue("nisa.register_store", dst=dst, src=name)
 
 
+class Turns(NamedTuple):
+    """A loop: its text, in which `call` is an instruction, and the columns `at` that an iteration
+    takes. It may go `backward`."""
+
+    text: str
+    at: str
+    backward: bool = False
+
+
 def loop(maker: Maker) -> None:
     """A loop, of Python or of the device, that goes over columns."""
-    dynamic = maker.chance(0.5)
     lanes, width, turns = maker.lanes(), maker.between(1, 6), maker.between(2, 5)
     src = maker.to_read(lanes, width * turns, maker.forms, flat=True)
     dst = maker.to_write(lanes, width * turns, maker.forms, flat=True)
-    names = ("dynamic_range",) if dynamic else ("affine_range", "sequential_range", "static_range")
-    kind = "loop of the device" if dynamic else "loop"
-    if dynamic:  # a register counts columns
-        head, at = f"nl.dynamic_range(0, {width * turns}, {width})", f"nl.ds(i, {width})"
-    else:
-        head, at = f"nl.{maker.choose(names)}({turns})", f"nl.ds(i * {width}, {width})"
+    kind = maker.choose(("loop", "loop of the device"))
+    made = (_of_python if kind == "loop" else _of_the_device)(maker, width, turns)
     pieces = [slice(i * width, (i + 1) * width) for i in range(turns)]
     views = [
         {
-            key: one.with_register(f"[:, {at}]", one.at[:, piece])
+            key: one.with_register(f"[:, {made.at}]", one.at[:, piece])
             for key, one in (("dst", dst), ("src", src))
         }
-        for piece in pieces
+        for piece in (pieces[::-1] if made.backward else pieces)
     ]
-    call = "nisa.tensor_copy" if maker.chance(0.5) else "nisa.dma_copy"
-    text = f"for i in {head}:\n    {call}(dst={dst.text}[:, {at}], src={src.text}[:, {at}])"
-    maker.say(text, None, [kind], views, line=1)
+    name = "nisa.tensor_copy" if maker.chance(0.5) else "nisa.dma_copy"
+    call = f"{name}(dst={dst.text}[:, {made.at}], src={src.text}[:, {made.at}])"
+    line = made.text.partition("call")[0].count("\n")
+    maker.say(made.text.replace("call", call, 1), None, [kind], views, line)
     maker.wrote(dst)
+
+
+def _of_python(maker: Maker, width: int, turns: int) -> Turns:
+    name = maker.choose(("affine_range", "sequential_range", "static_range"))
+    return Turns(f"for i in nl.{name}({turns}):\n    call", f"nl.ds(i * {width}, {width})")
+
+
+def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
+    """A loop whose variable, a register, counts columns, up or down."""
+    end, at = width * turns, f"nl.ds(i, {width})"
+    last, before = maker.name("r"), f"nl.ds({{}} - {width}, {width})"
+    begin = f"{last} = nisa.register_alloc({end})\n"
+    upward = (
+        f"for i in nl.dynamic_range(0, {end}, {width}):\n    call",
+        f"nl.fori_loop(0, {end}, lambda i: call, {width})",
+        f"{begin}for i in nl.dynamic_range({last} - {end}, {last}, {width}):\n    call",
+        f"{begin}nl.fori_loop({last} - {end}, {last}, lambda i: call, step={width})",
+    )
+    body, move = maker.name("f"), f"nisa.register_move({last}, {last} - {width})"
+    downward = (
+        Turns(f"{begin}while {last}:\n    call\n    {move}", before.format(last), True),
+        Turns(
+            f"def {body}(i):\n    call\n    return i - {width}\n"
+            f"{begin}nl.while_loop({last}, {body})",
+            before.format("i"),
+            True,
+        ),
+    )
+    return maker.choose([*(Turns(text, at) for text in upward), *downward])
 
 
 STEPS = (

@@ -13,17 +13,19 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits, picks
+from bench.programs import checks, hits, picks, transfers
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
+from bench.programs.program import Input, numbers
 from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.plain.memory import Operand
+from neuroncore.replay import tensors
 
 
 def test_a_seed_is_one_program():
@@ -68,6 +70,33 @@ def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
         first = lane // 16 * 16
         offset = offsets[first + place % 16, place // 16]
         assert view.at[lane, place] == 4 * (40 * lane + offset)
+
+
+def test_indices_around_the_rows_of_a_table_are_below_it_too():
+    one = Input("x1", (40, 1), "int32", "distinct around", high=60)
+    found = np.sort(numbers(one, np.random.default_rng(0)), axis=None)
+    assert -20 <= found[0] < 0 and found[-1] <= 40 and (np.diff(found) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "form", ["dynamic_range(0", "dynamic_range(r", "fori_loop", "while r", "while_loop"]
+)
+def test_each_loop_of_the_device_goes_over_all_columns(form):
+    for seed in range(100):
+        maker = Maker(seed)
+        transfers.loop(maker)
+        if form in maker.statements[-1].text:
+            maker.returned()
+            checks.check(maker.program())
+            return
+    raise AssertionError("no program has it")
+
+
+def test_a_replay_that_writes_to_the_arrays_that_it_is_given_is_found(monkeypatch):
+    monkeypatch.setattr(tensors, "written_storages", lambda program: np.empty(0, np.int64))
+    program = next(one for one in map(generate, range(200)) if "an input that changes" in one.kinds)
+    with pytest.raises(checks.Failure, match="of input"):
+        checks.check(program)
 
 
 @pytest.mark.parametrize("seed", range(12))
