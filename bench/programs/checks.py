@@ -92,6 +92,9 @@ class Watched(Verification):
             if operand.form.name.rstrip("_") != view.form.rstrip("_"):
                 said = f"{key} of {name}, {view.text}, is {operand.form.name}, not {view.form}"
                 raise Failure(f"verify: format of {key} of {name}", said)
+            if (shape := operand.positions.shape) != view.shape:
+                said = f"{key} of {name}, {view.text}, is {shape}, not {view.shape}"
+                raise Failure(f"verify: shape of {key} of {name}", said)
             at, wanted = operand.positions.reshape(-1), view.at.reshape(-1)
             wanted = wanted + view.apart * i.core.place
             if not np.array_equal(at, wanted):

@@ -112,8 +112,16 @@ class Windows(Draws, ABC):
             return None
         top, left = self.between(0, tall - height), self.between(0, wide - width)
         whole = base if base.shape[1:] == (tall, wide) else base.reshape(base.lanes, tall, wide)
-        found = whole.index(rows, slice(top, top + height), slice(left, left + width))
-        return found.permute((0, 2, 1)) if self.chance(0.3) else found
+        down, across = self._keys(top, height, tall), self._keys(left, width, wide)
+        found = whole.index(rows, down, across)
+        return found.permute((0, 2, 1)) if len(found.shape) > 2 and self.chance(0.3) else found
+
+    def _keys(self, first: int, count: int, size: int) -> slice | int:
+        """The key of some elements of an axis; of one, now and then its number, which may count
+        from the end."""
+        if count == 1 and self.chance(0.5):
+            return first - size * self.chance(0.3)
+        return slice(first, first + count)
 
     def _repeated(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
         """Elements that are read several times."""

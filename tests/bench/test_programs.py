@@ -72,6 +72,17 @@ def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
         assert view.at[lane, place] == 4 * (40 * lane + offset)
 
 
+def test_one_element_of_an_axis_is_a_slice_or_a_number():
+    found = set()
+    for seed in range(80):
+        maker = Maker(seed)
+        base = maker.new("sbuf", (8, 3, 4), "float32")
+        if (view := maker._block(base, slice(0, 8), 3, True)) is not None:
+            keys = view.text.rpartition("[")[2].partition("]")[0].split(", ")
+            found |= {(len(view.shape), ":" in keys[2], "-" in keys[2])}
+    assert {(3, True, False), (2, False, False), (2, False, True)} <= found
+
+
 def test_indices_around_the_rows_of_a_table_are_below_it_too():
     one = Input("x1", (40, 1), "int32", "distinct around", high=60)
     found = np.sort(numbers(one, np.random.default_rng(0)), axis=None)
