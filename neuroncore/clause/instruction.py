@@ -281,13 +281,18 @@ class Call:
     # what readers make of it, by their names; copies for other launches share it
     found: dict[str, Any] = field(default_factory=dict, init=False)
 
-    timed: tuple[Machine, Any] | None = field(default=None, init=False)  # its cost on the last one
+    def of_launch(self) -> Call:
+        """Return a copy for another launch."""
+        made = object.__new__(Call)  # the module `copy` takes several times as long
+        vars(made).update(vars(self))
+        return made
 
     def cost(self, machine: Machine) -> Any:
         """Its cost on a machine; the last machine's cost is kept."""
-        if self.timed is None or self.timed[0] is not machine:
-            self.timed = machine, self.instruction.cost(self, machine)
-        return self.timed[1]
+        known = self.found.get("cost")
+        if known is None or known[0] is not machine:
+            known = self.found["cost"] = machine, self.instruction.cost(self, machine)
+        return known[1]
 
     @property
     def has_values(self) -> bool:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import CodeType, FrameType
@@ -169,7 +168,7 @@ class Core:
         """
         for error in self._outlived(arguments):
             raise error
-        call = copy(legality.checked(instruction, key, arguments, self.machine))
+        call = legality.checked(instruction, key, arguments, self.machine).of_launch()
         if self.program is not None:
             call.index = len(self.program.calls)
             call.pack = packer(call.inputs + len(call.writes), call.has_values)

@@ -70,6 +70,8 @@ LIBRARIES = (
 
 def library(value: Any) -> ArrayLibrary | None:
     """Return the library whose array a value is; None for arrays of numpy and for other values."""
+    if type(value) is np.ndarray:
+        return None
     return next((library for library in LIBRARIES if library.made(value)), None)
 
 

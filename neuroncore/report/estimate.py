@@ -24,7 +24,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.units import duration
 from neuroncore.time.compiled import REPEATED
 from neuroncore.time.loops.work import RELOADED, SAVED
-from neuroncore.time.path import steps
+from neuroncore.time.path import step_times
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import Bound, bound
@@ -104,7 +104,7 @@ def limit_of(timeline: Timeline) -> str:
     busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
     if share >= BUSY_ENOUGH:
         return busiest
-    found = steps(timeline)
+    found = step_times(timeline)
     queue = timeline.queue[found.instruction]
     kept = np.bincount(queue, found.working + found.issuing, len(QUEUES))
     spent: dict[str, float] = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))

@@ -21,6 +21,16 @@ START, TURN, DATA, SPACE, ORDER, MEETING = range(6)
 ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
+class StepTimes(NamedTuple):
+    """Instructions of a critical path, and the parts of their times, as CriticalSteps has them."""
+
+    instruction: Array
+    working: Array
+    issuing: Array
+    moving: Array
+    waiting: Array
+
+
 class CriticalSteps(NamedTuple):
     """The critical path of a timeline, instruction by instruction, in order: for each an index, and
     the nanoseconds until the next one begins in parts: while it keeps its engine (`working`), or
@@ -49,6 +59,13 @@ def steps(timeline: Timeline) -> CriticalSteps:
         (timeline, _none())
     ]
     return found
+
+
+def step_times(timeline: Timeline) -> StepTimes:
+    """Return the times of the critical path of one core, without the causes of waits."""
+    path = np.array(timeline.critical_path, np.int64)
+    until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
+    return _timed(timeline, path, until)
 
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
@@ -101,25 +118,21 @@ def _steps(
     holds = np.append(held[1:], START)
     for number in np.unique(core).tolist():
         own = core == number
-        one = _timed(timelines[number], at[own], until[own], held[own], holds[own])
-        found.append((timelines[number], one))
+        times = _timed(timelines[number], at[own], until[own])
+        found.append((timelines[number], CriticalSteps(*times, held[own], holds[own])))
     return found
 
 
-def _timed(
-    timeline: Timeline, path: Array, until: Array, held: Array, holds: Array
-) -> CriticalSteps:
+def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
     begin, moves = timeline.begin[path], timeline.moves[path]
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
-    return CriticalSteps(
+    return StepTimes(
         instruction=path,
         working=np.where(moves, 0.0, done),
         issuing=np.where(moves, busy, 0.0),
         moving=np.where(moves, np.maximum(done - busy, 0.0), 0.0),
         waiting=until - begin - np.where(moves, np.maximum(done, busy), done),
-        held=held,
-        holds=holds,
     )
 
 

@@ -133,6 +133,8 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
     """Return the waits that exist because one instruction does the work of several: the head waits
     for the inputs of the others, and they wait for the head."""
     members = np.flatnonzero(heads >= 0)
+    if not len(members):
+        return members, members
     count = np.diff(first)[members]
     at = np.repeat(first[members] - np.cumsum(count) + count, count) + np.arange(count.sum())
     head, needed = np.repeat(heads[members], count), needs[at]
