@@ -181,7 +181,7 @@ def test_a_fault_is_found_and_shrunk(monkeypatch):
             tile.storage.version = version
 
     monkeypatch.setattr(packs.Packs, "get", stale)
-    for seed in range(3000):
+    for seed in range(700, 3000):  # found within a few programs from here
         program = generate(seed)
         if "again" not in " ".join(program.kinds) or "nc_matmul" not in program.source():
             continue

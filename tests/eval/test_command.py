@@ -10,12 +10,16 @@ import pytest
 from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
+from neuroncore.eval import pool
 from neuroncore.eval.course import Assignment, Limit, Part
+from neuroncore.eval.isolation import ProcessLimits
+from neuroncore.eval.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/eval.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
+USUAL = ["--seconds", str(ProcessLimits().cpu_seconds)]  # for which there is a process already
 SPEC = """
 import numpy as np
 from neuroncore.eval import Spec
@@ -25,6 +29,32 @@ def inputs(seed, shape):
 
 SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 64)], [(256, 32)], tol=1e-6, seeds=2)
 """
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """Workers of the commands below, which judge by the same specification."""
+    workers = {}
+    yield workers
+    for worker in workers.values():
+        Worker.close(worker)
+
+
+@pytest.fixture(autouse=True)
+def a_worker_for_all_commands(kept, monkeypatch):
+    """Starting the process of a worker takes a second."""
+
+    class Kept(Worker):
+        def close(self):
+            """It judges for the next command too."""
+
+    def worker(spec, level, limits, *, why):
+        asked = level, limits, why
+        if asked not in kept:
+            kept[asked] = Kept(spec, level, limits, why=why)
+        return kept[asked]
+
+    monkeypatch.setattr(pool, "Worker", worker)
 
 
 @pytest.fixture
@@ -103,7 +133,7 @@ def test_why_names_the_best_changes(batch, capsys):
 
 
 def test_grades_are_a_table(batch, tmp_path, capsys):
-    words = ["grade", "--spec", "spec.py", "--submissions", "batch", "--csv", "grades.csv"]
+    words = ["grade", "--spec", "spec.py", "--submissions", "batch", "--csv", "grades.csv", *USUAL]
     assert main(words) == 0
     with (tmp_path / "grades.csv").open() as file:
         rows = [*csv.DictReader(file)]
@@ -120,7 +150,7 @@ def test_grades_of_an_assignment_are_points(batch, tmp_path, capsys, monkeypatch
     parts = Assignment([Part("right", "spec.py", 6.0), fast])
     monkeypatch.setattr("neuroncore.cli.grade.assigned", lambda _: parts)
     words = ["grade", "--spec", "cs149:2025", "--submissions", "batch", "--csv", "grades.csv"]
-    assert main(words) == 0 and "10 points at most" in capsys.readouterr().err
+    assert main([*words, *USUAL]) == 0 and "10 points at most" in capsys.readouterr().err
     with (tmp_path / "grades.csv").open() as file:
         right, wrong, none = csv.DictReader(file)
     assert (right["points"], right["right"], right["fast"]) == ("8.0", "6.0", "2.0")
