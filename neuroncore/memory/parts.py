@@ -14,13 +14,21 @@ class IndexForm:
     """The elements of an affine index after the first one: `steps` along axes of sizes `shape`.
     They reach from `low` below the first element to `high` above it."""
 
-    __slots__ = ("high", "low", "shape", "steps")
+    __slots__ = ("_negative", "high", "low", "shape", "steps")
 
     def __init__(self, shape: Dims, steps: Dims) -> None:
         self.shape, self.steps = shape, steps
+        self._negative: IndexForm | None = None
         reach = [(n - 1) * s for n, s in zip(shape, steps, strict=True)]
         self.low = sum(r for r in reach if r < 0)
         self.high = sum(r for r in reach if r > 0)
+
+    @property
+    def negative(self) -> IndexForm:
+        """Return the form with the opposite steps."""
+        if self._negative is None:
+            self._negative = form(self.shape, tuple(-s for s in self.steps))
+        return self._negative
 
 
 _forms: dict[tuple[Dims, Dims], IndexForm] = {}

@@ -44,6 +44,8 @@ def follow(value: Any, box: Box, space: Dims) -> Any:
         return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
         return value
+    if value.shape == space and len(box) == len(space):
+        return value.within(box)
     rest = ((0, size) for size in value.shape[len(box) :])
     pieces = tuple(
         piece if axis < len(space) and size == space[axis] else (0, size)

@@ -162,7 +162,7 @@ class Index(Affine):
         return (-self)._plus(other, 1)
 
     def __neg__(self) -> Index:
-        return Index(self.shape, tuple(-s for s in self.steps), -self.start)
+        return self._of(self.form.negative, -self.start)
 
     def __mul__(self, other: Any) -> Any:
         number = _integer(other)
@@ -197,16 +197,29 @@ class Index(Affine):
     # --- comparisons -----------------------------------------------------------------------------
 
     def __ge__(self, other: Any) -> Any:
-        return _compared(self - other)
+        return self._above(other, 0)
 
     def __gt__(self, other: Any) -> Any:
-        return _compared(self - other - 1)
+        return self._above(other, 1)
 
     def __le__(self, other: Any) -> Any:
-        return _compared(-(self - other))
+        return self._below(other, 0)
 
     def __lt__(self, other: Any) -> Any:
-        return _compared(-(self - other) - 1)
+        return self._below(other, 1)
+
+    def _above(self, other: Any, margin: int) -> Any:
+        """Return the mask where this exceeds the other by at least the margin."""
+        number = _integer(other)
+        if number is None:
+            return _compared(self - other - margin)
+        return _compared(self._of(self.form, self.start - number - margin))
+
+    def _below(self, other: Any, margin: int) -> Any:
+        number = _integer(other)
+        if number is None:
+            return _compared(-(self - other) - margin)
+        return _compared(self._of(self.form.negative, number - self.start - margin))
 
     def __eq__(self, other: object) -> Any:
         return False if other is None else _compared(self - other, "==")

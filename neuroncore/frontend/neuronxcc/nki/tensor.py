@@ -308,19 +308,14 @@ class Tensor(Seen, Unread, Parted):
 
     def within(self, box: Box) -> Tensor:
         """Return the part of the tile in a box that a mask chose; axes of size 1 stay."""
-        if all((0, n) == piece for n, piece in zip(self.shape, box, strict=True)):
+        kept = [piece if n != 1 else (0, 1) for n, piece in zip(self.shape, box, strict=True)]
+        shape, offset, dynamic = tuple([count for _, count in kept]), self.offset, self.dynamic
+        if shape == self.shape:
             return self
-        shape, offset = list(self.shape), self.offset
-        kept: list[tuple[int, int]] = []
-        for axis, (first, count) in enumerate(box):
-            whole = self.shape[axis] == 1
-            kept.append((0, 1) if whole else (first, count))
-            if not whole:
-                shape[axis] = count
-                offset += first * self.strides[axis]
-        dynamic = self.dynamic
+        for (first, _), stride in zip(kept, self.strides, strict=True):
+            offset += first * stride
         if not (dynamic or self.spans):
-            lies = self.storage.layout.geometry(tuple(shape), self.strides, self.dtype)
+            lies = self.storage.layout.geometry(shape, self.strides, self.dtype)
             return type(self)(self.storage, lies, offset)
         if dynamic and dynamic[0].vector:
             first, count = kept[0]
@@ -329,7 +324,7 @@ class Tensor(Seen, Unread, Parted):
             index = rows.index[first : first + count]
             dynamic = (Dynamic(index, rows.step, rows.limit, vector=True), *dynamic[1:])
             offset -= first * old
-        part = self.window(tuple(shape), self.strides, offset, dynamic=dynamic)
+        part = self.window(shape, self.strides, offset, dynamic=dynamic)
         part._spans = tuple(
             span
             for start, along, of, axis in self.spans
