@@ -266,8 +266,8 @@ class Session:
         if hasattr(home, "inputs"):
             return values.arguments_from(values.member(home, "inputs"), rng, rank)
         raise UsageError(
-            "give the kernel's arguments with --args or --inputs "
-            f"(or define a function `inputs` in {home.__file__})"
+            "the kernel needs arguments: give formats and shapes (--args 'float32[128,512]'), a "
+            f"function that returns them (--inputs), or define `inputs` in {home.__file__}"
         )
 
     def _refer(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

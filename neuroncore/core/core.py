@@ -50,8 +50,8 @@ CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
 HOW_IT_READS = (
-    "read as NaN, or as 4 in integer formats; as 0 with the option --uninitialized zeros, in "
-    'Python Options(uninitialized="zeros")'
+    "read as NaN (as 4 in integer formats). To read 0, use --uninitialized zeros or "
+    'Options(uninitialized="zeros")'
 )
 
 
@@ -265,7 +265,7 @@ class Core:
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
             f"{name} ({tile}) has {int(missing.sum())} of {tile.size} elements that were never "
-            f"written ({where}{born}). On the device they have old data. Here they {here}"
+            f"written ({where}{born}). On the device they have old data; here they {here}"
         )
         if self.options.uninitialized == "raise":
             raise UninitializedError(message, argument=name, hint="write the tile first")

@@ -126,7 +126,7 @@ def _compared(us: float, best: float) -> str:
 def _why(made: Attempt) -> str:
     assert made.run is not None
     answers = made.run.why(1).answers
-    return "" if answers is None else answers.sentence
+    return "" if answers is None else answers.statements
 
 
 def _failure(made: Attempt) -> str:

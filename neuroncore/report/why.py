@@ -31,6 +31,7 @@ from neuroncore.time.path import ON_PATH, SPACE, PathParts, parts, steps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
+    CHAIN,
     Bound,
     Effect,
     Tried,
@@ -119,6 +120,11 @@ class Answers:
     world: Sequence[WhatIf]
     limits: Sequence[WhatIf]
     all: bool
+
+    @property
+    def statements(self) -> str:
+        """The parts of the sentence, one on each line, for a terminal."""
+        return self.sentence.replace("; ", "\n  ")
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -344,6 +350,7 @@ def _first(edits: Sequence[Advice]) -> str:
 
 
 WIDTH = 64  # of a change in words
+WAITS = "waits between instructions"  # a serial chain in a table
 
 
 def _text(told: Why) -> Iterator[str]:
@@ -352,7 +359,7 @@ def _text(told: Why) -> Iterator[str]:
         yield "no instruction was issued"
         return
     if told.answers is not None:
-        yield told.answers.sentence.replace("; ", "\n  ")
+        yield told.answers.statements
     yield from ("", *_path(told))
     if told.answers is not None:
         yield from ("", *_edits(told.answers, told.top))
@@ -394,14 +401,14 @@ def _edits(told: Answers, top: int) -> Iterator[str]:
         head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
         yield f"{head}then bound by"
     for one in told.edits[:top]:
-        yield f"  {one!s:<{WIDTH}}{_change(one)}  {_range(one):<16}{one.space:<16}{one.bound}"
+        yield f"  {one!s:<{WIDTH}}{_change(one)}  {_range(one):<16}{one.space:<16}{_bound(one)}"
     if left := len(told.edits) - top:
         yield from [f"and {left} more"] * (left > 0)
     if told.world:
         yield ""
         yield "with other ranks or collectives"
     for row in told.world:
-        yield f"  {row!s:<{WIDTH}}{_change(row)}  then {row.bound}"
+        yield f"  {row!s:<{WIDTH}}{_change(row)}  then {_bound(row)}"
 
 
 def _limits(told: Answers, top: int) -> Iterator[str]:
@@ -413,6 +420,10 @@ def _limits(told: Answers, top: int) -> Iterator[str]:
         yield f"smaller limits: {', '.join(smaller)}"
     if not told.all:
         yield f"({SOME})"
+
+
+def _bound(one: WhatIf) -> str:
+    return WAITS if one.bound == CHAIN else one.bound
 
 
 def _change(one: WhatIf) -> str:

@@ -165,5 +165,5 @@ def test_what_the_warning_of_unwritten_memory_names_is_there():
     with pytest.warns(match=r'Options\(uninitialized="zeros"\)'):
         assert np.isnan(unwritten(X)).all()
     chosen = neuroncore.Options(uninitialized="zeros")
-    with neuroncore.settings(options=chosen), pytest.warns(match="Here they read as 0"):
+    with neuroncore.settings(options=chosen), pytest.warns(match="here they read as 0"):
         assert (unwritten(X) == 0).all()
