@@ -111,6 +111,8 @@ def unknown(
     module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
 ) -> AttributeError:
     """Return the error for a name that a module doesn't have. `removed` has the replacements of
-    names that earlier releases had."""
-    hint = removed.get(name) or did_you_mean(name, known)
+    names that earlier releases had. Names with an underscore are those of tools, such as pytest's
+    `__test__`, which need no suggestion: to find one takes a millisecond."""
+    near = None if name.startswith("_") else did_you_mean(name, known)
+    hint = removed.get(name) or near
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

@@ -106,7 +106,7 @@ def sample(name):
     rng = np.random.default_rng(11)
     mantissas = rng.integers(0, 1 << 23, (255, 1))
     every = (np.arange(255)[:, None] << 23 | mantissas).astype(np.uint32).view(np.float32).ravel()
-    bends = np.exp2(rng.uniform(-7, 7, 500)).astype(np.float32)
+    bends = np.exp2(rng.uniform(-7, 7, 150)).astype(np.float32)
     edges = np.array([2.0**-149, 2.0**-126, 1, 0.5, PI / 2, math.log(2), 88.72284], np.float32)
     edges = np.append(edges, [np.nextafter(edges, np.float32(s)) for s in (0, INF)])
     x = np.concatenate([every, bends, edges]).astype(np.float32)

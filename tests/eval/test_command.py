@@ -10,15 +10,16 @@ import pytest
 from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
-from neuroncore.eval import pool
 from neuroncore.eval.course import Assignment, Limit, Part
 from neuroncore.eval.isolation import ProcessLimits
-from neuroncore.eval.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/eval.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux"),
+    pytest.mark.usefixtures("a_worker_for_equal_questions"),
+]
 USUAL = ["--seconds", str(ProcessLimits().cpu_seconds)]  # for which there is a process already
 SPEC = """
 import numpy as np
@@ -29,32 +30,6 @@ def inputs(seed, shape):
 
 SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 64)], [(256, 32)], tol=1e-6, seeds=2)
 """
-
-
-@pytest.fixture(scope="module")
-def kept():
-    """Workers of the commands below, which judge by the same specification."""
-    workers = {}
-    yield workers
-    for worker in workers.values():
-        Worker.close(worker)
-
-
-@pytest.fixture(autouse=True)
-def a_worker_for_all_commands(kept, monkeypatch):
-    """Starting the process of a worker takes a second."""
-
-    class Kept(Worker):
-        def close(self):
-            """It judges for the next command too."""
-
-    def worker(spec, level, limits, *, why):
-        asked = level, limits, why
-        if asked not in kept:
-            kept[asked] = Kept(spec, level, limits, why=why)
-        return kept[asked]
-
-    monkeypatch.setattr(pool, "Worker", worker)
 
 
 @pytest.fixture
