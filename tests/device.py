@@ -248,3 +248,13 @@ class _Kept:
 
     def done(self, run):
         self.run = run
+
+
+def parallel(device, count, body):
+    """Run a body for each iteration of a loop, with the loop in the record."""
+    program = device.core.program
+    marks, number = program.data.iterations, len(program.data.iterations)
+    for k in range(count):
+        marks.extend((len(program), number, k))
+        body(k)
+        marks.extend((len(program), ~number, 0))

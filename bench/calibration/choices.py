@@ -51,6 +51,10 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         "neuroncore.time.compiled.vectorized.vectorized",
         lambda program, *_: (program, np.full(len(program), -1, np.int32)),
     ),
+    "loads and stores of neighboring iterations are merged": (
+        "neuroncore.time.vectorized._merged_transfers",
+        lambda *_: 1,
+    ),
     "products that are added to a tile in PSUM accumulate": (
         "neuroncore.time.compiled.copies.accumulated",
         _nobody,
@@ -73,7 +77,8 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
 @dataclass(frozen=True)
 class Choice:
     """A number of a machine, a policy's of an order, a compiler's rule, or what is added for fitted
-    harnesses of a machine; `of` is the machine or the order."""
+    harnesses of a machine; `of` is the machine or the order. `shown_by` are authors of programs,
+    traces or logs that show a rule."""
 
     kind: str
     of: str
@@ -81,6 +86,11 @@ class Choice:
     without: Any
     in_use: Any
     also: tuple[Any, ...] = ()
+    shown_by: tuple[str, ...] = ()
+
+    def is_shown_without(self, source: str) -> bool:
+        """Whether programs, traces or logs of two authors show it beside those of a source's."""
+        return len({_author(name) for name in self.shown_by} - {_author(source)}) > 1
 
     @property
     def values(self) -> list[Any]:
@@ -98,15 +108,21 @@ class Choice:
 Setting = Mapping[Choice, Any]  # the values that differ from those in use
 
 
+def _author(name: str) -> str:
+    return name.partition("/")[0]
+
+
 def choices(harnesses: Sequence[Harness]) -> list[Choice]:
     """All of choices.toml, and whether compilers follow each of their rules."""
     tables = tomllib.loads(FILE.read_text("utf-8"))
+    shown = {t["rule"]: tuple(t["by"]) for t in tables["shown"]}
     return [
         *(_choice("number", t["machine"], t, _at(machine.load(t["machine"]), t["name"].split(".")))
           for t in tables["number"]),
         *(_choice("policy", t["order"], t, getattr(POLICIES[t["order"]], t["name"]))
           for t in tables["policy"]),
-        *(Choice("rule", "compiled", name, without=False, in_use=True) for name in (*OFF, DGE)),
+        *(Choice("rule", "compiled", name, without=False, in_use=True, shown_by=shown.get(name, ()))
+          for name in (*OFF, DGE)),
         *(_choice("offset", t["machine"], t, _fitted(harnesses, t["machine"]))
           for t in tables["offset"]),
     ]  # fmt: skip

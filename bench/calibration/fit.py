@@ -6,7 +6,8 @@ choices.toml has what whole kernels have shown: numbers, how far compilers reord
 leave out, what harnesses add. Of each the value in use is compared with others, one choice at a
 time. Every source is estimated with what the kernels of all other sources choose: what a new kernel
 has to expect. What needs no evidence stands unless another value is better, so that what only one
-source shows is not there for that source. Nothing is changed, and no kernel is left out. Latencies
+source shows is not there for that source. Rules that public programs, traces or logs of two other
+authors show stand, whatever latencies say. Nothing is changed, and no kernel is left out. Latencies
 that nki-library asserts take no part.
 """
 
@@ -75,11 +76,13 @@ def chosen(kernels: Sequence[Kernel], choice: Choice) -> Any:
 
 
 def settings(kernels: Sequence[Kernel], every: Sequence[Choice]) -> dict[str, Setting]:
-    """For each source what the others choose, as far as it is not what is in use."""
+    """For each source what the others choose, as far as it is not what is in use. What the programs
+    of others show stands."""
     found: dict[str, Setting] = {}
     for source in sorted({k.point.source for k in kernels}):
         others = [k for k in kernels if k.point.source != source]
-        values = {choice: chosen(others, choice) for choice in every}
+        open_ = [choice for choice in every if not choice.is_shown_without(source)]
+        values = {choice: chosen(others, choice) for choice in open_}
         found[source] = {c: value for c, value in values.items() if value != c.in_use}
     return found
 
@@ -225,6 +228,7 @@ def document(found: Fit) -> dict[str, Any]:
                 "without": c.without, "tried": c.values,
                 "shown by": [s for s, gain in gains.items() if gain >= SHOWN],
                 "against": [s for s, gain in gains.items() if gain <= -SHOWN],
+                "programs": list(c.shown_by),
                 "chosen": [[value, count] for value, count in found.chosen[c].items()],
             }
             for c, gains in found.shown.items()

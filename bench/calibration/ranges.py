@@ -22,13 +22,14 @@ from neuroncore.report.score import ScoredPoint
 HERE = Path(__file__).parent
 HEADER = """\
 # Factors of an estimate between which 80 % of measurements are expected, by the compiler's order,
-# the certainty of the compiled form, the limit and the machine, with the number of measurements and
-# sources of each class. Written by bench/calibration/ranges.py; see docs/calibration.md.
+# the certainty of the compiled form, the writer of descriptors and the limit, with the number of
+# measurements and sources of each class. Written by bench/calibration/ranges.py; see
+# docs/calibration.md.
 """
 
 
 def kind(point: ScoredPoint) -> Kind:
-    return Kind(point.limit, point.order, point.generation, point.doubt)
+    return Kind(point.limit, point.order, point.descriptors, point.doubt)
 
 
 def document(stated: Mapping[str, Range]) -> str:

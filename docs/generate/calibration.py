@@ -93,8 +93,14 @@ RANGES = """\
 
 Every estimate has a range that is expected to hold for 80 % of measurements. The range is the
 estimate times two factors. They come from the ratios of measurement to estimate for kernels of
-the same class: the same compiler's order, a certain or uncertain compiled form, the same
-limit, and the same machine.
+the same class: the same compiler's order, which for today's API is the launch path, a certain or
+uncertain compiled form, the same writer of descriptors, and the same limit. The writer depends on
+the release and the flags of the compiler: with `--disable-dge`, and on trn1, the older API's
+compiler writes descriptors before the kernel runs, and otherwise the device writes them; for
+today's API it is hardware, or software since NKI 0.5.
+
+If the ends of a range differ by a factor of {known:g} or more, reports say that the range is not
+known, and how long similar kernels took.
 
 The form is uncertain (the report says "low confidence") if the model assumes that the older API's
 compiler leaves out {left} of the instructions or more (repeated loads, repeated work, copies) or
@@ -131,7 +137,8 @@ compilers reorder, what they leave out, and the overhead of harnesses. `fit.py` 
 at a time. A source supports a choice if its estimates are better by {shown:.1%} with the value in
 use than with the default value, and is against it if they are worse by as much. For
 cross-validation, every source is estimated with the choices of the others: the default value,
-unless another value is better.
+unless another value is better. Latencies do not decide about a rule that public compiled programs,
+traces, profiles or logs of compilers of two other authors show ("programs"): it is in use.
 """
 
 # Assumed compiler behavior, the order it applies to, and its evidence.
@@ -145,9 +152,10 @@ RULES = (
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
      "also xaviergonzalez/asst4-trainium2"),
     ("repeated loads happen once if the data fit", "compiled", "AccelOpt (counters), autocomp"),
-    ("repeated sums of the same tiles are computed once", "compiled", "aws-neuron-sdk, "
-     "kda-for-trainium; "
-     "against: AccelOpt's M0203"),
+    ("repeated sums of the same tiles are computed once, in loops that do not change them",
+     "compiled", "logs of compilers with the passes LICM and ValueNumbering (NeuronMM, "
+     "trainium-model-translation, xanderdunn); aws-neuron-sdk, kda-for-trainium; against: "
+     "AccelOpt's M0203"),
     ("copies without an engine go to Scalar if they read PSUM, and else to the less busy of "
      "Vector and Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
     ("multiplications and additions with constants go to the less busy of the two as well",
@@ -161,6 +169,11 @@ RULES = (
      "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "
      "program); not with "
      "`skip_middle_end_transformations`"),
+    ("loads and stores of neighboring iterations of a parallel loop are merged on trn2, up to "
+     "512 KiB",
+     "compiled", "trainium-kernel-fusion (compiled programs), logs of compilers with the pass "
+     "VectorizeDMA (NeuronMM, trainium-model-translation), kda-for-trainium; not with "
+     "`skip_middle_end_transformations`: cs149stanfordasst4 (compiled programs)"),
     ("products that are added to a tile in PSUM, and that nothing else reads, accumulate there",
      "compiled", "sahiljain01/asst4-trainium (compiled program, by name), Ericcsr/asst4-trainium, "
      "waahm7/asst4-trainium (compiled programs: results of nl.matmul)"),
@@ -193,8 +206,8 @@ which has them, is 27 % more), but no other kernel shows this.
 
 WEAK = """\
 
-The estimates of at most one source support these rules; the table above has other evidence. The
-rules are in use, and turning one off changes estimates.
+The estimates of at most one source support these rules, and no programs of two authors show them;
+the table above has other evidence. The rules are in use, and turning one off changes estimates.
 
 """
 
@@ -295,6 +308,10 @@ def chosen(choices: Sequence[Json]) -> str:
         listed = ", ".join(names)
         return f"{listed} (one source)" if len(names) == 1 else listed or "no source"
 
+    def support(c: Json) -> str:
+        shown = f"programs: {', '.join(c['programs'])}" if c["programs"] else ""
+        return "; ".join(filter(None, (sources(c["shown by"]), shown)))
+
     return table(
         "of | choice | in use | default | supported by | against | others choose",
         (
@@ -303,7 +320,7 @@ def chosen(choices: Sequence[Json]) -> str:
                 f"`{c['name']}`" if c["kind"] in ("number", "policy") else c["name"],
                 value(c["in use"]),
                 value(c["without"]),
-                "" if c["in use"] == c["without"] else sources(c["shown by"]),
+                "" if c["in use"] == c["without"] else support(c),
                 ", ".join(c["against"]),
                 ", ".join(f"{value(v)} ({count})" for v, count in c["chosen"]),
             )
@@ -320,7 +337,10 @@ def weak(choices: Sequence[Json]) -> str:
         + f". In cross-validation over {sum(n for _, n in c['chosen'])} sources, the others choose "
         + f"{', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
         for c in choices
-        if c["kind"] == "rule" and c["in use"] != c["without"] and len(c["shown by"]) < 2
+        if c["kind"] == "rule"
+        and c["in use"] != c["without"]
+        and len(c["shown by"]) < 2
+        and not c["programs"]
     )
 
 
@@ -371,6 +391,7 @@ def stated(rows: Sequence[Json]) -> str:
         left=f"{estimate.LEFT_OUT:.0%}".replace("%", " %"),
         many=estimate.MANY,
         borrowed=estimate.BORROWED,
+        known=estimate.NOT_KNOWN,
         tail=estimate.TAIL,
         table=table(
             "class | from | to | kernels | sources",
@@ -385,7 +406,7 @@ def stated(rows: Sequence[Json]) -> str:
 
 
 def residuals(rows: Sequence[Json]) -> list[Residual]:
-    kinds = (Kind(r["limit"], r["order"], r["generation"], r["doubt"]) for r in rows)
+    kinds = (Kind(r["limit"], r["order"], r["descriptors"], r["doubt"]) for r in rows)
     return [
         Residual(1 / r["ratio"], kind, r["source"]) for r, kind in zip(rows, kinds, strict=True)
     ]

@@ -138,6 +138,12 @@ class Options:
     releases have `hardware`, and so does the default, because all kernels that the estimates were
     fitted to are of earlier releases, except some on trn1 that `software` does not improve."""
 
+    clock_phase: float | None = None
+    """The phase of the Tensor engine's clock when the first product begins, for the estimate: the
+    part of a window of 3,413 ns that has passed, from 0 to less than 1. It differs from run to run,
+    because the windows do not depend on the program. None selects the machine's assumption, which
+    gives about the mean over all phases. trn1 has no such windows."""
+
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.
     `chain`: in the order of the group, in float32, rounded once. `ring`: the piece of each rank
@@ -190,6 +196,9 @@ class Options:
         bound = self.precision_bound
         if bound is not None and not bound >= 0:
             raise UsageError(f"precision_bound is {bound!r}; it must be 0 or more")
+        if self.clock_phase is not None and not 0 <= self.clock_phase < 1:
+            phase = self.clock_phase
+            raise UsageError(f"clock_phase is {phase!r}; it must be from 0 to less than 1")
 
 
 @cache

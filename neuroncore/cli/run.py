@@ -37,6 +37,7 @@ else:
 
 
 SIMILAR = 0.8  # of a misspelled option and one of a command that takes any
+ESTIMATED = "order", "launch", "descriptors", "clock_phase"  # options of the estimate alone
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -183,6 +184,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "estimate (default: hardware)",
     )
     parser.add_argument(
+        "--clock-phase",
+        type=phase,
+        metavar="PART",
+        help="the part of a window of the Tensor engine's clock that has passed when the first "
+        "product begins, from 0 to less than 1, for the estimate; it differs from run to run on a "
+        "device (default: about the mean of all)",
+    )
+    parser.add_argument(
         "--no-answers",
         dest="answers",
         action="store_false",
@@ -248,16 +257,29 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
     if arguments.html or arguments.serve:
         chosen = replace(chosen, stacks=True)
-    given = {
-        name: getattr(arguments, name)
-        for name in ("matmul", "order", "launch", "descriptors", "uninitialized")
-    }
-    return replace(chosen, **{name: value for name, value in given.items() if value})
+    return _overridden(chosen, arguments, ("matmul", *ESTIMATED, "uninitialized"))
+
+
+def _overridden(chosen: Options, arguments: argparse.Namespace, names: Sequence[str]) -> Options:
+    """Return the options with those that the command has."""
+    given = {name: getattr(arguments, name) for name in names}
+    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
 
 
 def is_script(arguments: argparse.Namespace) -> bool:
     """Return whether the file runs as a script with its own arguments."""
     return "::" not in arguments.file
+
+
+def phase(text: str) -> float:
+    """Return a part of a window of the clock."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0 to less than 1")
+    return value
 
 
 def _tolerance(text: str) -> float:
@@ -402,6 +424,5 @@ def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
 
 
 def options(arguments: argparse.Namespace) -> Options:
-    """Return the options of the environment, with the order and launch path of the command."""
-    given = {name: getattr(arguments, name) for name in ("order", "launch", "descriptors")}
-    return replace(environment_options(), **{n: value for n, value in given.items() if value})
+    """Return the options of the environment, with those of the command for the estimate."""
+    return _overridden(environment_options(), arguments, ESTIMATED)

@@ -22,7 +22,7 @@ from neuroncore.base.options import cache_folder
 from neuroncore.base.units import duration
 from neuroncore.cli import session, terminal
 from neuroncore.cli.captures import slowest
-from neuroncore.cli.run import add_launches, kept_run
+from neuroncore.cli.run import add_launches, kept_run, phase
 from neuroncore.record.program import Record
 from neuroncore.report import measurements
 from neuroncore.report.estimate import range_of
@@ -100,6 +100,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="group the errors (default: the first two); `bound` is the bottleneck in the table, "
         "`limit` the resource on which most of the estimate is spent",
     )
+    parser.add_argument(
+        "--clock-phase",
+        type=phase,
+        metavar="PART",
+        help="the phase of the Tensor engine's clock for rows that name none in a column "
+        "`clock_phase` (see neuroncore run --help)",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=score)
 
@@ -110,6 +117,9 @@ def score(arguments: argparse.Namespace) -> int:
         _record(arguments)
     offsets = arguments.offsets or arguments.recorder.parent / "offsets.toml"
     known = measurements.harnesses(offsets) if arguments.offsets or offsets.is_file() else []
+    if arguments.clock_phase is not None:
+        own = {"clock_phase": str(arguments.clock_phase)}
+        rows = [row if row.get("clock_phase") else {**row, **own} for row in rows]
     scored = compared(rows, arguments.records, known)
     by = arguments.by or ["generation", "source"]
     if arguments.json:
@@ -169,6 +179,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
         estimated_us=estimate.us + measurements.offset_us(row, known),
         low=stated.low if stated else 1.0,
         high=stated.high if stated else 1.0,
+        descriptors=estimate.kind.descriptors,
     )
 
 

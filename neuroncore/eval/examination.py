@@ -83,6 +83,8 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("WRONG_ORDER", "compiler flags of the older API, for a kernel of today's")
     if program.software != (spec.options.descriptors == "software"):
         yield Refused("WRONG_ORDER", "the record has another writer of the DMAs' descriptors")
+    if program.clock_phase != spec.options.clock_phase:
+        yield Refused("WRONG_ORDER", "the record has another phase of the Tensor engine's clock")
     if len(program.data.branches) and not spec.dynamic:
         line = program.data.branches[3]
         place = program.place(line).line if line >= 0 else None

@@ -36,7 +36,7 @@ from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, is_number, mapped
 from neuroncore.record.program import Record
 from neuroncore.report import arrays as tables
-from neuroncore.report import collectives, compare, heat_maps, why
+from neuroncore.report import clock, collectives, compare, heat_maps, why
 from neuroncore.report import difference as differing
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
@@ -261,7 +261,7 @@ class Run:
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
         """Return the figures of each core."""
-        return [{**summary(timeline), **bound_by(timeline)} for timeline in self.timelines]
+        return [{**summary(t), **clock.fields(t), **bound_by(t)} for t in self.timelines]
 
     def why(self, top: int = 5) -> Why:
         """Return the bottleneck, the lines on the critical path, and what would help: edits of the

@@ -49,6 +49,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "order": program.order,
         "dge": program.dge,
         "software": program.software,
+        "clock_phase": program.clock_phase,
         "flags": list(program.flags),
         "left_out": program.left_out,
         "calls": [_call(call) for call in program.calls],
@@ -96,6 +97,7 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
         raise ValueError(f"no order is called {made.order!r}")
     made.dge = tables.get("dge", False) is True  # files from before have none
     made.software = tables.get("software", False) is True
+    made.clock_phase = _phase(tables.get("clock_phase"))
     made.flags = tuple(map(str, tables.get("flags", ())))
     made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     made.lines = [place(*line) for line in tables["lines"]]
@@ -105,6 +107,12 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     made.check()
     checks.check(made)
     return made
+
+
+def _phase(given: Any) -> float | None:
+    if given is not None and not 0 <= float(given) < 1:
+        raise ValueError(f"{given!r} is no part of a window of the clock")
+    return None if given is None else float(given)
 
 
 def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Data:

@@ -1,8 +1,9 @@
 """The estimate of a launch: its time, its bottleneck, and its range.
 
-A range comes from the errors of estimates in the same class, which consists of the compiler's
-order, the certainty of the compiled form, the limit, and the machine. It is two factors of the
-estimate, between which 80 % of measurements are expected. They are in ranges.toml, which
+A range comes from the errors of estimates in the same class: the compiler's order, which for
+today's API is the launch path; the certainty of the compiled form; the writer of descriptors, which
+depends on the compiler's release and flags; and the limit. It is two factors of the estimate,
+between which 80 % of measurements are expected. They are in ranges.toml, which
 bench/calibration/ranges.py computes from a table of measurements.
 """
 
@@ -47,16 +48,17 @@ BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the
 # fraction of the instructions, or if there are more instructions than this.
 LEFT_OUT = 0.1
 MANY = 50_000
+NOT_KNOWN = 2.0  # a range whose ends differ by this factor says nothing about a kernel
 ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """The class of an estimate: its limit, the compiler's order, the machine, and the reason for an
-    uncertain compiled form, or an empty string."""
+    """The class of an estimate: its limit, the compiler's order, the writer of descriptors
+    (`Policy.writer`), and the reason for an uncertain compiled form, or an empty string."""
 
     limit: str
     order: str
-    generation: str
+    descriptors: str
     doubt: str = ""
 
 
@@ -93,7 +95,8 @@ class Coverage:
 
 def kind_of(timeline: Timeline) -> Kind:
     """Return the class of the estimate of one core."""
-    return Kind(limit_of(timeline), timeline.order, timeline.machine.name, doubt_of(timeline))
+    writer = timeline.compiled.policy.writer(timeline.machine)
+    return Kind(limit_of(timeline), timeline.order, writer, doubt_of(timeline))
 
 
 def limit_of(timeline: Timeline) -> str:
@@ -144,8 +147,8 @@ def classes(kind: Kind) -> Sequence[str]:
     """Return the classes of an estimate, from the widest to the narrowest. Today's compiler changes
     little in a program; the older one changes much, with less certainty."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
-    bound = f"{form}, {kind.limit}"
-    return ALL, kind.order, form, bound, f"{bound}, {kind.generation}"
+    written = f"{form}, descriptors by {kind.descriptors}"
+    return ALL, kind.order, form, written, f"{written}, {kind.limit}"
 
 
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
@@ -223,14 +226,22 @@ class Estimate:
         return bound(self.timeline)
 
     @property
+    def is_known(self) -> bool:
+        """Return whether similar kernels agree with their estimates well enough for a range."""
+        if self.low is None or self.high is None:
+            return False
+        return self.high < NOT_KNOWN * self.low
+
+    @property
     def time(self) -> str:
         """Return the time and its range in words."""
         said = duration(self.seconds * 1e9)
-        if self.low is not None and self.high is not None:
-            low, high = duration(self.low * 1e9), duration(self.high * 1e9)
-            doubt = f"; low confidence: {self.kind.doubt}" if self.kind.doubt else ""
-            said += f" (80 % range {low} to {high}{doubt})"
-        return said
+        if self.low is None or self.high is None:
+            return said
+        ends = f"{duration(self.low * 1e9)} to {duration(self.high * 1e9)}"
+        words = "80 % range " if self.is_known else "range not known, similar kernels took "
+        doubt = f"; low confidence: {self.kind.doubt}" if self.kind.doubt else ""
+        return f"{said} ({words}{ends}{doubt})"
 
     def __str__(self) -> str:
         return f"{self.time}   bound by {self.bound}"

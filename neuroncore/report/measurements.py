@@ -4,8 +4,9 @@ A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the t
 microseconds, `quality` its reliability (A, B, C), `chain` the name for variants of one kernel that
 one harness measured, and `measured_by` the harness. An optional column `launch` is `standalone` or
 `framework`; an optional column `descriptors` is `software` where GpSimd writes those of DMAs
-without a mode. A folder of records has an index.json with the name of the `record` for each row's
-id, or the reason why it is `missing`.
+without a mode; an optional column `clock_phase` has the part of a window of the Tensor engine's
+clock that had passed when the first product began. A folder of records has an index.json with the
+name of the `record` for each row's id, or the reason why it is `missing`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ class Harness:
 
 class LaunchFacts(NamedTuple):
     """How the kernel of a row was compiled: with descriptors left to hardware (older API), by which
-    launch path, and with descriptors left to software (today's API)."""
+    launch path, and with descriptors left to software (today's API); and the phase of the Tensor
+    engine's clock, None if it is not known."""
 
     dge: bool = False
     path: LaunchPath = "framework"
     software: bool = False
+    clock_phase: float | None = None
 
 
 PLAIN = LaunchFacts()
@@ -154,7 +157,21 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
     by_harness = harness.launch if harness is not None else "framework"
     path = _launch_path(row.get("launch") or by_harness)
     software = row.get("descriptors") == "software"
-    return LaunchFacts(leaves_descriptors(row, known), path, software)
+    return LaunchFacts(leaves_descriptors(row, known), path, software, _phase(row))
+
+
+def _phase(row: Row) -> float | None:
+    """Return the column `clock_phase`. Raise UsageError if it is no part of a window."""
+    given = row.get("clock_phase")
+    if not given:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise UsageError(f"row {row['id']}: clock_phase is {given!r}; it must be from 0 to under 1")
+    return value
 
 
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
@@ -202,6 +219,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
     again = [copy(program) for program in record.programs]
     for program in again:
         program.dge, program.software = facts.dge, facts.software
+        program.clock_phase = facts.clock_phase
         program.order = order_of(program.order, facts.path)
     return again
 
@@ -210,7 +228,7 @@ def estimate(record: Record, generation: str, facts: LaunchFacts = PLAIN) -> Spa
     """Return the span of the core that takes longest from its first DMA to its last one."""
     slowest = slowest_core(record, generation, facts)
     if slowest is None:
-        return Span(0.0, Kind("nothing", "", generation))
+        return Span(0.0, Kind("nothing", "", ""))
     return Span(span_ns(slowest) / 1000, kind_of(slowest))
 
 

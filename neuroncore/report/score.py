@@ -35,6 +35,7 @@ class ScoredPoint:
     estimated_us: float
     low: float  # the range relative to the estimate
     high: float
+    descriptors: str = ""  # their writer
 
     @property
     def ratio(self) -> float:

@@ -25,6 +25,7 @@ from neuroncore.core.system import cores_together
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import PACK, float32
+from neuroncore.report.clock import clock_phase
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.time.compiled import ISSUED, Compiled
 from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
@@ -92,6 +93,8 @@ def counted(timeline: Timeline) -> Counters:
         if used.instruction.traits.transposes and q == TENSOR:
             data = used.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
+    moves = (form.table.lane[:, 0] >= 0).take(form.row)
+    found.transfers -= int((moves & (form.heads >= 0)).sum())  # merged with others
     if form.policy.rewrites:
         found.bytes["hbm_read_bytes"] += sum(matrices.values())
         found.bytes["sbuf_write_bytes"] += sum(matrices.values())
@@ -284,10 +287,11 @@ def _launch(timeline: Timeline) -> dict[str, str]:
     return next(({"launch": path} for path, order in PATHS.items() if order == timeline.order), {})
 
 
-def _range(estimated: Estimate) -> dict[str, float]:
+def _range(estimated: Estimate) -> dict[str, Any]:
     if estimated.low is None or estimated.high is None:
         return {}
-    return {"total_time_p10": estimated.low, "total_time_p90": estimated.high}
+    unknown = {} if estimated.is_known else {"total_time_range_known": False}
+    return {"total_time_p10": estimated.low, "total_time_p90": estimated.high, **unknown}
 
 
 def _clock_ghz(timeline: Timeline) -> float:
@@ -434,6 +438,8 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
+    if (phase := clock_phase(timeline)) is not None:
+        yield f"clock      {phase}"
     if timeline.program.flags:
         yield f"flags      {'   '.join(effects(timeline.program.flags))}"
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())

@@ -14,6 +14,7 @@ from neuroncore.base import display
 from neuroncore.base.units import duration, size
 from neuroncore.machine.world import World
 from neuroncore.report import pairs
+from neuroncore.report.clock import ClockPhase, clock_phase
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.verdicts import (
     chain_of,
@@ -152,6 +153,7 @@ class Why:
     lines: Sequence[Line]
     answers: Answers | None
     top: int
+    clock: ClockPhase | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON: times in seconds, shares and gains as fractions."""
@@ -165,6 +167,8 @@ class Why:
             "total_time": self.estimate.seconds,
             "lines": [self._line(line, total) for line in self.lines],
         }
+        if self.clock is not None:
+            found |= self.clock.to_dict()
         if self.answers is not None:
             found |= self.answers.to_dict()
         return found
@@ -220,6 +224,7 @@ def why(
         lines=found,
         answers=_Asking(timeline, world, found, rounds).answers() if found else None,
         top=top,
+        clock=clock_phase(timeline),
     )
 
 
@@ -364,6 +369,8 @@ def _text(told: Why) -> Iterator[str]:
     if told.answers is not None:
         yield from ("", *_edits(told.answers, told.top))
         yield from ("", *_limits(told.answers, told.top))
+    if told.clock is not None:
+        yield f"clock: {told.clock}"
 
 
 def _head(told: Why) -> str:

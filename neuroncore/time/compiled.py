@@ -25,10 +25,11 @@ from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
 
 if TYPE_CHECKING:  # what only the older API's compiler does
-    from neuroncore.time import copies, forwarding, residency, vectorized
+    from neuroncore.time import copies, forwarding, hoisting, residency, vectorized
 else:
     copies = Lazy("neuroncore.time.copies")
     forwarding = Lazy("neuroncore.time.forwarding")
+    hoisting = Lazy("neuroncore.time.hoisting")
     residency = Lazy("neuroncore.time.residency")
     vectorized = Lazy("neuroncore.time.vectorized")
 
@@ -108,6 +109,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
+        made = hoisting.hoisted(program, made)
         repeated = np.where(loaded < 0, made, loaded)
         instead = nobody.copy()
         rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)

@@ -52,6 +52,13 @@ class Policy:
             return machine.descriptors_by_gpsimd
         return machine.descriptors_ahead if self.rewrites else machine
 
+    def writer(self, machine: Machine) -> str:
+        """Return who writes the descriptors of transfers that name no mode: the `compiler` before
+        the kernel runs or the `device` (older API), `hardware` or `software` (today's)."""
+        if self.rewrites:
+            return "device" if self.generates(machine) else "compiler"
+        return "software" if self.software else "hardware"
+
     def generates(self, machine: Machine) -> bool:
         """Return whether descriptors are written while the kernel runs with the older API's
         compiler: by hardware for tensors that the kernel both writes and reads, and by GpSimd for

@@ -80,14 +80,21 @@ def _work(form: Compiled, machine: Machine) -> Work:
 
 
 def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
-    """The columns of work that depend on costs."""
+    """The columns of work that depend on costs. The first of merged transfers moves the bytes of
+    all."""
     table, row, early = form.table, form.row, _table_loads_ns(form, machine)
+    busy, latency = _busy(form, machine), table.latency.take(row)
+    lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
+    merged = np.flatnonzero((form.heads >= 0) & (lane[:, 0] >= 0))
+    np.add.at(lane_ns, form.heads[merged], lane_ns[merged])
+    busy[merged] = latency[merged] = lane_ns[merged] = 0.0
+    lane[merged] = -1
     return {
-        "busy": _busy(form, machine) + early,
+        "busy": busy + early,
         "early": early,
-        "latency": table.latency.take(row),
-        "lane": table.lane.take(row, axis=0),
-        "lane_ns": table.lane_ns.take(row),
+        "latency": latency,
+        "lane": lane,
+        "lane_ns": lane_ns,
         "rows": table.rows.take(row),
         "fills_half": table.fills_half.take(row),
         "shares": table.shares.take(row),

@@ -47,11 +47,24 @@ def schedule_cores(
     return timed([prepared(compiled(own, shared, order), shared) for own in programs], machine, of)
 
 
-def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Timeline]:
+def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
+    """Return the nanoseconds that a core takes with each phase of the Tensor engine's clock."""
+    machine, world = timeline.machine, timeline.world
+    shared = machine.beside(world.cores)
+    forms = [compiled(own, shared, timeline.order) for own in timeline.launch]
+    works = [prepared(form, shared) for form in forms]
+    return [timed(works, machine, world, p)[timeline.core].total_ns for p in phases]
+
+
+def timed(
+    works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
+) -> list[Timeline]:
     """Time the cores of one launch. The cores of a rank share the bandwidth of HBM, as in the
-    machine that they were prepared for, and all wait for each other at meetings."""
+    machine that they were prepared for, and all wait for each other at meetings. `phase` of the
+    Tensor engine's clock has precedence over that of the programs."""
     if not works:
         return []
+    given = works[0].compiled.written.clock_phase if phase is None else phase
     for number, each in enumerate(works):
         if not each.laid_out:
             lay_out(each.compiled, each.work, world, number, machine.name)
@@ -59,8 +72,10 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
-    fixed = (float(getattr(machine.fixed, name)) for name in FIXED)
-    timeline(work, queues, CoreCosts(TENSOR, VECTOR, GPSIMD, *fixed), times)
+    costs = CoreCosts(
+        TENSOR, VECTOR, GPSIMD, *(float(getattr(machine.fixed, name)) for name in FIXED)
+    )
+    timeline(work, queues, costs if given is None else costs._replace(clock_phase=given), times)
     programs = tuple(each.compiled.written for each in works)
     found = []
     for core, each in enumerate(works):

@@ -7,6 +7,11 @@ all of its tiles: as many as PSUM has room for. On trn1, published depthwise con
 whose inner loop has 64 iterations with 192 elements in all take the time of one instruction for
 each 64; the same loop of 2048 iterations takes the time of all. A compiled program of a convolution
 (sahiljain01/asst4-trainium) has one copy for three of an inner loop.
+
+Loads and stores of neighboring iterations are merged too, up to 512 KiB, on trn2: compiled programs
+of attention have one store for two tiles of scores, and one for four of results
+(trainium-kernel-fusion). Public logs of the compiler name the pass (VectorizeDMA), and no
+transfers are merged in programs that skip such passes (cs149stanfordasst4).
 """
 
 from __future__ import annotations
@@ -26,14 +31,15 @@ from neuroncore.time.loops.iterations import independent
 Array = npt.NDArray[Any]
 FLOAT_BYTES = 4
 UNFIT = 1 << 40  # elements of a call that is not made with others
+MERGED_BYTES = 512 << 10  # of loads or stores that are one transfer
 FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
 
 
 class LoopPlan(NamedTuple):
-    """The rows of an iteration that are made with the same rows of others, the segment that each
-    row is in, and the number of iterations that are made together."""
+    """For each row of an iteration, the number of iterations whose same rows are made as one, the
+    segment that it is in; and the number of iterations that are made together."""
 
-    small: Array
+    joined: Array
     segment: Array
     together: int
 
@@ -63,11 +69,13 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
         return program, nobody
     size = np.array([_elements(call) for call in program.calls], np.int64)
     most = machine.psum.bank_bytes // FLOAT_BYTES
-    loops = _with_small(_loops(marks, most, reach), size[program.columns().call], most)
+    moved = np.array([_merged_transfers(call, machine) for call in program.calls], np.int64)
+    call = program.columns().call
+    loops = _with_small(_loops(marks, most, reach), size[call], moved[call], most)
     if not len(loops.times):
         return program, nobody
     begun, ended = (np.bincount(marks[own, 0], minlength=len(program) + 1) for own in _ends(marks))
-    maker = _Distribution(program, machine, size, np.cumsum(begun - ended)[:-1], most)
+    maker = _Distribution(program, machine, (size, moved), np.cumsum(begun - ended)[:-1], most)
     for loop in np.argsort(-loops.depth, kind="stable"):
         maker.distribute(*(int(column[loop]) for column in loops))
     return maker.made()
@@ -87,6 +95,17 @@ def _elements(call: Call) -> int:
     if not plain or call.dynamic or not call.writes or not all(view.on_chip for view in views):
         return UNFIT
     return max(view.free_size for view in views)
+
+
+def _merged_transfers(call: Call, machine: Machine) -> int:
+    """Return the number of loads or stores like this one that are one transfer; 1 for all other
+    calls."""
+    if call.engine is not engine.dma or call.dynamic or not machine.has("hardware_dge"):
+        return 1
+    views = call.views(*call.reads, *call.writes)
+    if len(views) != 2 or sum(view.on_chip for view in views) != 1 or call.transposes:
+        return 1
+    return max(1, MERGED_BYTES // call.written_bytes)
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:
@@ -111,24 +130,26 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     return Loops(*(column[kept] for column in found))
 
 
-def _with_small(loops: Loops, size: Array, most: int) -> Loops:
+def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
     """Return the loops that have an instruction whose iterations are together small enough to be
-    one."""
+    one, or transfers that may be merged."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
     least = np.minimum.reduceat(np.append(size, 0), ends)[::2]
-    return Loops(*(column[least * loops.times <= most] for column in loops))
+    transfers = np.maximum.reduceat(np.append(moved, 0), ends)[::2]
+    return Loops(*(column[(least * loops.times <= most) | (transfers > 1)] for column in loops))
 
 
 class _Distribution:
     """The order of a program's rows, and the heads of rows, loop by loop from the inside."""
 
     def __init__(
-        self, program: Program, machine: Machine, size: Array, around: Array, most: int
-    ) -> None:
-        self.program, self.machine, self.size, self.around = program, machine, size, around
-        self.most = most
+        self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
+        most: int,
+    ) -> None:  # fmt: skip
+        self.program, self.machine, self.around, self.most = program, machine, around, most
+        self.size, self.moved = sizes
         self.columns, self.boxes = program.columns(), program.boxes()
         inputs = np.array([call.inputs for call in program.calls], np.int64)
         self.reads = inputs[self.columns.call]
@@ -169,9 +190,15 @@ class _Distribution:
         parts = []
         for k in range(0, count, plan.together):
             block = rows[k : k + plan.together]
-            self.head[block[1:, plan.small]] = block[0, plan.small]
+            turn = np.arange(len(block))[:, None]
+            self._join(block, block[turn - turn % plan.joined, np.arange(width)])
             parts += [block[:, plan.segment == s].reshape(-1) for s in range(plan.segment[-1] + 1)]
         self.order[begin:end] = np.concatenate(parts)
+
+    def _join(self, block: Array, heads: Array) -> None:
+        """Let rows be made with their heads, unless they already have others."""
+        joined = (block != heads) & (self.head[block] < 0)
+        self.head[block[joined]] = heads[joined]
 
     def _after_zeros(self, begin: int, more: int, width: int) -> int:
         """Return where the loop begins without instructions that read nothing and are only in its
@@ -186,13 +213,17 @@ class _Distribution:
 
     def _plan(self, rows: Array, depth: int) -> LoopPlan | None:
         """Return how to distribute a loop of these rows; None if it stays."""
-        size, first = self.size[self.columns.call[rows[0]]], rows[0]
-        small = (size * len(rows) <= self.most) & (self.around[first] == depth)
-        small[small] = [self._varies(rows[:, j]) for j in np.flatnonzero(small).tolist()]
-        after = np.append(False, small[:-1])
-        segment = np.cumsum(small | after)
-        together = self._together(rows, segment) if small.any() else 0
-        return LoopPlan(small, segment, together) if together > 1 else None
+        first, count = rows[0], len(rows)
+        call = self.columns.call[first]
+        small = self.size[call] * count <= self.most
+        joined = np.where(small, count, np.minimum(self.moved[call], count))
+        alone = (joined < 2) | (self.around[first] != depth)
+        alone[~alone] = [not self._varies(rows[:, j]) for j in np.flatnonzero(~alone).tolist()]
+        joined[alone] = 1
+        after = np.append(True, alone[:-1])
+        segment = np.cumsum(~alone | ~after)
+        together = min(self._together(rows, segment), joined.max()) if not alone.all() else 0
+        return LoopPlan(joined, segment, together) if together > 1 else None
 
     def _operands(self, row: Array) -> Array:
         """The boxes of rows with as many operands each."""

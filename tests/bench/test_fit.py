@@ -1,6 +1,7 @@
 """bench/calibration/fit.py: what a source that is left out gets, and what shows a choice."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nki.language as nl
@@ -50,6 +51,16 @@ def test_a_source_that_is_left_out_gets_what_the_others_choose():
     found = fit.settings(own, [WINDOW])
     assert found == {"a": {WINDOW: 1}, "b": {}}
     assert fit.shown_by(own, WINDOW) == {"a": pytest.approx(0.4), "b": 0.0}
+
+
+def test_latencies_do_not_decide_about_what_programs_of_two_other_authors_show():
+    shown = replace(WINDOW, shown_by=("a/programs", "c/traces", "d/logs"))
+    own = [kernel(source, 0.5, window1=0.2, window4=0.5) for source in ("a/kernels", "b", "c")]
+    assert fit.settings(own, [shown]) == {"a/kernels": {}, "b": {}, "c": {}}
+    fewer = replace(shown, shown_by=shown.shown_by[:2])
+    assert fit.settings(own, [fewer]) == {"a/kernels": {fewer: 1}, "b": {}, "c": {fewer: 1}}
+    named = {choice.name for choice in EVERY if choice.shown_by}
+    assert len(named) == 5 and named <= set(choices.OFF)
 
 
 def test_a_kernel_that_is_not_understood_decides_nothing():

@@ -41,6 +41,8 @@ A, B = (np.ascontiguousarray(x) for x in np.broadcast_arrays(SPECIAL[:, None], S
         ("stochastic", "0", "False or True"),
         ("precision_bound", NAN, "0 or more"),
         ("precision_bound", -1e-3, "0 or more"),
+        ("clock_phase", 1.0, "from 0 to less than 1"),
+        ("clock_phase", NAN, "from 0 to less than 1"),
     ],
 )
 def test_values_that_a_field_does_not_have_are_refused(field, wrong, said):

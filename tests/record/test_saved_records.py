@@ -345,4 +345,4 @@ def test_the_span_goes_from_the_first_dma_to_the_last(tmp_path):
     ]
     span = max(e for _, e in moves) - min(b for b, _ in moves)
     assert measurements.estimate(record, "trn2").us == pytest.approx(span / 1000)
-    assert measurements.estimate(Record([]), "trn2") == Span(0.0, Kind("nothing", "", "trn2"))
+    assert measurements.estimate(Record([]), "trn2") == Span(0.0, Kind("nothing", "", ""))

@@ -32,7 +32,7 @@ from neuroncore.report.summary import as_text, summary
 from neuroncore.time.compiled import REPEATED
 from neuroncore.time.schedule import schedule
 
-DMA = Kind("DMA", "scheduled", "trn2")
+DMA = Kind("DMA", "scheduled", "hardware")
 
 
 def residuals(ratios, kind=DMA, sources=5):
@@ -68,11 +68,11 @@ def test_a_range_is_expected_to_hold_for_sources_that_it_was_not_made_of():
     assert 0.75 < sum(held) / len(held) < 0.88
 
 
-def test_classes_are_from_all_to_one_machine():
-    known = Kind("Vector", "compiled", "trn1")
+def test_classes_are_from_all_to_one_limit():
+    known = Kind("Vector", "compiled", "compiler")
     assert classes(known) == (
-        "all", "compiled", "compiled certain", "compiled certain, Vector",
-        "compiled certain, Vector, trn1",
+        "all", "compiled", "compiled certain", "compiled certain, descriptors by compiler",
+        "compiled certain, descriptors by compiler, Vector",
     )  # fmt: skip
     assert "compiled uncertain" in classes(known._replace(doubt="tiles are spilled"))
 
@@ -96,12 +96,13 @@ def test_a_kernel_of_a_source_of_many_counts_for_less():
 
 def test_a_kind_without_measurements_has_the_range_of_the_next_wider_class():
     found = fitted(
-        [*residuals([1.0] * 20), *residuals([2.0] * 20, Kind("Vector", "compiled", "trn1"))]
+        [*residuals([1.0] * 20), *residuals([2.0] * 20, Kind("Vector", "compiled", "compiler"))]
     )
-    assert chosen(found, Kind("GpSimd", "compiled", "trn1")) is found["compiled certain"]
-    assert chosen(found, Kind("Vector", "compiled", "trn2")) is found["compiled certain, Vector"]
-    assert chosen(found, Kind("Vector", "compiled", "trn2", "why")) is found["compiled"]
-    assert chosen(found, Kind("latency", "in-order", "trn2")) is found["all"]
+    written = "compiled certain, descriptors by compiler"
+    assert chosen(found, Kind("GpSimd", "compiled", "compiler")) is found[written]
+    assert chosen(found, Kind("Vector", "compiled", "device")) is found["compiled certain"]
+    assert chosen(found, Kind("Vector", "compiled", "device", "why")) is found["compiled"]
+    assert chosen(found, Kind("latency", "in-order", "hardware")) is found["all"]
 
 
 def test_a_source_that_is_left_out_has_the_range_of_the_others():
@@ -116,12 +117,12 @@ def test_a_source_that_is_left_out_has_the_range_of_the_others():
 @for_all("order", ["in-order", "scheduled", "compiled"])
 @for_all("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])
 def test_every_kind_has_a_range_around_one(what, order, doubt):
-    found = range_of(Kind(what, order, "trn2", doubt))
+    found = range_of(Kind(what, order, "hardware", doubt))
     assert 0 < found.low < 1 < found.high and math.isfinite(found.high)
 
 
 def test_what_is_in_doubt_has_a_wider_range():
-    doubt, known = (range_of(Kind("DMA", "compiled", "trn1", why)) for why in ("spills", ""))
+    doubt, known = (range_of(Kind("DMA", "compiled", "compiler", why)) for why in ("spills", ""))
     assert doubt.high - doubt.low > known.high - known.low
 
 

@@ -455,11 +455,11 @@ def test_sizes_have_three_digits_and_a_unit(count, shown):
 def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):
     lines = list(as_text(products))
     assert [line.split()[0] for line in lines] == [
-        "estimate", "order", "busy", "moved", "used", "peak"
+        "estimate", "order", "clock", "busy", "moved", "used", "peak"
     ]  # fmt: skip
     assert f"bound by {bound(products)}" in lines[0]
-    assert lines[3].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
-    assert "of 224 KiB" in lines[5] and "of 16 KiB" in lines[5]
+    assert lines[4].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
+    assert "of 224 KiB" in lines[6] and "of 16 KiB" in lines[6]
 
 
 def test_a_comparison_is_a_line_with_the_worst_place():

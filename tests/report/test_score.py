@@ -225,7 +225,7 @@ def test_what_bounds_an_estimate_has_its_range(capsys, folder):
     found = document(capsys, folder, "--by", "limit")
     assert {r["limit"] for r in found["rows"]} == {"latency"}
     row = found["rows"][0]
-    stated = range_of(Kind("latency", row["order"], "trn2", row["doubt"]))
+    stated = range_of(Kind("latency", row["order"], row["descriptors"], row["doubt"]))
     assert {(r["low"], r["high"]) for r in found["rows"]} == {(stated.low, stated.high)}
     inside = sum(r["low"] <= 1 / r["ratio"] <= r["high"] for r in found["rows"])
     told = found["errors"]["limit latency"]

@@ -8,6 +8,7 @@ import pytest
 from device import Device
 
 from neuroncore.capture import estimate
+from neuroncore.report import clock
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 
@@ -50,6 +51,27 @@ def test_the_phase_in_use_is_as_slow_as_the_mean_over_all():
     multiply(device, 60)
     each = [timed(device, (n + 0.5) / 64).busy.sum() for n in range(64)]
     assert device.timeline().busy.sum() == pytest.approx(np.mean(each), rel=0.003)
+
+
+def test_a_launch_has_the_phase_that_it_is_given_and_a_report_states_the_times_over_all():
+    device = Device()
+    multiply(device, 9)
+    stated = clock.clock_phase(device.timeline())
+    device.core.program.clock_phase = 0.5
+    given = clock.clock_phase(device.timeline())
+    assert device.timeline().busy.tolist() == timed(device, 0.5, "scheduled").busy.tolist()
+    assert (stated.phase, stated.assumed, given.phase, given.assumed) == (0.74, True, 0.5, False)
+    assert given.over_all[0] <= device.timeline().total_ns <= given.over_all[1] < 9 * 2.1 * FULL
+    assert given.over_all[0] < given.over_all[1]
+    assert given.to_dict()["clock_phase"] == 0.5 and "over all phases" in str(given)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_no_phase_is_stated_without_windows_or_products(target):
+    device = Device(target)
+    if target == "trn1":
+        multiply(device, 2)
+    assert clock.clock_phase(device.timeline()) is None
 
 
 def test_trn1_has_its_full_clock_always():

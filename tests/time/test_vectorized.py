@@ -3,22 +3,12 @@
 import nki.language as nl
 import numpy as np
 import pytest
-from device import Device
+from device import Device, parallel
 
 from neuroncore.time.compiled import compiled
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 from neuroncore.time.vectorized import FLAG
-
-
-def parallel(device, count, body):
-    """Run a body for each iteration of a loop, with the loop in the record."""
-    program = device.core.program
-    marks, number = program.data.iterations, len(program.data.iterations)
-    for k in range(count):
-        marks.extend((len(program), number, k))
-        body(k)
-        marks.extend((len(program), ~number, 0))
 
 
 def names(program):
@@ -198,3 +188,40 @@ def test_the_launch_has_the_program_as_it_was_written():
     assert timeline.launch == (device.core.program,)
     again = schedule(timeline.launch[0], device.core.machine, "compiled")
     assert again.begin == pytest.approx(timeline.begin)
+
+
+def stores(count, width, target="trn2"):
+    """Squares of tiles, each stored by its iteration."""
+    device = Device(target)
+    source = device.zeros((128, count * width), buffer="hbm")
+    out = device.zeros((128, count * width), buffer="hbm")
+
+    def body(k):
+        tile, square = device.empty((128, width)), device.empty((128, width))
+        own = slice(k * width, (k + 1) * width)
+        device.issue("dma_copy", tile, source[:, own])
+        device.issue("activation", square, nl.square, tile)
+        device.issue("dma_copy", out[:, own], square)
+
+    parallel(device, count, body)
+    return device
+
+
+@pytest.mark.parametrize(
+    ("width", "target", "flags", "each"),
+    [
+        (512, "trn2", (), 2),  # of 256 KiB
+        (256, "trn2", (), 4),
+        (1024, "trn2", (), 1),
+        (512, "trn2", (FLAG,), 1),
+        (512, "trn1", (), 1),
+    ],
+)
+def test_transfers_of_neighboring_iterations_are_one_up_to_512_kib(width, target, flags, each):
+    device = stores(4, width, target)
+    device.core.program.flags = flags
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    moves = timeline.lane[:, 0] >= 0
+    assert moves.sum() == 2 * 4 // each
+    alone = schedule(device.core.program, device.core.machine, "scheduled")
+    assert timeline.transfer_ns.sum() == pytest.approx(alone.transfer_ns.sum())

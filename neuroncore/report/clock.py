@@ -1,0 +1,60 @@
+"""The phase of the Tensor engine's clock, which no program says: what an estimate assumes, and its
+time over all phases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
+from neuroncore.time.queues import TENSOR
+from neuroncore.time.schedule import Timeline, over_phases
+
+PHASES = 8  # that stand for all
+ROOM = 20_000  # instructions of a launch that is scheduled again for each of them
+
+
+@dataclass(frozen=True)
+class ClockPhase:
+    """The part of a window that has passed when the first product begins, whether the machine's
+    file assumes it, and the shortest and the longest time over all phases, in nanoseconds; None for
+    a long program, in which they differ little."""
+
+    phase: float
+    assumed: bool
+    over_all: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        by = "assumed" if self.assumed else "as given"
+        said = f"the first product begins at {self.phase:g} of a window ({by})"
+        if self.over_all is None:
+            return said
+        low, high = map(duration, self.over_all)
+        return f"{said}; {low} to {high} over all phases"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return fields for JSON, in seconds."""
+        found: dict[str, Any] = {"clock_phase": self.phase, "clock_phase_assumed": self.assumed}
+        if self.over_all is not None:
+            found["total_time_over_phases"] = [ns / 1e9 for ns in self.over_all]
+        return found
+
+
+def clock_phase(timeline: Timeline) -> ClockPhase | None:
+    """Return the phase that the estimate of a core rests on; None if its machine has no such
+    windows or its Tensor engine does nothing."""
+    fixed, given = timeline.machine.fixed, timeline.program.clock_phase
+    if not fixed.clock_window_ns or not (timeline.queue == TENSOR).any():
+        return None
+    phase = fixed.clock_phase if given is None else given
+    if sum(map(len, timeline.launch)) > ROOM:
+        return ClockPhase(phase, given is None, None)
+    each = over_phases(timeline, [(n + 0.5) / PHASES for n in range(PHASES)])
+    each.append(timeline.total_ns)
+    return ClockPhase(phase, given is None, (min(each), max(each)))
+
+
+def fields(timeline: Timeline) -> dict[str, Any]:
+    """Return what JSON has of the phase."""
+    found = clock_phase(timeline)
+    return found.to_dict() if found is not None else {}

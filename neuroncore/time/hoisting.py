@@ -1,0 +1,92 @@
+"""Repeated work in loops that the older API's compiler can leave out.
+
+It moves work out of a loop if all iterations of the loop do the same (LICM in logs of compilers),
+and computes what one iteration does twice once (ValueNumbering). Work whose operands depend on the
+innermost loop stays there, although a loop around it repeats it: kda-for-trainium's mamba_v3, with
+channels inside states, takes as long as if each state had its own products; in the SDK's mamba and
+in mamba_v2, with states inside channels, all states share them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.record.program import Program
+
+Array = npt.NDArray[Any]
+
+
+class LoopLevel(NamedTuple):
+    """For each row: the run of a loop at this depth that it is in, or -1; the iteration, by number
+    in the whole program; and whether all iterations of the run do the same there."""
+
+    run: Array
+    turn: Array
+    alike: Array
+
+
+def hoisted(program: Program, made: Array) -> Array:
+    """Return made[i], an earlier row with the result of row i (-1 for none), without the rows that
+    the compiler can't leave out."""
+    marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
+    rows = np.flatnonzero(made >= 0)
+    if not len(marks) or not len(rows):
+        return made
+    at = np.arange(len(made)) if program.origin is None else program.origin
+    result = np.empty_like(at)
+    result[at] = at[_first(made)]
+    kept, open_ = np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
+    own, other = at[rows], at[made[rows]]
+    for level in reversed(_levels(marks, result)):
+        inside = open_ & (level.run[own] >= 0)
+        together = level.run[own] == level.run[other]
+        open_ &= ~(inside & together & (level.turn[own] == level.turn[other]))
+        kept &= ~(inside & open_) | level.alike[own]
+        open_ &= ~(inside & together)
+    found = made.copy()
+    found[rows[~kept]] = -1
+    return found
+
+
+def _first(made: Array) -> Array:
+    """The first row with the same result as each row."""
+    found = np.where(made >= 0, made, np.arange(len(made)))
+    while (earlier := found[found]).tobytes() != found.tobytes():
+        found = earlier
+    return found
+
+
+def _levels(marks: Array, result: Array) -> list[LoopLevel]:
+    """The loops of `Data.iterations` by depth, the outermost first. result[i] is the first row with
+    the same result as row i."""
+    begins = marks[:, 1] >= 0
+    depth = np.cumsum(np.where(begins, 1, -1))
+    return [
+        _level(marks[begins & (depth == d)], marks[~begins & (depth == d - 1)], result)
+        for d in range(1, int(depth.max()) + 1)
+    ]
+
+
+def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
+    """The runs at one depth, by the marks that begin and end their iterations."""
+    count = len(result)
+    run, turn = np.full((2, count), -1, np.int64)
+    alike = np.ones(count, np.bool_)
+    first, width = begins[:, 0], ends[:, 0] - begins[:, 0]
+    inside = np.repeat(first - np.cumsum(width) + width, width) + np.arange(width.sum())
+    run[inside], turn[inside] = (
+        np.repeat(begins[:, 1], width),
+        np.repeat(np.arange(len(first)), width),
+    )
+    # a turn next to another one of the same run and of as many rows does the same, or not
+    near = np.flatnonzero((begins[1:, 1] == begins[:-1, 1]) & (width[1:] == width[:-1]))
+    size = width[near]
+    before = np.repeat(first[near] - np.cumsum(size) + size, size) + np.arange(size.sum())
+    after = before + np.repeat(first[near + 1] - first[near], size)
+    differs = result[before] != result[after]
+    for rows in (before, after):
+        alike[rows[differs]] = False
+    return LoopLevel(run, turn, alike)

@@ -1,0 +1,59 @@
+"""Work that the older API's compiler moves out of loops."""
+
+import nki.language as nl
+import pytest
+from device import Device, parallel
+
+from neuroncore.time.compiled import REPEATED, compiled
+
+STATES = 3
+
+
+def repeated(nest):
+    """Which products the compiler leaves out, of products of either of two tiles with itself."""
+    device = Device()
+    tiles = [device.zeros((128, 600)) for _ in range(2)]
+
+    def product(k):
+        device.issue("tensor_tensor", device.empty((128, 600)), tiles[k], tiles[k], nl.multiply)
+
+    nest(device, product)
+    form = compiled(device.core.program, device.core.machine, "compiled")
+    return (form.fate == REPEATED).astype(int).tolist()
+
+
+def states_inside(device, product):
+    parallel(device, 2, lambda k: parallel(device, STATES, lambda _: product(k)))
+
+
+def states_outside(device, product):
+    parallel(device, STATES, lambda _: parallel(device, 2, product))
+
+
+def unrolled(device, product):
+    """The inner loop is one of Python."""
+    parallel(device, STATES, lambda _: [product(k) for k in range(2)])
+
+
+def twice(device, product):
+    """In each iteration; another tile in the next one."""
+    parallel(device, 2, lambda k: [product(k) for _ in range(2)])
+
+
+def without_loops(device, product):
+    for k in (0, 1, 0):
+        product(k)
+
+
+@pytest.mark.parametrize(
+    ("nest", "expected"),
+    [
+        (states_inside, [0, 1, 1, 0, 1, 1]),
+        (states_outside, [0, 0, 0, 0, 0, 0]),
+        (unrolled, [0, 0, 1, 1, 1, 1]),
+        (twice, [0, 1, 0, 1]),
+        (without_loops, [0, 0, 1]),
+    ],
+)
+def test_work_leaves_a_loop_all_of_whose_iterations_do_the_same(nest, expected):
+    assert repeated(nest) == expected
