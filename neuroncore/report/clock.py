@@ -3,9 +3,9 @@ time over all phases."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.structs import dataclass
 from neuroncore.base.units import duration
 from neuroncore.time.queues import TENSOR
 from neuroncore.time.schedule import Timeline, over_phases
