@@ -216,8 +216,8 @@ def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run
 def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> Run:
     """dst[p, f] = function(data1[p, f], data2[p, f]), of values."""
     read1, read2 = reader(data1, dst.shape), reader(data2, dst.shape)
-    if minds_overlap(dst, function):
-        return lambda dst, data1, data2: function(read1(data1), read2(data2), dst.codes())
+    if (written := direct(dst, function)) is not None:
+        return lambda dst, data1, data2: function(read1(data1), read2(data2), written(dst))
 
     def run(dst: Tile, data1: Tile, data2: Tile) -> None:
         out = target(dst, data1, data2)
@@ -227,10 +227,21 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
     return run
 
 
-def minds_overlap(dst: Tile, function: Callable[..., Any]) -> bool:
-    """Return whether a function can write to tiles like `dst` directly, whatever it reads: numpy's
-    functions behave as if arrays did not overlap (numpy.ufunc)."""
-    return isinstance(function, np.ufunc) and (dst.held is float32 or dst.held is float64)
+def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
+    """Return how the memory of tiles like `dst` is seen by a function that can write its results
+    there, whatever it reads; None if it can't. numpy's functions behave as if arrays did not
+    overlap (numpy.ufunc). Those that compare write 0 and 1 to any bytes."""
+    if not isinstance(function, np.ufunc):
+        return None
+    if dst.held is float32 or dst.held is float64:
+        return Tile.codes
+    compares = "ff->?" in function.types
+    return flags if compares and dst.held.is_integer and dst.held.itemsize == 1 else None
+
+
+def flags(tile: Tile) -> Array:
+    """The memory of a tile of bytes, as 0 and 1."""
+    return tile.codes().view(np.bool_)
 
 
 def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run:
@@ -246,9 +257,9 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run
 
 def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
     read, apply, read_operand = reader(data, dst.shape), applied(step), operand_reader(step[1], dst)
-    if minds_overlap(dst, apply):
+    if (written := direct(dst, apply)) is not None:
         return lambda dst, data, operand, _=None: apply(
-            read(data), read_operand(operand), dst.codes()
+            read(data), read_operand(operand), written(dst)
         )
 
     def run(dst: Tile, data: Tile, operand: Any, _: None = None) -> None:

@@ -1,5 +1,8 @@
 """Chosen elements of large arrays, which loops copy: widths, gaps between rows, overlap."""
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 
@@ -47,3 +50,23 @@ def test_powers_of_minus_zero_and_minus_infinity_are_those_of_C():
     OPERATORS["power"].apply(a, np.float32(0.5), out)
     assert out.tolist()[0][:3] == [0, np.inf, 2] and not np.signbit(out[0, 0])
     assert np.isnan(out[0, 3])
+
+
+@nki.jit
+def compared(a, b, op, form):
+    out, tile = (nl.ndarray(a.shape, form, buffer=m) for m in (nl.shared_hbm, nl.sbuf))
+    nisa.tensor_tensor(dst=tile[:, 1:], data1=nl.load(a)[:, 1:], data2=nl.load(b)[:, 1:], op=op)
+    nisa.tensor_scalar(dst=tile[:, 0:1], data=nl.load(a)[:, 0:1], op0=op, operand0=0.5)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@pytest.mark.parametrize("form", [nl.uint8, nl.int8, nl.bool_, nl.bfloat16])
+def test_comparisons_write_0_and_1_to_any_format(form):
+    edges = np.array([0, -0.0, 1, -1, 0.5, np.inf, -np.inf, np.nan], np.float32)
+    a, b = (np.ascontiguousarray(m, np.float32) for m in np.meshgrid(edges, edges))
+    for op, of_numpy in ((nl.less, np.less), (nl.not_equal, np.not_equal), (nl.logical_and, None)):
+        expected = np.logical_and(a, b) if of_numpy is None else of_numpy(a, b)
+        other = np.logical_and(a, 0.5) if of_numpy is None else of_numpy(a, 0.5)
+        expected[:, 0] = other[:, 0]
+        assert np.array_equal(np.asarray(compared(a, b, op, form), np.float32), expected)
