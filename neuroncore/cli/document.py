@@ -270,7 +270,7 @@ def _verdict(found: Agreement) -> str:
 def _compared(found: Agreement) -> Iterator[str]:
     yield from compared(found.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
-    yield f"{_verdict(found)}   (relative L2 at most {limits})"
+    yield f"{_verdict(found)}   (a relative L2 error of {limits} is allowed)"
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:

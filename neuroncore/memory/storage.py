@@ -297,7 +297,7 @@ class Memory:
                 position=0,
                 expected=f"shape[0] <= {size.partitions}",
                 got=f"shape[0] = {layout.partitions}",
-                because=f"axis 0 of an on-chip tensor is the partition: {size.partitions} lanes",
+                because=f"axis 0 runs over the {size.partitions} partitions of the memory",
                 hint=f"loop over pieces of {size.partitions} rows (nl.tile_size.pmax)",
                 also="err_num_partition_exceed_arch_limit",
             )

@@ -85,7 +85,8 @@ def test_a_launch_keeps_nothing_alive_in_circles(grid):
         return out
 
     def storages():
-        return sum(isinstance(found, Storage) for found in gc.get_objects())
+        # isinstance asks a dead weak proxy for its class, of which Python 3.14 has some
+        return sum(issubclass(type(found), Storage) for found in gc.get_objects())
 
     kernel[grid](np.ones((4, 4), np.float32))
     gc.collect()

@@ -74,7 +74,7 @@ def forgotten(x, rows: int):
 @pytest.mark.parametrize("rows", [1, 2048])
 def test_a_result_that_nothing_wrote_is_poison_everywhere(rows):
     """8 GiB of it in no time, and with the same finding as a small one."""
-    with pytest.warns(NeuronWarning, match=f"OUTPUT_NOT_WRITTEN.*{rows << 20} of {rows << 20}"):
+    with pytest.warns(NeuronWarning, match=f"OUTPUT_NOT_WRITTEN.*{rows << 20} of the {rows << 20}"):
         result = forgotten(np.zeros((4, 4), np.float32), rows)
     assert result.shape == (rows, 1 << 20) and result.dtype == np.float32
     assert np.isnan(result[[0, -1], :5]).all()
@@ -88,7 +88,7 @@ def test_one_that_something_wrote_is_an_array_of_its_own():
         nl.store(out[0:1], nl.load(x))
         return out
 
-    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN.*4 of 8"):
+    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN.*4 of the 8"):
         result = half(np.ones((1, 4), np.float32))
     assert (result[0] == 1).all() and np.isnan(result[1]).all()
     result[1] = 2
