@@ -25,12 +25,13 @@ class ClockPhase:
     over_all: tuple[float, float] | None
 
     def __str__(self) -> str:
-        by = "assumed" if self.assumed else "as given"
-        said = f"the first product begins at {self.phase:g} of a window ({by})"
+        phase = f"--clock-phase {self.phase:g}{' is assumed' if self.assumed else ''}"
         if self.over_all is None:
-            return said
+            return f"the time depends on when the Tensor engine speeds up ({phase})"
         low, high = map(duration, self.over_all)
-        return f"{said}; {low} to {high} over all phases"
+        if low == high:
+            return f"{low}, whenever the Tensor engine speeds up ({phase})"
+        return f"{low} to {high}, depending on when the Tensor engine speeds up ({phase})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON, in seconds."""

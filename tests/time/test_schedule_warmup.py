@@ -63,7 +63,7 @@ def test_a_launch_has_the_phase_that_it_is_given_and_a_report_states_the_times_o
     assert (stated.phase, stated.assumed, given.phase, given.assumed) == (0.74, True, 0.5, False)
     assert given.over_all[0] <= device.timeline().total_ns <= given.over_all[1] < 9 * 2.1 * FULL
     assert given.over_all[0] < given.over_all[1]
-    assert given.to_dict()["clock_phase"] == 0.5 and "over all phases" in str(given)
+    assert given.to_dict()["clock_phase"] == 0.5 and "(--clock-phase 0.5)" in str(given)
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
