@@ -75,8 +75,9 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
         if (call, queue) not in made:
             made[call, queue] = _done_by(program.calls[call], queue, machine)
         kind, sizes, count = made[call, queue]
-        if kind == COMPUTE:
-            sizes = (sizes[0], *(int(merged[row]) * size for size in sizes[1:]))
+        if kind in (COMPUTE, LOAD, STORE):  # rows of compute stay
+            kept = int(kind == COMPUTE)
+            sizes = (*sizes[:kept], *(int(merged[row]) * size for size in sizes[kept:]))
         unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
         place = places[int(columns.line[row])]
         found += [JoinedWork(kind, sizes, unit, -1, place)] * count

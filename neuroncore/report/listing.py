@@ -22,8 +22,9 @@ LEFT_OUT = {
 
 def listing(form: Compiled) -> Iterator[str]:
     """Yield a row for each line and instruction, in the order of first use: the number issued on
-    each queue, and the number omitted with the reason. Then yield the transfers that the compiler
-    adds for tiles that do not fit: the line that each comes before, its tile and its size."""
+    each queue and the number that they are merged into, and the number omitted with the reason.
+    Then yield the transfers that the compiler adds for tiles that do not fit: the line that each
+    comes before, its tile and its size."""
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, of = np.unique(
@@ -67,7 +68,10 @@ def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
     fate = form.fate[members]
     left = members[fate == ISSUED]
     counts = np.bincount(form.queue[left], minlength=len(QUEUES)).tolist()
-    yield from (f"{count:,} on {QUEUES[q]}" for q, count in enumerate(counts) if count)
+    heads = np.bincount(form.queue[left[form.heads[left] < 0]], minlength=len(QUEUES)).tolist()
+    for name, count, made in zip(QUEUES, counts, heads, strict=True):
+        if count:
+            yield f"{count:,} on {name}" + (f", merged into {made:,}" if made < count else "")
     for rule, why in LEFT_OUT.items():
         if count := np.count_nonzero(fate == rule):
             yield f"{count:,} omitted: {why}"
