@@ -3,7 +3,7 @@
 Every line gives what was asked for (`limit`) and what was measured, in ratios of the least CPU time
 of each of two programs that take turns (`measure`). Kernels are recorded, as they are by default.
 The exit code says whether all limits hold. Words after the command choose groups of lines: issuing,
-starting, running, chain, matmul, numpy, recorded, memory.
+starting, running, clauses, chain, matmul, numpy, recorded, memory.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ neuroncore.activate()
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from clauses import lines as clause_lines
 from issuing import Line
 from issuing import lines as issuing_lines
 from neuroncore.kernels import ch01_add, ch02_softmax, ch03_rmsnorm, ch07_attention
@@ -178,6 +179,7 @@ def main() -> int:
         "issuing": issuing_lines,
         "starting": starting_lines,
         "running": running_lines,
+        "clauses": clause_lines,
         "chain": lambda: chain_lines(rng),
         "matmul": lambda: matmul_lines(rng),
         "numpy": lambda: numpy_lines(rng),

@@ -156,14 +156,16 @@ def as_matrix(array: Array, rows: int) -> Array:
 
 def power(a: Array, b: Any, out: Array) -> None:
     """The power in float64, rounded once. numpy takes up to five times as long if there are
-    negative numbers, so the result is computed from the powers of the magnitudes, unless numpy only
-    squares."""
+    negative numbers or zeros, so the result is computed from the powers of magnitudes, and of 1 in
+    place of 0, unless numpy only squares."""
     squares = np.ndim(b) == 0 and b == 2
-    if squares or out.dtype != np.float32 or not np.signbit(a).any():
+    if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
-    else:
-        powers = as_matrix(np.power(np.abs(a), b, dtype=np.float64), len(a))
-        _by_rows(partial(elementary.signed_powers, powers), a, b, out)
+        return
+    magnitudes = buffers.array(a.shape, a.dtype)
+    elementary.magnitudes(buffers.contiguous(a).reshape(-1), magnitudes.reshape(-1))
+    found = as_matrix(np.power(magnitudes, b, dtype=np.float64), len(a))
+    _by_rows(partial(elementary.powers, found), a, b, out)
 
 
 def rsqrt(a: Array, b: Any, out: Array) -> None:

@@ -328,9 +328,12 @@ def rsqrt(x: Array, out: Array) -> None:
 
 
 @inlined
-def _signed_power(a: Any, b: Any, power: Any) -> Any:
-    """a to the b from the power of |a| (C99, F.10.4.4): negative for an odd exponent, and NaN for
-    one that is not whole unless a number is infinite."""
+def _power(a: Any, b: Any, power: Any) -> Any:
+    """a to the b (C99, F.10.4.4) from the power of |a|, which only a = 0 lacks. It is negative for
+    a negative number and an odd exponent, and NaN for one that is not whole unless a number is
+    infinite."""
+    of_zero = 0.0 if b > 0.0 else (np.inf if b < 0.0 else (1.0 if b == 0.0 else b))
+    power = of_zero if a == 0.0 else power
     whole = np.rint(b) == b
     odd = whole & (np.rint(0.5 * b) != 0.5 * b)
     lost = (not whole) & (a > -np.inf) & (a < 0.0)
@@ -341,14 +344,21 @@ def _signed_power(a: Any, b: Any, power: Any) -> Any:
 
 
 @compiled
-def signed_powers(powers: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, of float32 matrices, from the powers of |a| in float64; `b` may have a
-    single column."""
+def magnitudes(x: Array, out: Array) -> None:
+    """|x|, and 1 in place of 0."""
+    for i in range(x.shape[0]):
+        out[i] = x.dtype.type(1.0) if x[i] == 0.0 else abs(x[i])
+
+
+@compiled
+def powers(found: Array, a: Array, b: Array, out: Array) -> None:
+    """out = a to the b, of float32 matrices, from powers of their `magnitudes` in float64; `b` may
+    have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
-        x, y, z, result = a[p], b[p], powers[p], out[p]
+        x, y, z, result = a[p], b[p], found[p], out[p]
         for j in range(z.shape[0]):
-            result[j] = _signed_power(np.float64(x[j]), np.float64(y[j * step]), z[j])
+            result[j] = _power(np.float64(x[j]), np.float64(y[j * step]), z[j])
 
 
 # --- the range of the engine's tables -------------------------------------------------------------
