@@ -29,6 +29,7 @@ class Device:
     def __init__(self, target="trn2", **options):
         self.core = Core(machine.load(target), Options(**options))
         self.filled = {}  # the first bytes of storages that tests have filled, by their numbers
+        self.changed = {}  # those that were filled since the last instruction
         self.storages = {}  # those of tiles that instructions were given, by their numbers
 
     @property
@@ -44,6 +45,7 @@ class Device:
 
     def call(self, function, *args, **kwargs):
         """Call a function as a kernel would."""
+        self._keep()
         with on(self.core):
             return function(*args, **kwargs)
 
@@ -64,8 +66,15 @@ class Device:
     def enter(self, tile):
         """Note that a test has filled a tile."""
         tile.mark_written()
-        self.filled[tile.storage.id] = tile.storage.data.tobytes()
+        self.changed[tile.storage.id] = tile.storage
         return tile
+
+    def _keep(self):
+        """Keep what tests have filled, before an instruction changes it. Tiles at addresses have
+        one storage, which is large."""
+        while self.changed:
+            number, storage = self.changed.popitem()
+            self.filled[number] = storage.data.tobytes()
 
     def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tile for when only its geometry matters."""
@@ -76,6 +85,7 @@ class Device:
     def agrees(self):
         """Everything that was issued has left what the plain reading of the record says, in every
         tensor as the last instruction left it."""
+        self._keep()
         agrees(self.core, self.filled, self.storages)
 
     def repeat(self, times):
@@ -110,6 +120,7 @@ class Device:
         """Issue one instruction, as a kernel would."""
         for tile in tiles_in((*args, *kwargs.values())):
             self.storages[tile.storage.id] = tile.storage
+        self._keep()
         with on(self.core):
             function(name)(*args, **kwargs)
 
@@ -138,12 +149,13 @@ class Device:
         return caught.value
 
     def _state(self, tiles):
-        """The record's length and, of each tile's storage, its bytes and what was written."""
+        """The record's length and, of each storage of tiles, its bytes and what was written."""
 
         def written(gaps):
             return None if gaps is None else np.repeat(gaps.mask, gaps.granule).tobytes()
 
-        state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
+        storages = {t.storage.id: t.storage for t in tiles}.values()
+        state = [(one.data.tobytes(), written(one.gaps)) for one in storages]
         return len(self.core.program), self.findings, state
 
 
