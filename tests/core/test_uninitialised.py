@@ -306,7 +306,7 @@ def test_results_that_were_not_written_are_found(rows):
     run = launch(kernel_that_writes(rows), (x,), tensor=NkiTensor)
     (finding,) = run.findings
     assert finding.code == "OUTPUT_NOT_WRITTEN"
-    assert "'out'" in finding.message and f"{24 - 6 * rows} of 24 elements" in finding.message
+    assert "'out'" in finding.message and f"{24 - 6 * rows} of the 24 elements" in finding.message
     assert (run.outputs[:rows] == 1).all() and np.isnan(run.outputs[rows:]).all()
 
 
