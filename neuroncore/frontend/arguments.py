@@ -112,6 +112,9 @@ def referred(reference: Callable[..., Any], given: Arguments, several: bool) -> 
     return [reference(*args, **named) for args, named in each]
 
 
+UNCHANGING = frozenset({int, float, bool, str, type(None)})
+
+
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
     """Return a copy of the arguments in which the arrays `but` stay. Raises UsageError for an
     argument that can't be copied."""
@@ -123,25 +126,37 @@ def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
         for one in plain
         if id(one) not in memo and one.flags.c_contiguous and not one.dtype.hasobject
     }
+    if all(id(one) in memo or type(one) in UNCHANGING for one in leaves(list(arguments))):
+        args, kwargs = (replaced(part, lambda one: memo.get(id(one), one)) for part in arguments)
+        return args, kwargs
     try:
         return copy.deepcopy(arguments, memo)
     except TypeError as error:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
 
 
+GROUPS = dict, list, tuple
+
+
 def leaves(value: Any) -> Iterator[Any]:
     """Return the single values in a result or in arguments, in order."""
-    if isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from leaves(item)
-    else:
+    if not isinstance(value, GROUPS):
         yield value
+        return
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, GROUPS):
+            yield from leaves(item)
+        else:
+            yield item
+
+
+NO_ARRAYS = np.generic, Tile, type
 
 
 def is_host_array(value: Any) -> bool:
     """Return whether a value is an array of numpy, torch or a similar library, and not a number or
     a tensor."""
-    return hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
+    return hasattr(value, "__array__") and not isinstance(value, NO_ARRAYS)
 
 
 def arrays_in(value: Any) -> list[Array]:
