@@ -93,12 +93,23 @@ def counted(timeline: Timeline) -> Counters:
         if used.instruction.traits.transposes and q == TENSOR:
             data = used.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
-    moves = (form.table.lane[:, 0] >= 0).take(form.row)
-    found.transfers -= int((moves & (form.heads >= 0)).sum())  # merged with others
+    _merge(found, timeline)
     if form.policy.rewrites:
         found.bytes["hbm_read_bytes"] += sum(matrices.values())
         found.bytes["sbuf_write_bytes"] += sum(matrices.values())
     return found
+
+
+def _merge(found: Counters, timeline: Timeline) -> None:
+    """Count instructions that are merged into one as one."""
+    form = timeline.compiled
+    merged = np.flatnonzero((form.heads >= 0) & (form.fate == ISSUED))
+    pairs = zip(timeline.columns.call[merged].tolist(), form.queue[merged].tolist(), strict=True)
+    for (index, queue), count in Counter(pairs).items():
+        call = timeline.program.calls[index]
+        found.opcodes[queue, call.instruction.opcode] -= count
+        if is_transfer(call, queue):
+            found.transfers -= count
 
 
 def _spill(counts: Counter[str], moves: Moves) -> None:

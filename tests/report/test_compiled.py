@@ -30,10 +30,10 @@ def rounded(x, w):
 """
 LISTED = [
     ("kernel.py:9", "dma_copy", "1 on DMA ring 1, 3 omitted: already available"),
-    ("kernel.py:10", "dma_copy", "4 on DMA ring 1"),
-    ("kernel.py:11", "tensor_tensor", "4 on Vector"),
-    ("kernel.py:12", "tensor_copy", "4 on Scalar"),
-    ("kernel.py:12", "dma_copy", "4 on DMA ring 2"),
+    ("kernel.py:10", "dma_copy", "4 on DMA ring 1, merged into 1"),
+    ("kernel.py:11", "tensor_tensor", "4 on Vector, merged into 1"),
+    ("kernel.py:12", "tensor_copy", "4 on Scalar, merged into 1"),
+    ("kernel.py:12", "dma_copy", "4 on DMA ring 2, merged into 1"),
 ]
 
 NAMES = "loaded", "first", "last"
