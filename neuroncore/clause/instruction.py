@@ -288,11 +288,23 @@ class Call:
         return made
 
     def cost(self, machine: Machine) -> Any:
-        """Its cost on a machine; the last machine's cost is kept."""
-        known = self.found.get("cost")
-        if known is None or known[0] is not machine:
-            known = self.found["cost"] = machine, self.instruction.cost(self, machine)
-        return known[1]
+        """Its cost on a machine; those for the first and the last figures of machines are
+        kept."""
+        moves = engine.dma in self.instruction.engines
+        figures = machine.figures_for(self.engine.name, moves)
+        costs = self.found.get("cost", ())
+        for known, cost in costs:
+            if known is figures or known == figures:
+                return cost
+        made = self.instruction.cost(self, machine)
+        self.found["cost"] = (figures, made), *costs[-1:]
+        return made
+
+    def derived(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return a result that depends on the call only, computed once for a key."""
+        if key not in self.found:
+            self.found[key] = make()
+        return self.found[key]
 
     @property
     def has_values(self) -> bool:

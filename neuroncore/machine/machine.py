@@ -276,12 +276,36 @@ class Machine:
         )
         return replace(self.descriptors_by_software, dma=dma)
 
+    def figures_for(self, engine: str, moves: bool) -> tuple[Any, ...]:
+        """Return all that the cost of a call on an engine may depend on; `moves` is true for
+        instructions that DMA may run. Other engines may have other figures."""
+        found = self._figures.get((engine, moves))
+        if found is None:
+            moving = (self.dma, self.hbm) if moves else ()
+            unit = self.engines.get(engine)
+            figures = self.name, engine, unit, self.features, self.limits, *moving
+            found = self._figures[engine, moves] = *figures, *self._fixed_costs
+        return found
+
+    @cached_property
+    def _figures(self) -> dict[tuple[str, bool], tuple[Any, ...]]:
+        return {}
+
+    @cached_property
+    def _fixed_costs(self) -> tuple[Any, ...]:
+        return tuple(value for name, value in vars(self.fixed).items() if name not in OF_SCHEDULES)
+
     @property
     def pe_cells(self) -> int:
         """Processing elements of the Tensor engine: rows x columns."""
         return self.limits.partitions * self.limits.stationary_free
 
 
+# What only the schedule reads of Fixed, and no cost of a call.
+OF_SCHEDULES = (
+    *("semaphore_ns", "activation_table_ns", "clock_window_ns", "clock_rows", "clock_phase"),
+    *("half_filled_ns", "cold_clock_share", "weights_hidden"),
+)
 SOFTWARE_DGE = "software_dge"  # no machine has it, but some releases of its compiler
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")

@@ -76,6 +76,12 @@ class _Read:
     geometries: Sequence[Geometry]
 
     @cached_property
+    def users(self) -> Array:
+        """The instruction of each operand."""
+        start = self.columns.start
+        return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+    @cached_property
     def boxes(self) -> Boxes:
         return boxes(self.windows, self.geometries, self.storages)
 
@@ -88,6 +94,8 @@ class _Read:
         """Other rows of the same windows, and so of the same boxes."""
         found = replace(self, columns=columns)
         vars(found)["boxes"] = self.boxes
+        if columns.operands is self.columns.operands:
+            vars(found)["boxed"] = replace(columns, operands=self.boxed.operands)
         return found
 
     def copied(self, chosen: Array) -> _Read:
@@ -264,11 +272,34 @@ class Program:
         """The number of the window of each operand, in the order of `Columns.operands`."""
         return self._reading().columns.operands
 
+    def users(self) -> Array:
+        """The instruction of each operand."""
+        return self._reading().users
+
+    def is_read(self) -> Array:
+        """True for each operand that its instruction reads."""
+        columns = self._reading().columns
+        inputs = np.array([call.inputs for call in self.calls], np.int64)
+        first = columns.start[:-1] + inputs[columns.call]
+        read: Array = np.arange(len(columns.operands)) < np.repeat(first, np.diff(columns.start))
+        return read
+
+    def operand_storages(self) -> Array:
+        """The number of the storage of each operand."""
+        found: Array = self.windows().storage[self.operand_windows()]
+        return found
+
     def windows(self) -> Windows:
         return self._reading().windows
 
     def storages(self) -> Storages:
         return self._reading().storages
+
+    def same_operands(self, other: Program) -> bool:
+        """Return whether both have the same operands, instruction by instruction, because one was
+        made from the other by `with_rows`."""
+        own, its = self._reading(), other._reading()
+        return own.columns.operands is its.columns.operands and own.boxes is its.boxes
 
     def last_writer(self, storage: int) -> Call | None:
         """The last instruction that wrote to a tensor, or None."""
@@ -351,6 +382,13 @@ class Program:
             for number in range(len(self.lines)):
                 self._lines_at.setdefault(self.place(number).short, []).append(number)
         return self._lines_at.get(place.short, [])
+
+    def at(self, place: source.Place) -> Array:
+        """True for each instruction of a source line."""
+        there = np.zeros(len(self.lines), np.bool_)
+        there[self.lines_at(place)] = True
+        found: Array = there[self._reading().columns.line]
+        return found
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]

@@ -107,7 +107,7 @@ def _lines(timeline: Timeline) -> Array:
     rows["count"] = np.bincount(line, minlength=count)
     rows["busy_ns"] = np.bincount(line, timeline.busy, count)
     rows["instruction_ns"] = np.bincount(line, timeline.end - timeline.begin, count)
-    path = np.array(timeline.critical_path, np.int64)
+    path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     rows["critical_ns"] = np.bincount(line[path], until - timeline.begin[path], count)
     moved, size = timeline.moves, np.zeros(len(program.calls))

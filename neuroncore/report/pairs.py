@@ -87,7 +87,7 @@ def unlike(one: PairWork, other: PairWork) -> float:
     """Return the part of the work of two variants that only one of them does, measured by the
     time of engines and DMA."""
     both = [
-        (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {*one.busy, *other.busy}
+        (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {**one.busy, **other.busy}
     ]
     most = sum(map(max, both))
     return sum(abs(a - b) for a, b in both) / most if most else 0.0

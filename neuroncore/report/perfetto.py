@@ -148,7 +148,7 @@ def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[
         waits = np.flatnonzero(timeline.cause >= 0)
         causes = timeline.cause[waits]
     else:
-        path = np.array(timeline.critical_path, np.int64)
+        path = timeline.critical_path
         causes, waits = path[:-1], path[1:]
     event = f'{{"name":"waited for","cat":"flow","ph":"%s","bp":"e","pid":{pid},"tid":%%d,'
     event += f'"ts":%%.3f,"id":{pid + 1}%%09d}}'  # numbered per process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, out_of_reach
@@ -17,6 +18,12 @@ def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
     """Return the call with 16-bit operands in its marked rows: the call itself if none of them is a
     32-bit float, None if the machine would refuse it. Sums in PSUM keep their format; other data in
     PSUM does not."""
+    key = f"{__name__} {[bool(mark) for mark in marks]}"
+    found: Call | None = call.derived(key, partial(_with_formats, call, marks))
+    return found
+
+
+def _with_formats(call: Call, marks: Sequence[int]) -> Call | None:
     if call.instruction.lists:
         return None
     names = (*call.reads, *call.indices, *call.writes)
@@ -46,6 +53,11 @@ def engines(calls: Sequence[Call]) -> Iterator[engine]:
 
 def on(unit: engine, call: Call) -> Call | None:
     """Return the call on another engine; None if that engine can't run it."""
+    found: Call | None = call.derived(f"{__name__} {unit.name}", partial(_on, unit, call))
+    return found
+
+
+def _on(unit: engine, call: Call) -> Call | None:
     if unit is call.engine or unit not in call.instruction.engines or out_of_reach(call, unit):
         return None
     named = {"engine": unit} if "engine" in call.arguments else {}

@@ -5,7 +5,7 @@ disagree."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +77,17 @@ class Compiled:
         return taken
 
 
-def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
-    """Return the program after its compiler. The default of `order` is the order of the program."""
+def compiled(
+    program: Program, machine: Machine, order: Order | None = None, like: Compiled | None = None
+) -> Compiled:
+    """Return the program after its compiler. The default of `order` is the order of the program.
+    `like` is its form on a machine with the same memories: its rows have the same order, and the
+    same ones are merged, because neither depends on costs."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written, heads = policy_of(program, order), program, nobody
-    if policy.rewrites:
+    if like is not None:
+        program, heads = like.program, like.heads
+    elif policy.rewrites:
         program, made = vectorized.vectorized(written, machine, policy.reach)
         merged = copies.merged(program, machine.psum.bank_bytes)
         heads = np.where(merged < 0, made, merged)
@@ -129,6 +135,22 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         heads=heads,
         moves=moves,
     )
+
+
+def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
+    """Return the compiled form of a program that differs from that of `form` only in what its calls
+    cost; None if it differs in more, or if the compiler does more than reorder."""
+    if form.policy.rewrites or not program.same_operands(form.program):
+        return None
+    table = CallTable(program.calls, machine, form.policy)
+    row = table.first[program.columns().call]
+    both = (
+        (getattr(table, name).take(row), getattr(form.table, name).take(form.row))
+        for name in ("queue", "reads", "weights", "meets", "stays")
+    )
+    if not all((new == old).all() for new, old in both):
+        return None
+    return replace(form, written=program, program=program, table=table, row=row)
 
 
 def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:

@@ -21,10 +21,11 @@ class CallTable:
     c are first[c] to last[c]."""
 
     def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
+        self.calls = distinct
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
         used = policy.on(machine)
-        costs = [call.cost(used) for call in calls]
+        costs = self.costs = [call.cost(used) for call in calls]
         # The row of a call on tensors in HBM that the kernel both writes and reads.
         self.between = np.arange(len(calls))
         if policy.generates(machine):
@@ -67,6 +68,13 @@ class CallTable:
                 weights = call.instruction.traits.weights
                 self.weights[i] = call.reads.index(weights)
                 self.picks_weights[i] = call.view(weights).picked_by is not None
+
+    def on(self, machine: Machine, policy: Policy) -> CallTable:
+        """Return the table of the same calls on another machine: this one if no cost differs. Its
+        compiler must leave each call its engine."""
+        used = policy.on(machine)
+        same = all(c.cost(used) is cost for c, cost in zip(self.calls, self.costs, strict=True))
+        return self if same else CallTable(self.calls, machine, policy)
 
     def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
         """Return the row of each instruction; an instruction that is merged with another has the

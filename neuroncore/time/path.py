@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -55,17 +56,29 @@ class CriticalSteps(NamedTuple):
 
 def steps(timeline: Timeline) -> CriticalSteps:
     """The critical path of one core, which begins or waits at its meetings."""
-    ((_, found),) = _steps([timeline], [(0, i) for i in timeline.critical_path]) or [
-        (timeline, _none())
-    ]
+    found = _known.get(timeline)
+    if found is None:
+        path = timeline.critical_path
+        found = _known[timeline] = _of_core(timeline, path) if len(path) else _none()
     return found
 
 
 def step_times(timeline: Timeline) -> StepTimes:
     """Return the times of the critical path of one core, without the causes of waits."""
-    path = np.array(timeline.critical_path, np.int64)
+    path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     return _timed(timeline, path, until)
+
+
+def _of_core(timeline: Timeline, path: Array) -> CriticalSteps:
+    until = np.append(timeline.begin[path[1:]], timeline.end[path[-1]])
+    held = _held(timeline, path, np.arange(len(path)) > 0)
+    held[0] = START
+    times = _timed(timeline, path, until)
+    return CriticalSteps(*times, held, np.append(held[1:], START))
+
+
+_known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:

@@ -242,7 +242,7 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     start = np.zeros(len(QUEUES) + 1, np.int32)
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
     if policy.by_first_use:
-        _sort_loads(form, queue, order)
+        _sort_loads(form, queue, order, start)
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
     if policy.software:
@@ -251,9 +251,9 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     return Queues(order, start, limits)
 
 
-def _sort_loads(form: Compiled, queue: Array, order: Array) -> None:
+def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> None:
     """Sort the loads of each queue by the first use of their data. `order` has the instructions of
-    the queues, one queue after the other."""
+    queue q from start[q] to start[q + 1]."""
     moves = queue == LOADS
     if form.policy.software:
         moves |= (queue == GPSIMD) & (form.table.lane[:, 0] >= 0).take(form.row)
@@ -262,5 +262,6 @@ def _sort_loads(form: Compiled, queue: Array, order: Array) -> None:
         return
     used, edges = dependencies.first_uses(form.accesses, moving), form.program.edges()
     np.minimum.at(used, edges[:, 1], edges[:, 0])
-    used = np.where(moves, used, np.arange(len(used)))
-    order[:] = order[np.lexsort((used[order], queue[order]))]
+    for q in (LOADS, GPSIMD) if form.policy.software else (LOADS,):
+        own = order[start[q] : start[q + 1]]
+        own[:] = own[np.argsort(np.where(moves[own], used[own], own), kind="stable")]

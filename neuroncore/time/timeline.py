@@ -13,6 +13,7 @@ from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.record.program import Columns, Order, Program
 from neuroncore.time.compiled import Compiled
+from neuroncore.time.loops.timeline import chain
 from neuroncore.time.queues import LOADS, QUEUES, is_transfer
 
 Array = npt.NDArray[Any]
@@ -88,18 +89,14 @@ class Timeline:
         return shares
 
     @cached_property
-    def critical_path(self) -> list[int]:
+    def critical_path(self) -> Array:
         """The chain of instructions that ends last, in order: each waited for the one before."""
-        if not len(self.end):
-            return []
+        path = np.empty(len(self.end), np.int64)
+        if not len(path):
+            return path
         before = before_in_queue(self.queue, self.begin)
-        path = [int(np.argmax(self.end))]
-        while True:
-            cause = int(self.cause[path[-1]])
-            cause = int(before[path[-1]]) if cause == -2 else cause
-            if cause < 0:
-                return path[::-1]
-            path.append(cause)
+        last = int(np.argmax(self.end))
+        return path[-chain.over(len(path))(last, self.cause, before, path) :]
 
 
 def before_in_queue(queue: Array, begin: Array) -> Array:

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
-from neuroncore.time.compiled import Compiled, compiled
-from neuroncore.time.costs import CallTable
+from neuroncore.time.compiled import Compiled, compiled, recosted
 from neuroncore.time.flow import flow_of_data, kept_waits
 from neuroncore.time.loops.work import Work
 from neuroncore.time.meetings import lay_out
@@ -84,12 +83,21 @@ class Bench:
         elif program is self.programs[number]:
             made = self._on(number, machine)
         else:
-            made = prepared(compiled(program, machine, self.order), machine)
+            made = self._of_other(number, program, machine)
         if variation is AS_IT_IS:
             return made
         lay_out(made.compiled, made.work, self.world, number, machine.name)
         variation = variation.ordered(made.compiled.program.origin)
         return replace(made, work=_varied(made.work, variation), laid_out=True)
+
+    def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
+        """A program instead of one of the launch. If it differs only in costs it is not prepared
+        again."""
+        known = self._on(number, machine)
+        form = recosted(known.compiled, program, machine)
+        if form is None:
+            return prepared(compiled(program, machine, self.order), machine)
+        return costed(known, form, machine)
 
     def _on(self, number: int, machine: Machine) -> Prepared:
         """A program of the launch on a machine."""
@@ -100,10 +108,12 @@ class Bench:
         if machine is self._shared:
             return known
         form, memories = known.compiled, (machine.sbuf, machine.psum)
-        if form.policy.rewrites or memories != (self._shared.sbuf, self._shared.psum):
-            form = compiled(self.programs[number], machine, self.order)
+        alike = memories == (self._shared.sbuf, self._shared.psum)
+        if form.policy.rewrites or not alike:
+            like = form if alike else None
+            form = compiled(self.programs[number], machine, self.order, like)
             return prepared(form, machine)
-        table = CallTable(form.program.calls, machine, form.policy)
+        table = form.table.on(machine, form.policy)
         return costed(known, replace(form, table=table), machine)
 
 

@@ -61,7 +61,7 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
 
 
 def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
-    path = np.array(timeline.critical_path, np.int64)
+    path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     queued = np.bincount(line * len(QUEUES) + timeline.queue, timeline.busy, count * len(QUEUES))
     return {

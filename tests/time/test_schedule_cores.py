@@ -188,7 +188,7 @@ def test_causes_are_of_the_own_core():
         count = len(timeline.queue)
         assert timeline.queue.max() < len(QUEUES)
         assert timeline.cause.max() < count
-        path = timeline.critical_path
+        path = timeline.critical_path.tolist()
         assert path == sorted(path, key=lambda i: timeline.begin[i])
         assert steps(timeline).ns.sum() == pytest.approx(timeline.total_ns)
 

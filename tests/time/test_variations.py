@@ -8,13 +8,20 @@ import pytest
 from device import Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuroncore.kernels import ch05_matmul, ch07_attention
 
 from neuroncore import run
 from neuroncore.base.enums import engine
+from neuroncore.clause import example
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.legality import whole_call
+from neuroncore.machine import load, names
 from neuroncore.machine.world import World
-from neuroncore.time import alternatives, lines
+from neuroncore.report import why
+from neuroncore.time import alternatives, flow, lines, variation
 from neuroncore.time.changes import ENGINES, RESOURCES, as_it_is
 from neuroncore.time.edits.placement import elsewhere
+from neuroncore.time.loops.dependencies import Accesses
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.variation import Bench, Variation
 from neuroncore.time.verdict import bound, outcome
@@ -215,3 +222,53 @@ def test_a_call_moves_to_engines_that_run_it_and_reach_its_tiles():
     assert moved is not None and moved.engine is engine.scalar
     assert alternatives.on(engine.gpsimd, copy) is None  # no way to PSUM
     assert alternatives.on(engine.tensor, copy) is None
+
+
+# --- what is not computed again -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", names())
+def test_costs_that_are_kept_are_those_of_the_changed_machine(target):
+    machine = load(target)
+    changed = [one.machine(machine) for one in RESOURCES]
+    for one in INSTRUCTIONS.values():
+        call = (
+            example.call(one, machine) if one.feature is None or machine.has(one.feature) else None
+        )
+        if call is not None and not any(whole_call(call, machine)):
+            for unit in one.engines:
+                call.engine = unit
+                for other in (machine, *changed, machine):
+                    assert call.cost(other) == one.cost(call, other)
+
+
+@pytest.mark.parametrize("kernel", [ch05_matmul.naive, ch07_attention.attention])
+def test_edits_that_change_costs_only_take_as_long_as_if_prepared_again(kernel, monkeypatch):
+    module = ch05_matmul if kernel is ch05_matmul.naive else ch07_attention
+    (timeline,) = run(kernel, *module.inputs(np.random.default_rng(0)), target="trn2").timelines
+    kept = why.why("", timeline).answers.to_dict()
+    monkeypatch.setattr(variation, "recosted", lambda *_: None)
+    assert why.why("", timeline).answers.to_dict() == kept
+
+
+def test_an_instruction_reads_what_shares_bytes_with_its_inputs():
+    rng = np.random.default_rng(0)
+    begin = rng.integers(0, 40, 12)
+    end = begin + rng.integers(1, 9, 12)
+    share = (begin[:, None] < end) & (begin < end[:, None])
+    count, reads = rng.integers(0, 4, 30), rng.integers(0, 3, 30)
+    start = np.append(0, np.cumsum(count))
+    near = np.flatnonzero(share.reshape(-1)) % 12
+    accesses = Accesses(
+        start,
+        rng.integers(0, 12, start[-1]),
+        np.minimum(reads, count),
+        near,
+        np.append(0, np.cumsum(share.sum(axis=1))),
+    )
+    reader, writer = np.divmod(np.arange(900), 30)
+    operands = np.split(accesses.operands, start[1:-1])
+    inputs = [own[:n] for own, n in zip(operands, accesses.reads, strict=True)]
+    outputs = [own[n:] for own, n in zip(operands, accesses.reads, strict=True)]
+    wanted = [share[np.ix_(inputs[i], outputs[j])].any() for i in range(30) for j in range(30)]
+    assert flow.read_of(accesses, reader, writer).tolist() == wanted

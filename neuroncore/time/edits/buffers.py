@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from neuroncore.base.source import Place
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
 from neuroncore.time.edits.edit import Edit, Edited, accesses_of, edit, successive_contents
+from neuroncore.time.loops.flow import waiting_operands
 from neuroncore.time.path import SPACE, CriticalSteps
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import AS_IT_IS
@@ -43,36 +43,39 @@ class SpaceWait(NamedTuple):
 
 def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
     """The waits for space on the critical path, the most frequent first."""
-    program, accesses = timeline.program, timeline.compiled.accesses
-    windows, found_on = program.windows(), program.storages()
-    kinds, lines = found_on.kind[found_on.of_window], timeline.columns.line
-    counts: dict[tuple[int, int, int, bool], int] = {}
-    for k in np.flatnonzero(found.held == SPACE).tolist():
-        i, before = found.instruction[k], found.instruction[k - 1]
-        first, last = accesses.start[i] + accesses.reads[i], accesses.start[i + 1]
-        used = set(accesses.operands[accesses.start[before] : accesses.start[before + 1]].tolist())
-        for operand in range(first, last):
-            box = accesses.operands[operand]
-            near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
-            window = program.operand_windows()[operand]
-            kind = int(kinds[window])
-            reused = not used.isdisjoint(near.tolist())
-            if (reused or operand == last - 1) and found_on.kinds[kind].region in ON_CHIP:
-                lies = int(windows.geometry[window]) if found_on.kinds[kind].placed else -1
-                key = kind, lies, int(lines[i]), reused
-                counts[key] = counts.get(key, 0) + 1
-                break
-    return _ranked(program, counts)
+    program, steps = timeline.program, np.flatnonzero(found.held == SPACE)
+    path = found.instruction
+    operand, reused = _waiting_operands(timeline, path[steps], path[steps - 1])
+    windows, areas = program.windows(), program.storages()
+    window = program.operand_windows()[operand]
+    kind = areas.kind[areas.of_window[window]]
+    on_chip = np.array([area.region in ON_CHIP for area in areas.kinds], np.bool_)[kind]
+    lies = np.where(areas.is_placed()[areas.of_window[window]], windows.geometry[window], -1)
+    keys = np.column_stack((kind, lies, timeline.columns.line[path[steps]], reused))
+    return _ranked(program, keys[(operand >= 0) & on_chip])
 
 
-def _ranked(program: Program, counts: Mapping[tuple[int, int, int, bool], int]) -> list[SpaceWait]:
+def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
+    """Return the result that each instruction waits to write (-1 for none), and whether the other
+    instruction uses the same bytes."""
+    areas = timeline.program.boxes().areas
+    on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
+    operand, reused = np.full(len(waiting), -1), np.zeros(len(waiting), np.bool_)
+    find = waiting_operands.over(len(waiting))
+    find(timeline.compiled.accesses, on_chip, waiting, before, operand, reused)
+    return operand, reused
+
+
+def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
     """The waits by the kind of a tile, its geometry, the line that waits and whether its buffer is
     reused; waits of the same buffer and line are counted together."""
     waits: dict[SpaceWait, int] = {}
-    for (kind, lies, line, reused), times in counts.items():
+    distinct, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    for k in np.argsort(first).tolist():
+        kind, lies, line, reused = distinct[k].tolist()
         user = program.place(line)
-        wait = SpaceWait(_buffer(program, kind, lies, user), user, reused, 0)
-        waits[wait] = waits.get(wait, 0) + times
+        wait = SpaceWait(_buffer(program, kind, lies, user), user, bool(reused), 0)
+        waits[wait] = waits.get(wait, 0) + int(counts[k])
     made = [wait._replace(times=times) for wait, times in waits.items()]
     return sorted(made, key=lambda wait: -wait.times)
 
@@ -94,21 +97,20 @@ def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    accesses = accesses_of(program)
-    chosen, taken = np.zeros(len(accesses.operands), np.bool_), 0
-    for uses, number in successive_contents(program, accesses, _uses(program, buffer)):
-        alternate = number % 2 == 1
-        chosen[uses[alternate]] = True
-        if alternate.any():
-            taken += _row_bytes(program, int(uses[0]))
-    if not chosen.any():
+    found = successive_contents(program, accesses_of(program), _uses(program, buffer))
+    alternate = found.number % 2 == 1
+    if not alternate.any():
         return None
+    chosen = np.zeros(len(program.columns().operands), np.bool_)
+    chosen[found.uses[alternate]] = True
+    areas = np.logical_or.reduceat(alternate, found.ends[:-1])
+    taken = _row_bytes(program, found.uses[found.ends[:-1][areas]])
     size = {"sbuf": taken} if buffer.region is MemoryRegion.sbuf else {"psum": taken}
     return Edited(program.with_copies(chosen), AS_IT_IS, **size)
 
 
 def _uses(program: Program, buffer: Buffer) -> Array:
-    """The operands that are in a buffer, area by area."""
+    """The operands that are in a buffer."""
     windows, found = program.windows(), program.storages()
     of_window = found.of_window
     if buffer.address is None:
@@ -121,12 +123,10 @@ def _uses(program: Program, buffer: Buffer) -> Array:
     else:
         there = [lies.layout.given == buffer.address for lies in program.geometries]
         inside = np.array(there, np.bool_)[windows.geometry]
-    uses = np.flatnonzero(inside[program.operand_windows()])
-    area = program.boxes().areas.of_box[program.columns().operands[uses]]
-    return uses[np.argsort(area, kind="stable")]
+    return np.flatnonzero(inside[program.operand_windows()])
 
 
-def _row_bytes(program: Program, operand: int) -> int:
-    window = program.operand_windows()[operand]
-    layout = program.geometries[int(program.windows().geometry[window])].layout
-    return layout.row_bytes
+def _row_bytes(program: Program, operands: Array) -> int:
+    """The bytes per partition of the tiles that these operands are in, in total."""
+    each = np.array([lies.layout.row_bytes for lies in program.geometries])
+    return int(each[program.windows().geometry[program.operand_windows()[operands]]].sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,15 @@ class Edited(NamedTuple):
     variation: Variation
     sbuf: int = 0
     psum: int = 0
+
+
+class Contents(NamedTuple):
+    """Uses of areas, those of area a from ends[a] to ends[a + 1], and the number of the contents
+    that the area has at each."""
+
+    uses: Array
+    ends: Array
+    number: Array
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,10 @@ def edit(
 
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
     """The calls of a line, and the instructions of each in order."""
-    columns = program.columns()
-    here = np.flatnonzero(np.isin(columns.line, program.lines_at(place)))
-    calls = columns.call[here]
-    return [(program.calls[c], here[calls == c]) for c in np.unique(calls).tolist()]
+    here = np.flatnonzero(program.at(place))
+    calls = program.columns().call[here]
+    distinct = np.flatnonzero(np.bincount(calls))
+    return [(program.calls[c], here[calls == c]) for c in distinct.tolist()]
 
 
 def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
@@ -84,13 +93,13 @@ def accesses_of(program: Program) -> Accesses:
     return Accesses(columns.start, columns.operands, reads, *program.boxes().near)
 
 
-def successive_contents(
-    program: Program, accesses: Accesses, own: Array
-) -> Iterator[tuple[Array, Array]]:
-    """Yield the uses of each area, and the number of its contents at each use (`flow.contents`).
-    `own` are indices of operands, sorted by area. Areas with very many uses are left out."""
+def successive_contents(program: Program, accesses: Accesses, inside: Array) -> Contents:
+    """Return the uses of each area, and the number of its contents at each use (`flow.contents`).
+    `inside` are indices of operands. Areas with very many uses are left out."""
     boxes = program.boxes()
-    area = boxes.areas.of_box[accesses.operands[own]]
-    for uses in np.split(own, np.flatnonzero(np.diff(area)) + 1):
-        if 0 < len(uses) <= MOST_USES:
-            yield uses, contents(accesses, boxes.table, uses)
+    area = boxes.areas.of_box[accesses.operands[inside]]
+    own = inside[np.argsort(area, kind="stable")]
+    _, which, counts = np.unique(area, return_inverse=True, return_counts=True)
+    own = own[counts[np.sort(which)] <= MOST_USES]
+    ends = np.append(0, np.cumsum(counts[counts <= MOST_USES]))
+    return Contents(own, ends, contents(accesses, boxes.table, own, ends))

@@ -75,9 +75,7 @@ def _split(program: Program, rows: Mapping[Program, Array]) -> Edited | None:
 
 def _halved(call: Call) -> Halves | None:
     """None for a call whose elements depend on each other, or that is too small."""
-    if __name__ not in call.found:
-        call.found[__name__] = _made(call)
-    found: Halves | None = call.found[__name__]
+    found: Halves | None = call.derived(__name__, partial(_made, call))
     return found
 
 
@@ -120,11 +118,11 @@ def _connected(program: Program, place: Place) -> Array:
     them."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
-    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    user = program.users()
     storage = kinds.of_window[program.operand_windows()]
     regions = [kind.region in ON_CHIP for kind in kinds.kinds]
     on_chip = np.array(regions)[kinds.kind][storage]
-    rows = possible & np.isin(columns.line, program.lines_at(place))
+    rows = possible & program.at(place)
     while True:
         shared = np.isin(storage, storage[on_chip & rows[user]]) & on_chip & possible[user]
         lines = np.union1d(columns.line[rows], columns.line[user[shared]])

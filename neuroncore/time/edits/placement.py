@@ -74,12 +74,9 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 def _narrowed(program: Program, place: Place) -> Edited | None:
     """Return a product's operands, and the tiles that they are moved, transposed or copied from, in
     16 bits."""
-    columns, windows = program.columns(), program.windows()
-    inputs = np.array([call.inputs for call in program.calls])[columns.call]
-    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
-    reads = np.arange(len(columns.operands)) < (columns.start[:-1] + inputs)[user]
-    storage = windows.storage[program.operand_windows()]
-    here = np.isin(columns.line, program.lines_at(place))
+    columns, user, reads = program.columns(), program.users(), program.is_read()
+    storage = program.operand_storages()
+    here = program.at(place)
     passes = np.array([_passes(call) for call in program.calls])[columns.call]
     narrow = np.unique(storage[reads & here[user]])
     while True:
@@ -103,8 +100,7 @@ def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
     machine refuses one."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
-    flags = np.zeros((len(program), width), np.bool_)
-    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    flags, user = np.zeros((len(program), width), np.bool_), program.users()
     flags[user, np.arange(len(narrow)) - columns.start[user]] = narrow
     chosen = np.flatnonzero(flags.any(axis=1))
     keys = np.column_stack((columns.call[chosen], flags[chosen]))

@@ -82,7 +82,9 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
         loads = call.view(call.writes[0]).on_chip
         side = _side(program, rows, not loads)
         step, groups = _groups(side, several)
-        larger = _larger(call, several, step) if len(groups) else None
+        key = f"{__name__} {several} {step}"
+        make = partial(_larger, call, several, step)
+        larger: Call | None = call.derived(key, make) if len(groups) else None
         if larger is None or not _untouched(program, side.storage, loads):
             continue
         own = rows[groups]
@@ -103,13 +105,12 @@ def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Pr
     `several` places in turn, as one transfer moves them together, and the number of such tiles."""
     accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
-    found, counts = np.unique(tiles, return_counts=True)
+    distinct, counts = np.unique(tiles, return_counts=True)
     areas = program.boxes().areas.of_box
-    reused, area = np.unique(areas[found[counts > 1]]), areas[accesses.operands]
-    own = np.flatnonzero(np.isin(area, reused))
-    own, place = own[np.argsort(area[own], kind="stable")], np.zeros(len(area), np.int64)
-    for uses, number in successive_contents(program, accesses, own):
-        place[uses] = number % several
+    reused, area = np.unique(areas[distinct[counts > 1]]), areas[accesses.operands]
+    found = successive_contents(program, accesses, np.flatnonzero(np.isin(area, reused)))
+    place = np.zeros(len(area), np.int64)
+    place[found.uses] = found.number % several
     for n in np.unique(place[place > 0]).tolist():
         program = program.with_copies(place == n)
     return program, len(reused)
@@ -159,12 +160,8 @@ def _longer(view: View, several: int, step: int) -> View:
 
 def _untouched(program: Program, storages: Array, loads: bool) -> bool:
     """Return whether no instruction writes the loaded tensors or reads the stored ones."""
-    columns, windows = program.columns(), program.windows()
-    inputs = np.array([call.inputs for call in program.calls])[columns.call]
-    first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))
-    reads = np.arange(len(columns.operands)) < first
-    there = np.isin(windows.storage[program.operand_windows()], np.unique(storages))
-    return not (there & (reads != loads)).any()
+    there = np.isin(program.operand_storages(), np.unique(storages))
+    return not (there & (program.is_read() != loads)).any()
 
 
 def _kept(program: Program, place: Place, room: int) -> Edited | None:
@@ -189,9 +186,5 @@ def _kept(program: Program, place: Place, room: int) -> Edited | None:
 
 def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
     """Return whether only these instructions write the tiles."""
-    columns, windows = program.columns(), program.windows()
-    inputs = np.array([call.inputs for call in program.calls])[columns.call]
-    user = np.repeat(np.arange(len(program)), np.diff(columns.start))
-    writes = np.arange(len(columns.operands)) >= (columns.start[:-1] + inputs)[user]
-    there = np.isin(windows.storage[program.operand_windows()], np.unique(target.storage))
-    return bool(np.isin(user[writes & there], rows).all())
+    there = np.isin(program.operand_storages(), np.unique(target.storage))
+    return bool(np.isin(program.users()[~program.is_read() & there], rows).all())

@@ -275,3 +275,29 @@ def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Arr
                 writer[operands[k]] = i if moving[i] else -1
             elif moving[i]:
                 earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k
+
+
+@compiled
+def reads_of(accesses: Accesses, reader: Array, writer: Array, found: Array) -> None:
+    """Set found[k] if instruction reader[k] reads bytes that instruction writer[k] writes."""
+    start, operands, reads = accesses.start, accesses.operands, accesses.reads
+    for k in range(reader.shape[0]):
+        i, j = reader[k], writer[k]
+        for one in range(start[i], start[i] + reads[i]):
+            for other in range(start[j] + reads[j], start[j + 1]):
+                if not found[k] and share_bytes(operands[one], operands[other], accesses):
+                    found[k] = True
+
+
+@borrowing
+def share_bytes(one: Any, other: Any, accesses: Accesses) -> bool:
+    """Return whether two boxes share bytes. The shorter of their two lists is read."""
+    near, start = accesses.near, accesses.near_start
+    if one == other:
+        return True
+    if start[one + 1] - start[one] > start[other + 1] - start[other]:
+        one, other = other, one
+    n, end = start[one], start[one + 1]
+    while n < end and near[n] != other:
+        n += 1
+    return bool(n < end)

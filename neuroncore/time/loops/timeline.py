@@ -325,3 +325,15 @@ def _tell(
         following = windows.following[place]
         _settle(place, windows, work, queues, core, end)
         place = following
+
+
+@compiled
+def chain(last: int, cause: Array, before: Array, path: Array) -> int:
+    """Write the chain that ends with an instruction to `path`, from its end on, and return its
+    length. cause[i] is what i waited for, or OWN_QUEUE for before[i]."""
+    count, i = 0, last
+    while i >= 0:
+        count += 1
+        path[path.shape[0] - count] = i
+        i = cause[i] if cause[i] != OWN_QUEUE else before[i]
+    return count

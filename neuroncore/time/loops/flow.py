@@ -1,0 +1,109 @@
+"""The successive contents of tiles, and waits for their space."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import borrowing, compiled
+from neuroncore.time.loops.dependencies import Accesses, share_bytes
+
+Array = npt.NDArray[Any]
+
+
+class AreaUses(NamedTuple):
+    """The uses of areas: those of area a are the operands uses[ends[a]:ends[a + 1]], of the
+    instructions user[k]."""
+
+    uses: Array
+    user: Array
+    ends: Array
+
+
+class ContentNotes(NamedTuple):
+    """Notes about the rows of each area, which are the instructions that use it: last[b] is the
+    last row that wrote box b, or -1; how many values are kept from each row on, or no longer; and
+    whether each row writes."""
+
+    last: Array
+    kept: Array
+    wrote: Array
+
+
+@compiled
+def contents(
+    accesses: Accesses, boxes: Array, areas: AreaUses, notes: ContentNotes, number: Array
+) -> None:
+    """Number the contents that each area has at its uses, in their order."""
+    start, operands, reads = accesses.start, accesses.operands, accesses.reads
+    uses, user, ends = areas.uses, areas.user, areas.ends
+    last, kept, wrote = notes.last, notes.kept, notes.wrote
+    for a in range(ends.shape[0] - 1):
+        begin, row = ends[a], -1
+        for k in range(begin, ends[a + 1]):
+            i, box = user[k], operands[uses[k]]
+            if k == begin or user[k - 1] != i:
+                row += 1
+            number[k] = row
+            if uses[k] >= start[i] + reads[i]:
+                last[box] = row
+                wrote[begin + row] = True
+                continue
+            oldest = _oldest(box, accesses, boxes, last)
+            if oldest < row:
+                kept[begin + a + oldest + 1] += 1
+                kept[begin + a + row + 1] -= 1
+        held, count, now = 0, 0, -1
+        for k in range(begin, ends[a + 1]):
+            if number[k] != now:
+                now = number[k]
+                held += kept[begin + a + now]
+                if wrote[begin + now] and held == 0:
+                    count += 1
+            number[k] = max(count - 1, 0)
+
+
+@borrowing
+def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
+    """Return the first row that wrote the current contents of a box; a write of the whole box
+    replaces earlier writes. The result is -1 if the box was never written."""
+    near, start = accesses.near, accesses.near_start
+    latest, by, first = -1, -1, np.iinfo(np.int64).max
+    for n in range(start[box], start[box + 1]):
+        b = near[n]
+        if last[b] < 0:
+            continue
+        first = min(first, last[b])
+        if last[b] > latest or (last[b] == latest and b > by):
+            latest, by = last[b], b
+    if by < 0:
+        return -1
+    whole = boxes[by, 5] > 0 and boxes[by, 1] <= boxes[box, 1] and boxes[box, 2] <= boxes[by, 2]
+    whole = whole and boxes[by, 3] <= boxes[box, 3] and boxes[box, 4] <= boxes[by, 4]
+    return latest if whole else first
+
+
+@compiled
+def waiting_operands(
+    accesses: Accesses,
+    on_chip: Array,
+    waiting: Array,
+    before: Array,
+    operand: Array,
+    reused: Array,
+) -> None:
+    """Find the first result of each waiting[k] that is in a box on the chip and shares bytes with
+    an operand of before[k], and set reused[k]; its last result if there is none, and -1 if it has
+    no result."""
+    start, operands, reads = accesses.start, accesses.operands, accesses.reads
+    for k in range(waiting.shape[0]):
+        i, j = waiting[k], before[k]
+        for one in range(start[i] + reads[i], start[i + 1]):
+            if reused[k]:
+                break
+            operand[k] = one
+            for other in range(start[j], start[j + 1]):
+                if on_chip[operands[one]] and share_bytes(operands[one], operands[other], accesses):
+                    reused[k] = True
