@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import borrowing, compiled
+from neuroncore.base.jit import borrowing, compiled
 from neuroncore.time.loops.dependencies import Accesses, share_bytes
 
 Array = npt.NDArray[Any]
