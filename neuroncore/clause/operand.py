@@ -103,7 +103,7 @@ class Operand:
                 argument=name,
                 expected=f"({view.partitions}, 1)",
                 got=str(view),
-                because="it is a vector operand: one value per lane",
+                because="each lane takes one number from it",
             )
 
     def _has_format(self, dtype: Format, machine: Machine) -> bool:

@@ -82,9 +82,17 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         f"{instruction.name}: {parameter.name} must be {expected}",
         argument=parameter.name,
         position=parameter.position,
-        got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
+        got=_shown(value),
         hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
     )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as text: an array by its shape and type, others by their first characters."""
+    kind = type(value).__name__
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"
+    return f"{kind} {' '.join(repr(value).split()):.60}"
 
 
 # --- arguments of the wrong kind altogether ---

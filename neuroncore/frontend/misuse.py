@@ -95,7 +95,7 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
         return _unknown(spelt, name, home, _written(frame, home) or spelt.rpartition(".")[2])
     if not type(home).__module__.startswith(HOME):
         return None
-    return _function_instead(frame, name, home) or _unknown(repr(home), name, home, "")
+    return _function_instead(frame, name, home) or _unknown(str(home), name, home, "")
 
 
 def _not_set(message: str) -> KernelError | None:

@@ -189,7 +189,7 @@ def _format(value: Any, name: str) -> Format:
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     try:
         return lookup(dtype)
-    except UsageError as unknown:
+    except UsageError:
         made_by = library(value)
         to = made_by.cast if made_by else ".astype(np.{})"
         raise DtypeError(
@@ -197,7 +197,6 @@ def _format(value: Any, name: str) -> Format:
             expected="a NeuronCore format of at most 32 bits",
             because="the engines have no 64-bit numbers",
             hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
-            also=str(unknown),
         ) from None
 
 
