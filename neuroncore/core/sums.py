@@ -18,6 +18,7 @@ from neuroncore.base.options import Options
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Run
+from neuroncore.core import later
 from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.core.packs import PackForm
 from neuroncore.memory.tile import Array, Tile
@@ -107,8 +108,10 @@ def multiplied(
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # then it would pass on what it is given
         multiply = matmul.product
+    count = later.threads() if chained and dst.dtype is float32 and len(dst.shape) == 2 else 1
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
+    x_of.early = count > 1  # a product that is put off takes it packed
 
     if group > 1:
         multiply = partial(multiply, group=group)
@@ -120,7 +123,12 @@ def multiplied(
                 spare(core, dst, stationary, moving, *lost)
                 return
         s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
-        accumulated(core, dst, accumulate, partial(multiply, s, x))
+        fresh = never_written(core, dst, accumulate)
+        if count > 1 and isinstance(fresh, bool) and later.put_off(count, dst, s, x, not fresh):
+            if fresh:
+                dst.mark_foreign(False)
+            return
+        _put(dst, fresh, partial(multiply, s, x))
 
     def spare(core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None) -> None:
         s, x, into = _sparing(s_of.read(stationary), x_of.read(moving), *lost)
@@ -187,7 +195,11 @@ def without(values: Array, lost: Array | None) -> Array:
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
     """dst (+)= the matrix [M, N] that `multiply` puts into its argument, or adds to that."""
-    fresh = never_written(core, dst, accumulate)
+    _put(dst, never_written(core, dst, accumulate), multiply)
+
+
+def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
+    """dst (+)= that matrix; `fresh` flags the elements that start a sum (`never_written`)."""
     if fresh is True:
         dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,14 @@ OWN = 1 << 30  # and from those that its cores share to those of its first core,
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
 
 
+class Pending(Protocol):
+    """Work that was put off."""
+
+    def finish(self) -> None:
+        """Do it, and let the storage depend on it no more."""
+        ...
+
+
 class Storage:
     """One allocation: its contents, and their state.
 
@@ -46,7 +54,7 @@ class Storage:
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
         *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign", "greatest"),
-        *("ending", "before_write", "__weakref__"),
+        *("ending", "before_write", "pending", "__weakref__"),
     )
     data: Array
     born: Born
@@ -61,6 +69,7 @@ class Storage:
         tuple[int, int] | None
     )  # a version, and what its integers are not beyond (`precision`)
 
+    pending: Pending | None  # what its contents still depend on
     before_write: Callable[[], None] | None  # called before each instruction that writes to it
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
@@ -71,6 +80,14 @@ class Storage:
         self.version = 0  # counts the instructions that have written to it
         self.born = self.gaps = self.image = self.scope = self.ending = None
         self.launch = self.double = self.foreign = self.greatest = self.before_write = None
+        self.pending = None
+
+    @property
+    def settled(self) -> Array:
+        """Its `data`, when nothing that was put off is still to be written."""
+        if self.pending is not None:
+            self.pending.finish()
+        return self.data
 
     @property
     def partitions(self) -> int:

@@ -233,6 +233,8 @@ class Tile:
 
     def codes(self) -> Array:
         """Return the memory itself, as a numpy view of the type in which `held` is stored."""
+        if self.storage.pending is not None:
+            self.storage.pending.finish()
         if self._array is None:
             if self.dynamic and self.dynamic[0].picks:
                 raise self._picks("has no elements before an instruction picks them")
@@ -247,7 +249,7 @@ class Tile:
 
     def values(self) -> Array:
         """The elements as float32: the memory itself for float32 tiles, else a new array."""
-        codes = self._array if self._array is not None else self.codes()
+        codes = self.codes()
         return codes if self.held is float32 else codec.decode(self.held, codes)
 
     def column(self) -> Array:

@@ -196,7 +196,7 @@ class Content:
 
 def content(core: Core, storage: Storage) -> Content:
     """The current contents of a storage."""
-    data = storage.data.copy() if storage.image is None else np.empty(0, np.uint8)
+    data = storage.settled.copy() if storage.image is None else np.empty(0, np.uint8)
     gaps, foreign = deepcopy(storage.gaps), deepcopy(storage.foreign)
     return Content(core, storage.layout, storage.version, data, gaps, foreign)
 

@@ -59,7 +59,7 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
     if not where.size:
         return np.empty(where.shape, kind)
     first = int(where.flat[0]) % kind.itemsize
-    data = storage.data.reshape(-1).view(np.uint8)
+    data = storage.settled.reshape(-1).view(np.uint8)
     count = (len(data) - first) // kind.itemsize
     words = data[first : first + count * kind.itemsize].view(kind)
     found: Array = words[where // kind.itemsize]

@@ -38,3 +38,14 @@ def maximum(typingctx: Any, a: Any, b: Any) -> Any:
 def minimum(typingctx: Any, a: Any, b: Any) -> Any:
     """The less of two floats of one type; NaN if either is; -0 is below +0."""
     return _llvm(f"llvm.minimum.f{a.bitwidth}", a, 2)
+
+
+@generated
+def pointer(typingctx: Any, address: Any) -> Any:
+    """The pointer to float32 numbers at an address."""
+    kind = types.CPointer(types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64), generate

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
+from numba import carray, types
 
 from neuroncore.base import buffers
 from neuroncore.base.jit import compiled, compiled_once, inlined
 from neuroncore.numerics.loops.blocks import ROWS, VECTORS, block, copied, scaled_block
+from neuroncore.numerics.loops.intrinsics import pointer
 from neuroncore.numerics.loops.lanes import LANES
 
 Array = npt.NDArray[Any]
@@ -84,28 +85,26 @@ def chain(
     A kernel's operands are rarely in the nearest caches. Each block brings the weights of the next
     one there, and its share of the next panel: products of a large matmul take an eighth less.
     """
-    k, n = weights.shape[1], 0
-    while n < out.shape[1]:
-        vectors = _vectors(out.shape[1] - n, 3)
-        first = k * n if packed else 0
-        panel = panels[first : first + k * vectors * LANES].reshape(k, vectors * LANES)
-        moving = panel[:, :]
-        if not packed:
-            moving = _moving(x[:, n:], panel, vectors, out.shape[0] <= ROWS)
-        share = _share(vectors, out.shape[0]) if packed else 0
-        for m in range(0, out.shape[0], ROWS):
-            whole = _is_whole(out, m, n, vectors)
-            part = out[m:, n:] if whole else edge[:, :]
-            ahead = k * (vectors * LANES + m // ROWS * share), share
-            if vectors == 3:
-                _block_3(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
-            elif vectors == 2:
-                _block_2(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
-            else:
-                _block_1(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
-            if not whole:
-                _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
-        n += vectors * LANES
+    _chain(weights, x, out, accumulate, panels, packed, edge)
+
+
+@compiled_once(
+    *(types.int64[:, ::1], types.int64, types.int64, types.int64, types.int64),
+    *(_TARGET, types.float32[:, ::1]),
+)
+def chains(
+    listed: Array, first: int, end: int, low: int, high: int, out: Array, edge: Array
+) -> None:
+    """The products `first` to `end` of those that are listed, one after the other, in the blocks of
+    rows `low` to `high` of a result. A product is the addresses of packed weights and panels, K,
+    and whether it is added."""
+    blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
+    part = out[low * ROWS : high * ROWS]
+    for i in range(first, end):
+        k = listed[i, 2]
+        weights = carray(pointer(listed[i, 0]), (blocks, k, ROWS))[low:high]
+        panels = carray(pointer(listed[i, 1]), (k * columns,))
+        _chain(weights, edge, part, listed[i, 3] > 0, panels, True, edge)
 
 
 @compiled
@@ -154,6 +153,40 @@ def scaled_chain(
                 _scaled_single(s[:, m:], x[:, n:], scales, out[m:, n:], k)
             else:
                 _scaled_quad(s[:, m:], x[:, n:], scales, out[m:, n:], k)
+
+
+@inlined
+def _chain(
+    weights: Array,
+    x: Array,
+    out: Array,
+    accumulate: bool,
+    panels: Array,
+    packed: bool,
+    edge: Array,
+) -> None:
+    k, n = weights.shape[1], 0
+    while n < out.shape[1]:
+        vectors = _vectors(out.shape[1] - n, 3)
+        first = k * n if packed else 0
+        panel = panels[first : first + k * vectors * LANES].reshape(k, vectors * LANES)
+        moving = panel[:, :]
+        if not packed:
+            moving = _moving(x[:, n:], panel, vectors, out.shape[0] <= ROWS)
+        share = _share(vectors, out.shape[0]) if packed else 0
+        for m in range(0, out.shape[0], ROWS):
+            whole = _is_whole(out, m, n, vectors)
+            part = out[m:, n:] if whole else edge[:, :]
+            ahead = k * (vectors * LANES + m // ROWS * share), share
+            if vectors == 3:
+                _block_3(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
+            elif vectors == 2:
+                _block_2(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
+            else:
+                _block_1(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
+            if not whole:
+                _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
+        n += vectors * LANES
 
 
 @inlined

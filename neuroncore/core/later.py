@@ -1,0 +1,171 @@
+"""Products of the Tensor engine that are put off, and shared out among threads.
+
+A sum in PSUM is a number of products, one after the other into the same elements. The operands of a
+product that is put off are packed (`packs`): copies, which nothing changes. Each thread computes
+some rows of the result, product by product in the order of the kernel. So the bits do not depend on
+the number of threads, nor on when they compute. A read of the elements (`Tile.codes`) first
+finishes the sum, and its thread helps. With one thread nothing is put off.
+
+OMP_NUM_THREADS is the number of threads, as for other libraries; by default there is one for each
+processor.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from queue import SimpleQueue
+from threading import Condition, Thread
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base import buffers
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.loops import matmul
+from neuroncore.numerics.loops.blocks import ROWS
+
+THREADS = "OMP_NUM_THREADS"
+MOST = 64  # products of a sum that are put off: their operands take memory
+WORTH = 1 << 20  # multiplications of a product that is put off
+AHEAD = 4  # products that a thread is called for
+LANES = 2  # shares of a sum for each thread
+SWITCH = 2e-4  # seconds after which Python lets a thread go on that has computed its share
+
+
+def threads() -> int:
+    """Return how many threads compute."""
+    given = os.environ.get(THREADS, "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Sum:
+    """Products that are put off, into a window of a storage in PSUM."""
+
+    def __init__(self, dst: Tile, count: int) -> None:
+        self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
+        self._out = dst.codes()
+        blocks = -(-len(self._out) // ROWS)
+        lanes = min(LANES * count, blocks)
+        self._ends = [blocks * lane // lanes for lane in range(lanes + 1)]
+        self._done, self._busy = [0] * lanes, [False] * lanes
+        self._operands: list[Any] = []
+        self._listed = np.empty((MOST, 4), np.int64)
+        self._count, self._is_called = 0, False
+        self._changed = Condition()
+
+    def is_at(self, dst: Tile) -> bool:
+        return dst.offset == self._offset and dst.geometry is self._geometry
+
+    def add(self, s: Array, x: Array, accumulate: bool) -> None:
+        """Put off the product of packed operands."""
+        if self._count == MOST:
+            self._compute_all()
+            self._operands.clear()
+            with self._changed:
+                self._count, self._done = 0, [0] * len(self._done)
+        self._operands += s, x
+        self._listed[self._count] = _address(s), _address(x), s.shape[1], accumulate
+        with self._changed:
+            self._count += 1
+        if self._count % AHEAD == 0 and not self._is_called:
+            self._is_called = True
+            _waiting.put(self)
+
+    def finish(self) -> None:
+        """Compute all that was put off."""
+        self._compute_all()
+        self._storage.pending = None
+        self._operands.clear()
+
+    def help(self) -> None:
+        """Compute what no other thread is computing."""
+        self._is_called = False
+        while self._share():
+            pass
+
+    def _compute_all(self) -> None:
+        while True:
+            self.help()
+            with self._changed:
+                if not any(self._busy):
+                    if min(self._done) == self._count:
+                        return
+                    continue
+                self._changed.wait()
+
+    def _share(self) -> bool:
+        """Compute the products of one lane, the one that is behind; False if there are none."""
+        with self._changed:
+            free = [n for n, busy in enumerate(self._busy) if not busy]
+            lane = min(free, key=self._done.__getitem__, default=-1)
+            if lane < 0 or self._done[lane] == self._count:
+                return False
+            self._busy[lane] = True
+            first, end = self._done[lane], self._count
+        try:
+            low, high = self._ends[lane : lane + 2]
+            edge = buffers.scratch("edge", matmul.EDGE)
+            matmul.chains()(self._listed, first, end, low, high, self._out, edge)
+        finally:
+            with self._changed:
+                self._done[lane], self._busy[lane] = end, False
+                self._changed.notify_all()
+        return True
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
+    """Put off dst (+)= the product of packed operands, if that is worth while."""
+    if s.ndim < 3 or x.ndim > 1 or s.size * x.size < WORTH * s.shape[1]:
+        return False  # not packed, or small
+    found = dst.storage.pending
+    if not isinstance(found, Sum) or not found.is_at(dst):
+        if not _start(count):
+            return False
+        found = Sum(dst, count)
+        dst.storage.pending = found
+    found.add(s, x, accumulate)
+    return True
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+_waiting: SimpleQueue[Sum | None] = SimpleQueue()
+_started: list[Thread] = []
+
+
+def _start(count: int) -> bool:
+    """Start threads, until there are `count` with the one that asks; False if it has to do without
+    them."""
+    while len(_started) < count - 1:
+        thread = Thread(target=_serve, name="neuroncore products", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # of a process that may start none
+            return bool(_started)
+        _started.append(thread)
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH))
+    return True
+
+
+def _serve() -> None:
+    while (found := _waiting.get()) is not None:
+        found.help()
+
+
+def _stop() -> None:
+    """End the threads, as before a fork: a process with threads can't be forked safely."""
+    for _ in _started:
+        _waiting.put(None)
+    while _started:
+        _started.pop().join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stop)
