@@ -226,8 +226,10 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
 
 def span(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and of the byte after its last."""
-    low, high = access.extent(array.shape, array.strides)
     start = int(array.__array_interface__["data"][0])
+    if array.flags.c_contiguous:
+        return start, start + array.nbytes
+    low, high = access.extent(array.shape, array.strides)
     return start + low, start + high + array.itemsize
 
 
