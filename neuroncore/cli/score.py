@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import neuroncore
+from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import cache_folder
-from neuroncore.base.units import duration
+from neuroncore.base.units import duration, plural
 from neuroncore.cli import session, terminal
 from neuroncore.cli.captures import slowest
-from neuroncore.cli.run import add_launches, kept_run, phase
+from neuroncore.cli.run import ESTIMATED, add_launches, kept_run, phase
+from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Record
 from neuroncore.report import measurements
 from neuroncore.report.estimate import range_of
@@ -254,6 +256,7 @@ def _document(scored: TableScore, by: Sequence[str]) -> dict[str, Any]:
 
 
 COLUMNS = ("kernel", "arguments", "machine", "harness", "microseconds")
+FACTS = ESTIMATED  # further columns that a table may have, as the options of `run`
 SCORE_SCHEMA = "neuroncore.score/1"
 SCHEMA = "neuroncore.calibrate/1"
 NEAR = 0.2  # a part of the measured time
@@ -290,7 +293,8 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the kernels of a table of your measurements, and report how good the estimates are, "
         "and which offset or factor they show. The estimates of neuroncore stay as they are. "
-        f"Columns: {', '.join(COLUMNS)}; arguments as for --args, separated by spaces. "
+        f"Columns: {', '.join(COLUMNS)}; arguments as for --args, separated by spaces. A table "
+        f"may also have the columns {', '.join(FACTS)}, as the options of these names. "
         "docs/capture.md explains it."
     )
     parser.allow_abbrev = False
@@ -305,6 +309,9 @@ def calibrate(arguments: argparse.Namespace) -> int:
     for number, row in enumerate(_read(Path(arguments.rows)), 2):
         measured = _microseconds(row["microseconds"], number) * 1e3
         own = {**vars(arguments), "args": row["arguments"].split(), "target": row["machine"]}
+        own |= {name: row[name] for name in FACTS if row.get(name)}
+        if "clock_phase" in row:
+            own["clock_phase"] = measurements.phase_of(row, f"line {number}")
         kept = kept_run(argparse.Namespace(**own), row["kernel"])
         failed: int = session.exit_code(kept.failure)
         if failed:
@@ -353,14 +360,14 @@ def summaries(rows: Sequence[MeasuredRow]) -> list[Summary]:
     return [
         Summary(
             harness=harness,
-            machine=machine,
+            machine=target,
             number=len(each),
             error=statistics.median(abs(row.ratio - 1) for row in each),
             near=sum(abs(row.ratio - 1) <= NEAR for row in each),
             offset=statistics.median(row.measured - row.estimate for row in each),
             factor=statistics.median(1 / row.ratio for row in each),
         )
-        for (harness, machine), each in groups.items()
+        for (harness, target), each in groups.items()
     ]
 
 
@@ -371,7 +378,10 @@ def _calibrated(rows: Sequence[MeasuredRow], found: Sequence[Summary]) -> Iterat
         yield f"{times}{row.ratio:>8.2f}   {row.kernel} on {row.machine}, {row.harness}"
     for one in found:
         yield ""
-        yield f"{one.harness} on {one.machine}: {one.number} rows"
+        yield f"{one.harness} on {one.machine}: {plural(one.number, 'row')}"
         yield f"  median error {one.error:.1%}, {one.near} within {NEAR:.0%}"
         sign = "more" if one.offset >= 0 else "less"
         yield f"  measurements are {duration(abs(one.offset))} {sign}, or {one.factor:.2f} times"
+        known = overheads(machine.load(one.machine).name).get(one.harness)
+        if known is not None:
+            yield f"  {known.value:g} us of this are of {one.harness}, as in isa/harnesses.toml"

@@ -157,10 +157,12 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
     by_harness = harness.launch if harness is not None else "framework"
     path = _launch_path(row.get("launch") or by_harness)
     software = row.get("descriptors") == "software"
-    return LaunchFacts(leaves_descriptors(row, known), path, software, _phase(row))
+    return LaunchFacts(
+        leaves_descriptors(row, known), path, software, phase_of(row, f"row {row['id']}")
+    )
 
 
-def _phase(row: Row) -> float | None:
+def phase_of(row: Row, name: str) -> float | None:
     """Return the column `clock_phase`. Raise UsageError if it is no part of a window."""
     given = row.get("clock_phase")
     if not given:
@@ -170,7 +172,7 @@ def _phase(row: Row) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise UsageError(f"row {row['id']}: clock_phase is {given!r}; it must be from 0 to under 1")
+        raise UsageError(f"{name}: clock_phase is {given!r}; it must be from 0 to under 1")
     return value
 
 

@@ -33,6 +33,18 @@ def test_rows_are_next_to_estimates(capsys, folder):
     assert told["harnesses"][0]["offset"] > 0
 
 
+def test_a_row_may_say_how_its_kernel_was_launched(capsys, folder):
+    head = HEAD.replace("\n", ",launch,clock_phase\n")
+    row = 'kernel.py::double,"float32[128,64]",trn2,neuron-profile,20,{}\n'
+    (folder / "rows.csv").write_text(head + row.format("standalone,0.5") + row.format(","))
+    assert main(["calibrate", "rows.csv"]) == 0
+    assert "15.1 us of this are of neuron-profile" in capsys.readouterr().out
+    for facts, said in (("alone,", "'standalone'"), (",1.5", "line 2: clock_phase")):
+        (folder / "rows.csv").write_text(head + row.format(facts))
+        assert main(["calibrate", "rows.csv"]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_the_offset_and_the_factor_are_medians():
     rows = [score.MeasuredRow("k", "trn2", "h", e + 9, e) for e in (10, 20, 30)]
     (found,) = score.summaries([*rows, score.MeasuredRow("k", "trn2", "h", 900, 9)])
