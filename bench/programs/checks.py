@@ -71,7 +71,8 @@ class Watched(Verification):
         if line in self.expected:
             times = self._times[core, line]
             self._times[core, line] += 1
-            self._hold(self.expected[line][times], i, row.call.name)
+            views = self.expected[line]
+            self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
         if self.uses is not None:
             self.uses.note(core, number, row, vars(i))
         return super()._compared(core, number, row, i, storages)
@@ -150,7 +151,8 @@ def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:
     if launch.ranks > 1:
         more = {"per_rank": given, "lnc": launch.cores}
         return neuroncore.run(kernel, target=launch.target, options=options, **more)
-    gridded = kernel[launch.cores] if launch.cores > 1 else kernel
+    grid = launch.cores * launch.programs
+    gridded = kernel[grid] if grid > 1 else kernel
     return neuroncore.run(gridded, *given[0], target=launch.target, options=options)
 
 
@@ -233,7 +235,7 @@ def main(
     kernel: Any, seed: int, inputs: Sequence[Sequence[Any]], target: str, **launch: Any
 ) -> None:
     """Check the kernel of a file, and say how that went."""
-    sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks")}
+    sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks", "programs")}
     given = [Input(*one) for one in inputs]
     try:
         examine(kernel, seed, given, Launch(target, **sizes, options=launch), {})

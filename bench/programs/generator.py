@@ -24,6 +24,7 @@ OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
 NESTS = 0.25  # of those, which take as long as several of the others
+GRIDS = 0.2  # of those, which several programs of a grid run
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
@@ -50,6 +51,9 @@ def generate(seed: int) -> Program:
 def _older(maker: Maker) -> Program:
     """A program of the older API."""
     tiles = older.Tiles(maker)
+    if maker.chance(GRIDS):
+        maker.programs = maker.between(2, 3)
+        maker.say("g = nl.program_id(0)", makes="g")
     if maker.chance(NESTS):
         maker.choose(nests.STEPS)(tiles)
         return replace(maker.program(), dialect="older")

@@ -25,7 +25,7 @@ class Maker(Windows):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.cores = self.ranks = 1
+        self.cores = self.ranks = self.programs = 1
         self.options: dict[str, Any] = {}
         self.tensors: list[Tensor] = []
         self.inputs: list[Input] = []
@@ -292,7 +292,7 @@ class Maker(Windows):
 
     def program(self) -> Program:
         """What was made."""
-        launch = Launch(self.target, self.cores, self.ranks, self.options)
+        launch = Launch(self.target, self.cores, self.ranks, self.options, self.programs)
         return Program(self.seed, launch, self.inputs, self.statements, self.results)
 
 

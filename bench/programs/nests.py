@@ -27,11 +27,11 @@ class Nest(NamedTuple):
 
     def sum(self, maker: Maker, unit: int) -> tuple[str, int]:
         """A sum of loop variables times steps, as text, and the length of an axis in which `unit`
-        elements from each of its values on are inside."""
+        elements from each of its values on are inside. The number of the program is a variable."""
         text, most = str(maker.between(0, 2)), 2 + unit
-        for name, turns in self.loops:
+        for name, turns in (*self.loops, ("g", maker.programs)):
             step = maker.choose((0, unit, unit, 1, 2 * unit))
-            text += f" + {step}*{name}" * bool(step)
+            text += f" + {step}*{name}" * bool(step and (name != "g" or turns > 1))
             most += step * (turns - 1)
         return text, most
 
@@ -55,6 +55,10 @@ def stored_before(maker: Maker, lines: list[str], shape: tuple[int, int], form: 
     return out
 
 
+def _end(maker: Maker, most: int) -> int:
+    return maker.between(1 if maker.chance(0.4) else most // 2 + 1, most)
+
+
 def moved(tiles: Tiles) -> None:
     """Parts of an input go to parts of a result, some of their elements."""
     maker, form, loops = tiles.maker, tiles.maker.choose(FORMS), nest(tiles.maker)
@@ -64,8 +68,8 @@ def moved(tiles: Tiles) -> None:
     source = maker.given((rows, columns), form)
     lines = [grid(maker, lanes, free)]
     out = stored_before(maker, lines, (height, columns), form)
-    ways = (
-        *(f"{row} + i < {maker.between(1, rows)}", f"{column} + j < {maker.between(1, columns)}"),
+    ways = (  # of bounds, more are in the second half, so that later turns are cut
+        *(f"{row} + i < {_end(maker, rows)}", f"{column} + j < {_end(maker, columns)}"),
         *(f"{column} + 2*j >= {maker.between(1, columns)}", f"k0 + i >= {maker.between(0, 3)}"),
     )
     mask = f", mask={maker.choose(ways)}" if maker.chance(0.8) else ""

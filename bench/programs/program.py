@@ -40,15 +40,16 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """What a kernel is launched on."""
+    """What a kernel is launched on; with several `programs`, one after the other on each core."""
 
     target: str
     cores: int = 1
     ranks: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
+    programs: int = 1
 
     def __str__(self) -> str:
-        given = {"cores": self.cores, "ranks": self.ranks}
+        given = {"cores": self.cores, "ranks": self.ranks, "programs": self.programs}
         more = [f"{name}={count}" for name, count in given.items() if count > 1]
         more += [f"{name}={value!r}" for name, value in self.options.items()]
         return ", ".join([repr(self.target), *more])
@@ -88,6 +89,7 @@ class Program:
         found = {f"{self.dialect} API", launch.target, *(f"Options.{o}" for o in launch.options)}
         found |= {"two cores"} if launch.cores > 1 else set()
         found |= {"ranks"} if launch.ranks > 1 else set()
+        found |= {"several programs"} if launch.programs > 1 else set()
         return found.union(*(one.kinds for one in self.statements))
 
     def of(self, statements: Sequence[Statement]) -> Program:

@@ -162,12 +162,14 @@ class View:
         flat = self.at[:1].reshape(-1) if self.tensor.on_chip else self.at.reshape(-1)
         return bool((np.diff(flat) == self.size).all())
 
-    def index(self, *keys: slice | int, kind: str = "slice") -> View:
-        """By integers and slices, of which those that take a whole axis are written `:`."""
+    def index(self, *keys: slice | int, said: Sequence[str] = ()) -> View:
+        """By integers and slices, which may be `said` otherwise than usual; those that take a whole
+        axis are written `:`."""
         stepped = any(isinstance(k, slice) and k.step not in (None, 1) for k in keys)
         at = self.at[keys]
         at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
-        return self._made(f"[{', '.join(map(_key, keys))}]", at, "step" if stepped else kind)
+        text = ", ".join(said or map(key_text, keys))
+        return self._made(f"[{text}]", at, "step" if stepped else "slice")
 
     def reshape(self, *shape: int) -> View:
         return self._made(f".reshape({shape})", self.at.reshape(shape), "reshape")
@@ -239,7 +241,7 @@ class View:
         return self._made(text, at, "indirect DMA", moved=True)
 
 
-def _key(key: slice | int) -> str:
+def key_text(key: slice | int) -> str:
     if isinstance(key, int):
         return str(key)
     parts = [key.start, key.stop] if key.step is None else [key.start, key.stop, key.step]

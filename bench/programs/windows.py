@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bench.programs.draws import Draws
-from bench.programs.views import STARTS, View
+from bench.programs.views import STARTS, View, key_text
 
 
 class How(NamedTuple):
@@ -91,8 +91,8 @@ class Windows(Draws, ABC):
         flat = self._flat(base)
         first = 0 if self.chance(0.4) else self.between(0, flat.free - free)
         if self.chance(0.3) and first + free == flat.free:
-            return flat.index(rows, slice(first, None))
-        return flat.index(rows, slice(first, first + free))
+            return self._cut(flat, rows, slice(first, None))
+        return self._cut(flat, rows, slice(first, first + free))
 
     def _stepped(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
         """Each second, third or fourth element."""
@@ -102,7 +102,7 @@ class Windows(Draws, ABC):
             return None
         first = self.between(0, base.free - span)
         last = min(base.free, first + span + self.between(0, step - 1))
-        return self._flat(base).index(rows, slice(first, last, step))
+        return self._cut(self._flat(base), rows, slice(first, last, step))
 
     def _block(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
         """Some of the columns of some rows."""
@@ -113,8 +113,27 @@ class Windows(Draws, ABC):
         top, left = self.between(0, tall - height), self.between(0, wide - width)
         whole = base if base.shape[1:] == (tall, wide) else base.reshape(base.lanes, tall, wide)
         down, across = self._keys(top, height, tall), self._keys(left, width, wide)
-        found = whole.index(rows, down, across)
+        found = self._cut(whole, rows, down, across)
         return found.permute((0, 2, 1)) if len(found.shape) > 2 and self.chance(0.3) else found
+
+    def _cut(self, view: View, *keys: slice | int) -> View:
+        """A part by integers and slices, said in one of several ways."""
+        said = [self._said(key, size) for key, size in zip(keys, view.shape, strict=True)]
+        if said[-1] == ":" and self.chance(0.5):
+            said = said[:-1] + ["..."] * self.chance(0.5)
+        return view.index(*keys, said=said)
+
+    def _said(self, key: slice | int, size: int) -> str:
+        """A key of an axis: as usual, by numbers that count from the end, or as a start and a
+        count."""
+        if isinstance(key, int) or key == slice(None) or self.chance(0.6):
+            return key_text(key)
+        first, end, step = key.indices(size)
+        if (first, end, step) == (0, size, 1) and self.chance(0.5):
+            return ":"
+        if step == 1 and self.chance(0.5):
+            return f"nl.ds({first}, {end - first})"
+        return key_text(slice(first - size, end - size or None, key.step))
 
     def _keys(self, first: int, count: int, size: int) -> slice | int:
         """The key of some elements of an axis; of one, now and then its number, which may count

@@ -42,6 +42,12 @@ def test_programs_write_to_inputs_and_repeat_instructions_with_other_numbers():
     assert {"an input that changes", "another number"} <= found
 
 
+def test_several_programs_of_a_grid_run_a_kernel_of_the_older_api():
+    found = [one for one in map(generate, range(80)) if one.launch.programs > 1]
+    assert {one.dialect for one in found} == {"older"}
+    assert checks.check(found[0]).programs == [[*range(found[0].launch.programs)]]
+
+
 @pytest.mark.parametrize("high", [0, 1, 5, 60])
 def test_registers_are_within_their_bound(high):
     for seed in range(200):
@@ -72,15 +78,17 @@ def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
         assert view.at[lane, place] == 4 * (40 * lane + offset)
 
 
-def test_one_element_of_an_axis_is_a_slice_or_a_number():
-    found = set()
+def test_keys_are_said_in_several_ways_and_mean_the_same():
+    x, texts, axes = np.arange(96).reshape(8, 3, 4), set(), set()
+    nl = SimpleNamespace(ds=lambda start, count: slice(start, start + count))
     for seed in range(80):
         maker = Maker(seed)
-        base = maker.new("sbuf", (8, 3, 4), "float32")
-        if (view := maker._block(base, slice(0, 8), 3, True)) is not None:
-            keys = view.text.rpartition("[")[2].partition("]")[0].split(", ")
-            found |= {(len(view.shape), ":" in keys[2], "-" in keys[2])}
-    assert {(3, True, False), (2, False, False), (2, False, True)} <= found
+        base = maker.new("sbuf", x.shape, "float32")
+        view = maker._cut(base, slice(0, 8), slice(1, 3), maker._keys(2, 1, 4))
+        texts.add(text := view.text.removeprefix(base.text))
+        axes.add(len(view.shape))
+        assert np.array_equal(view.at, 4 * eval(f"x{text}", {"x": x, "nl": nl}))
+    assert axes == {2, 3} and len(texts) > 10
 
 
 def test_indices_around_the_rows_of_a_table_are_below_it_too():
@@ -105,9 +113,11 @@ def test_each_loop_of_the_device_goes_over_all_columns(form):
 
 def test_a_replay_that_writes_to_the_arrays_that_it_is_given_is_found(monkeypatch):
     monkeypatch.setattr(tensors, "written_storages", lambda program: np.empty(0, np.int64))
-    program = next(one for one in map(generate, range(200)) if "an input that changes" in one.kinds)
+    maker = Maker(0)
+    dst, src = (maker.given((4, 8), "float32") for _ in range(2))
+    maker.issue("nisa.dma_copy", dst=dst, src=src)
     with pytest.raises(checks.Failure, match="of input"):
-        checks.check(program)
+        checks.check(maker.program())
 
 
 @pytest.mark.parametrize("seed", range(12))
