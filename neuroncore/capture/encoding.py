@@ -144,7 +144,7 @@ class Scalar(NamedTuple):
 class DecodedInstruction(NamedTuple):
     """An instruction of a device. `role` is its purpose, from `isa/encoding.toml`. For an opcode
     that no table has, the role is "", the name is the number of the opcode, and the operands are
-    unknown."""
+    unknown. `printed` is what the profiler printed of one that is read from its JSON."""
 
     opcode: str
     role: str
@@ -153,6 +153,7 @@ class DecodedInstruction(NamedTuple):
     operands: tuple[DecodedOperand, ...]
     blocks: tuple[Block, ...]
     settings: Mapping[str, Any]
+    printed: str | None = None
 
     @property
     def known(self) -> bool:
@@ -167,6 +168,8 @@ class DecodedInstruction(NamedTuple):
     def said(self, names: Names | None = None) -> str:
         """Its waits, its updates, its settings and its operands, as the profiler writes them.
         `names` are those of semaphores."""
+        if self.printed is not None:
+            return self.printed
         names = names or {}
         first, *others = [wait.said(names) for wait in self.waits] or [""]
         done = [f"{update.said(names)}@complete" for update in self.updates]

@@ -45,6 +45,7 @@ def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
         operands=tuple(_operands(text, rows)),
         blocks=tuple(_blocks(given)),
         settings=settings,
+        printed=text,
     )
 
 

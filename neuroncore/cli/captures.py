@@ -100,7 +100,7 @@ def import_(arguments: argparse.Namespace) -> int:
     if arguments.trace:
         _write_trace(found, arguments.trace)
     if arguments.html:
-        _write_page(found, arguments.html)
+        write_page(found, arguments.html)
     if arguments.json:
         told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
         terminal.write_json(told | {"why": found.why().to_dict()})
@@ -191,7 +191,8 @@ def _write_trace(found: Measured, path: Path) -> None:
     print(f"wrote {path}", file=sys.stderr)
 
 
-def _write_page(found: Measured, path: Path) -> None:
+def write_page(found: Measured, path: Path) -> None:
+    """Write the page. Raise UsageError if nothing was traced or it can't be written."""
     cores, files = found.shown()
     if not cores:
         raise UsageError("no instruction of a kernel was traced")
@@ -226,6 +227,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def neff(arguments: argparse.Namespace) -> int:
+    if Path(arguments.neff).suffix in (".ntff", ".json"):
+        hint = "`neuroncore why` and `neuroncore profile import` read it"
+        raise UsageError(f"{arguments.neff} is a trace, not a compiled program: {hint}")
     program = programs.load(Path(arguments.neff))
     if executing.asked(arguments):
         code: int = executing.execute(arguments, program)

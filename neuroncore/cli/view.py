@@ -11,7 +11,7 @@ import webbrowser
 from pathlib import Path
 
 from neuroncore.base.errors import UsageError
-from neuroncore.cli import terminal
+from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
 from neuroncore.cli.usage import natural
@@ -26,7 +26,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run FILE.py::KERNEL or FILE.py like `neuroncore run`, and write or serve one HTML page "
         "of the run: timeline, source, steps, memory, values and figures. Without -o and --serve "
-        "the page is KERNEL.html or FILE.html in the current folder."
+        "the page is KERNEL.html or FILE.html in the current folder. A trace of a device (.ntff) "
+        "or a compiled program (.neff) has such a page too, without values."
     )
     parser.usage = (
         "neuroncore view FILE.py[::KERNEL] [-o OUT.html | --serve] [options of run] [[--] "
@@ -66,6 +67,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def view(arguments: argparse.Namespace) -> int:
     if not (arguments.html or arguments.serve):
         arguments.html = _usual(arguments.file)
+    if captures.named(arguments.file):
+        return _view_capture(arguments)
     if arguments.watch:
         if arguments.serve:
             raise UsageError("--watch writes a file: it does not go with --serve")
@@ -75,6 +78,17 @@ def view(arguments: argparse.Namespace) -> int:
     if arguments.serve and document.shown:
         _serve(document, arguments.port)
     return code
+
+
+def _view_capture(arguments: argparse.Namespace) -> int:
+    """Write the page of a trace or of a compiled program's estimate, whose files do not change."""
+    if arguments.serve or arguments.watch:
+        option = "--serve" if arguments.serve else "--watch"
+        raise UsageError(f"{arguments.file} is a capture: {option} is for kernels and scripts")
+    captures.write_page(captures.load(arguments, arguments.file), arguments.html)
+    if arguments.open:
+        webbrowser.open(arguments.html.resolve().as_uri())
+    return 0
 
 
 def _usual(file: str) -> Path:

@@ -10,6 +10,7 @@ import pytest
 
 from neuroncore.base.errors import UsageError
 from neuroncore.capture import printed, run
+from neuroncore.cli import main
 
 TRACE, PROGRAM = captures.copied()
 
@@ -129,7 +130,11 @@ def profile():
         "S[8] (qSyncDynamicHW)>=16 S[6] (Vector)++@complete src=fp32@0x100[1,1,1,1][64,1,1,1] "
         "dst=fp32@0x200[1,1,1,1][64,1,1,1] channels=128"
     )
-    rows = [("DMA_DIRECT2D", "Sync", load, 100, 500), ("COPY", "Vector", copy, 2100, 180)]
+    rows = [
+        ("DMA_DIRECT2D", "Sync", load, 100, 500),
+        ("COPY", "Vector", copy, 2100, 180),
+        ("ACT_TABLE_LOAD", "Scalar", "", 2270, 5),
+    ]
     updates = [("S[8] (qSyncDynamicHW)", n + 1, 2000 + 4 * n) for n in range(16)]
     updates.append(("S[6] (Vector)", 1, 2290))
     return {
@@ -173,6 +178,9 @@ def test_the_profiler_s_json_is_read_as_a_capture(tmp_path):
         "statement 0",
         "statement 1",
     ]
+    page = tmp_path / "page.html"
+    assert main(["view", str(path), "-o", str(page)]) == 0 and "ACT_TABLE_LOAD" in page.read_text()
+    assert main(["view", str(path), "--serve"]) == 2
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b"{", b'{"summary": [], "instruction": []}'])
@@ -189,7 +197,7 @@ def test_damaged_profiles_are_read_or_refused():
         data = captures.mutated(text.encode(), dice)
         try:
             made = run.Measured(printed.read(json.loads(data), "a profile"))
-            assert str(made.why()) and made.summary and len(made.instructions)
+            assert str(made.why()) and made.summary and len(made.instructions) and made.shown()
             outcomes["read"] += 1
         except (UsageError, ValueError) as error:  # of json.loads
             assert isinstance(error, UsageError | json.JSONDecodeError | UnicodeDecodeError)
