@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base import display
-from neuroncore.base.units import duration, size
+from neuroncore.base.units import duration, plural, size
 from neuroncore.machine.world import World
 from neuroncore.report import pairs
 from neuroncore.report.clock import ClockPhase, clock_phase
@@ -455,4 +455,4 @@ def _path(told: Why) -> Iterator[str]:
         yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {said}".rstrip()
     if (rest := len(told.lines) - told.top) > 0:
         part = sum(line.ns for line in told.lines[told.top :]) / total
-        yield f"  {part:5.0%}  {rest} other lines"
+        yield f"  {part:5.0%}  {plural(rest, 'other line')}"
