@@ -33,7 +33,7 @@ else:
     races = Lazy("neuroncore.checks.races")
 
 Array = npt.NDArray[Any]
-SHOWN = 6  # lines whose tiles are listed
+SHOWN = 4  # lines whose tiles are listed
 
 
 class Alive(NamedTuple):

@@ -133,7 +133,7 @@ def kernel() -> Diagnosis:
     taken = duration((time.perf_counter() - begun) * 1e9)
     if not np.array_equal(run.results, a + b):
         return Diagnosis("error", "a + b is wrong on this machine", "please report it")
-    return Diagnosis("ok", f"a + b is right on {run.machine.name}, {taken}")
+    return Diagnosis("ok", f"a + b is right on {run.machine.name}, after {taken}")
 
 
 def isolated() -> Diagnosis:
@@ -141,12 +141,11 @@ def isolated() -> Diagnosis:
     level = isolation.supported()
     if level != "linux":
         return Diagnosis("warning", "only limits of time and memory", "see docs/eval.md")
-    held = _held()
-    granted = ", ".join(f"{name} {value}" for name, value in held._asdict().items())
-    if not all(held):
+    held = _held()._asdict()
+    if missing := [name for name, value in held.items() if not value]:
         hint = "judge hostile candidates in a container without network: docs/eval.md"
-        return Diagnosis("warning", f"incomplete: {granted}", hint)
-    return Diagnosis("ok", granted)
+        return Diagnosis("warning", f"incomplete: this system grants no {', '.join(missing)}", hint)
+    return Diagnosis("ok", f"`neuroncore eval` isolates kernels by {', '.join(held)}")
 
 
 def _held() -> Held:
@@ -168,9 +167,9 @@ def _held() -> Held:
 
 
 def processors() -> Diagnosis:
-    threads = os.environ.get("NUMBA_NUM_THREADS", "all")
     count = os.cpu_count() or 1
-    return Diagnosis("ok", f"{count} processors, threads of numba: {threads}")
+    threads = os.environ.get("NUMBA_NUM_THREADS", count)
+    return Diagnosis("ok", f"{count}; compiled loops use {threads}")
 
 
 CHECKS = {
