@@ -31,6 +31,7 @@ class ArgumentPlan:
     values: list[tuple[int, int]]
     operands: dict[str, int]  # by name, where in the row its window is
     loads: int  # the place of the register that is written; -1 for none
+    nbytes: int  # of all results
 
 
 def plan(call: Call) -> ArgumentPlan:
@@ -56,7 +57,7 @@ def plan(call: Call) -> ArgumentPlan:
             given[slot] = call.arguments[p.name]
     given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
     run = getattr(execute, instruction.name)
-    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads)
+    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, call.written_bytes)
 
 
 def renewed(call: Call) -> Call:

@@ -81,6 +81,7 @@ class Replay:
         self._order = array("h")  # which core each step is of, as far as it has been
         self._snapshots: list[Snapshot] = []
         self._apart = APART
+        self._due = 0  # bytes of results before the next snapshot
         self._turn, self.turns = 0, turns
         self._set_peers()
         self.step = 0
@@ -114,7 +115,10 @@ class Replay:
             self._return_to(step)
         with self._running():
             while self.step < step:
-                self._go_on()
+                if len(self.cores) > 1 or self.turns is not None:
+                    self._go_on()
+                else:
+                    self._stretch(step)
 
     def forward(self) -> None:
         """One step. Raises UsageError at the end."""
@@ -231,7 +235,7 @@ class Replay:
 
     def _go_on(self) -> None:
         """Execute the instruction that is next, where cores that come first to a meeting wait."""
-        if self.step == 0 or (self.room and self.step % self._apart == 0):
+        if self._is_due():
             self._keep()
         for _ in self.cores:  # each begins anew at most once before a row is finished
             rank = self._turn = self._able()
@@ -242,6 +246,19 @@ class Replay:
         if len(self._order) == self.step:
             self._order.append(rank)
         self.step += 1
+
+    def _stretch(self, step: int) -> None:
+        """Execute instructions of the only core, up to a step or the place of a snapshot."""
+        if self._is_due():
+            self._keep()
+        end = min(step, (self.step // self._apart + 1) * self._apart)
+        with on(self.cores[0]):
+            try:
+                while self.executions[0].row < end:
+                    self.executions[0].step()
+            finally:
+                self.step = self.executions[0].row
+                self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
         """Let a core execute its next instruction. Return False if it has to wait for others
@@ -259,11 +276,25 @@ class Replay:
 
     # --- going back ------------------------------------------------------------------------------
 
+    def _is_due(self) -> bool:
+        """Return whether to take a snapshot here. Instructions have written as many bytes as are to
+        be copied, so copies take no longer than the program."""
+        if self.step == 0 or not self.room or self.step % self._apart:
+            return self.step == 0
+        return self._written() >= self._due
+
+    def _written(self) -> int:
+        return sum(execution.wrote for execution in self.executions)
+
     def _keep(self) -> None:
         """Take a snapshot unless this step has one. If snapshots need too much space, drop every
         second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
+            return
+        copied = self._to_copy(last)
+        self._due = self._written() + copied
+        if copied > self.room and last is not None:
             return
         self._snapshots.append(self._snapshot(last))
         if sum(one.nbytes for one in self._snapshots) > self.room:
@@ -274,6 +305,12 @@ class Replay:
         """The storages that may change, by their numbers."""
         roots = self._tensors.roots.items()
         return {n: root.storage for n, root in roots if n in self._tensors.written}
+
+    def _to_copy(self, last: Snapshot | None) -> int:
+        """The bytes that have changed since the last snapshot."""
+        kept = last.contents if last else {}
+        changing = self._changing().items()
+        return sum(s.nbytes for n, s in changing if n not in kept or kept[n].version != s.version)
 
     def _snapshot(self, last: Snapshot | None) -> Snapshot:
         kept: dict[int, Content] = {}

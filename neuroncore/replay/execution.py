@@ -84,7 +84,7 @@ class Execution:
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
         self.program, self.core, self.tensors = program, core, tensors
         self.registers = Registers(program.data)
-        self.row = 0
+        self.row = self.wrote = 0  # the next row, and bytes of results of those before
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(renewed(call)) for call in program.calls]
         self._rows, self._begins = program.raw()
@@ -138,6 +138,7 @@ class Execution:
         if plan.loads >= 0:
             self.registers.loaded[self.row] = given[plan.loads].value
         self.row += 1
+        self.wrote += plan.nbytes
         ends, windows = self._ends
         while self._ended < len(ends) and ends[self._ended] < self.row:
             self._let_go(windows[self._ended])

@@ -17,6 +17,7 @@ import neuroncore
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DeadlockError, OutOfBoundsError, UsageError
 from neuroncore.base.options import Options
+from neuroncore.replay import cursor
 from neuroncore.replay.execution import Waits
 
 RNG = np.random.default_rng(5)
@@ -214,6 +215,27 @@ def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
         np.testing.assert_array_equal(registers, held.setdefault(step, registers))
         if len(held) == replay.steps:
             replay.to_step(replay.steps)
+
+
+@nki.jit
+def written_in_pieces(x):
+    out = nl.ndarray((40, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    for i in range(40):
+        nisa.dma_copy(dst=out[i], src=tile(x))
+    return out
+
+
+def test_snapshots_copy_no_more_than_the_program_writes(monkeypatch):
+    copied, content = [], cursor.content
+    monkeypatch.setattr(cursor, "content", lambda *given: copied.append(given) or content(*given))
+    replay = neuroncore.run(written_in_pieces, X, target="trn2").steps()
+    replay._apart = 1
+    replay.finish()
+    assert len(replay._snapshots) > 2
+    assert sum(storage.nbytes for _, storage in copied) <= 3 * 40 * X.nbytes
+    replay.room = X.nbytes
+    replay.to_step(1)
+    assert replay.tile(2, "dst").elements.shape == X.shape
 
 
 def test_tiles_on_the_chip_are_let_go_after_their_last_use():
