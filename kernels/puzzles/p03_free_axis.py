@@ -2,8 +2,8 @@
 
 The columns of a tile are its free axis. An instruction processes one column per cycle for all 128
 partitions, plus about 60 cycles that do not depend on the length. A transfer takes about 2 us plus
-the time for its bytes. Wide tiles are therefore better than narrow ones, but a single tile leaves
-nothing to overlap.
+the time for its bytes. Wide tiles are therefore better than narrow ones, but with a single tile
+loads, computation and stores can't overlap.
 
 Write x * x to out. Choose the number of columns per tile.
 

@@ -1,6 +1,6 @@
 """Puzzle 5: the last tile.
 
-The number of rows is any number now. The last tile has fewer rows than the others, and slices must
+Now x may have any number of rows. The last tile has fewer rows than the others, and slices must
 stay inside the tensor: an index past the end is an error, not a shorter slice.
 
 Write max(x, 0) to out.
