@@ -24,7 +24,7 @@ from neuroncore.machine.world import ALONE, World
 from neuroncore.precision.findings import Precision
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
-from neuroncore.report import precision
+from neuroncore.report import clock, precision
 from neuroncore.report.collectives import CollectiveOperation, slowest
 from neuroncore.report.compare import Agreement, ErrorMap
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
@@ -257,7 +257,7 @@ def _values(launch: Shown, served: bool) -> list[dict[str, Any]]:
 
 
 def _answers(launch: Shown, timeline: Timeline) -> dict[str, Any]:
-    figures = summary(timeline)
+    figures = {**summary(timeline), **clock.fields(timeline)}
     if launch.answers:
         figures = {**figures, **bound_by(timeline)}
         return {"figures": figures, **answers(launch.kernel, timeline)}
