@@ -67,12 +67,22 @@ def seconds(function: Callable[[], Any], clock: Callable[[], float] = time.threa
 
 
 def least(
-    *functions: Callable[[], Any], rounds: int = 9, clock: Callable[[], float] = time.thread_time
+    *functions: Callable[[], Any],
+    rounds: int = 9,
+    clock: Callable[[], float] = time.thread_time,
+    warm: bool = False,
 ) -> tuple[float, ...]:
-    """The least seconds of CPU of each function, of rounds in which they take turns, after one."""
+    """The least seconds of CPU of each function, of rounds in which they take turns, after one. If
+    `warm`, each is called before it is timed, so that none finds caches as another left them."""
     for function in functions:
         function()
-    times = [[seconds(function, clock) for function in functions] for _ in range(rounds)]
+
+    def timed(function: Callable[[], Any]) -> float:
+        if warm:
+            function()
+        return seconds(function, clock)
+
+    times = [[timed(function) for function in functions] for _ in range(rounds)]
     return tuple(map(min, zip(*times)))
 
 

@@ -5,9 +5,9 @@ numpy, and how many times as long each interpreter takes: neuroncore as `neuronc
 as `kernel(...)`, triton-viz's interpreter of NKI on the same functions (without its tracer, which
 takes longer), Triton's interpreter (TRITON_INTERPRET=1), and JAX's Pallas with interpret=True. All
 have the same tiles, and results are compared with numpy's. Times are the least CPU time of each, of
-all of its threads, in one process that allows one; compilation is not included. Peers are used in
-the versions that are installed; nothing of neuroncore needs them. A peer that is missing is left
-out, with the reason.
+all of its threads, in one process that allows one, each right after another call of the same;
+compilation is not included. Peers are used in the versions that are installed; nothing of
+neuroncore needs them. A peer that is missing is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def ratios(kernel: str, size: int, peers: dict[str, Peer], rounds: int) -> list[
         run(*given, out)
         np.testing.assert_allclose(out, wanted, rtol=1e-3, atol=1e-3, err_msg=name)
         runs.append(lambda run=run, out=out: run(*given, out))
-    own, *others = least(lambda: reference(*given), *runs, rounds=rounds, clock=time.process_time)
+    numpy = lambda: reference(*given)  # noqa: E731
+    own, *others = least(numpy, *runs, rounds=rounds, clock=time.process_time, warm=True)
     return [own, *(other / own for other in others)]
 
 

@@ -11,7 +11,7 @@ from neuroncore.base.errors import OperatorError, OutOfBoundsError
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
 from neuroncore.clause.immediate import Constant, Pattern
-from neuroncore.clause.instruction import Traits, instruction, require
+from neuroncore.clause.instruction import Run, Traits, instruction, require
 from neuroncore.clause.operand import In, Number, Out, SbufIn, SbufOut, Single
 from neuroncore.core import engines
 from neuroncore.core.core import Core
@@ -32,16 +32,21 @@ STARTED = cost.streaming(extra="gpsimd_start_cycles")
 )
 def iota(
     dst: SbufOut, pattern: Pattern, offset: words.Offset = 0, channel_multiplier: words.Offset = 0
-) -> None:
+) -> Run:
     """dst[p, w, z, y, x] = offset + p * channel_multiplier + w * step_w + ... + x * step_x"""
-    codes, exact = dst.codes(), dst.dtype in (int32, uint32)
-    there = exact and codes.flags.c_contiguous
-    out = codes.view(np.int32).reshape(len(codes), -1) if there else None
-    values = numeric.affine(len(codes), pattern, offset, channel_multiplier, out)
-    if not exact:
-        dst.store(codec.decode(int32, values))
-    elif not there:
-        codes[...] = values.view(codes.dtype).reshape(dst.shape)
+    exact = dst.dtype in (int32, uint32)
+
+    def run(dst: Tile, offset: int, per_row: int) -> None:
+        codes = dst.codes()
+        there = exact and codes.flags.c_contiguous
+        out = codes.view(np.int32).reshape(len(codes), -1) if there else None
+        values = numeric.affine(len(codes), pattern, offset, per_row, out)
+        if not exact:
+            dst.store(codec.decode(int32, values))
+        elif not there:
+            codes[...] = values.view(codes.dtype).reshape(dst.shape)
+
+    return run
 
 
 @instruction(

@@ -450,11 +450,11 @@ def affine(
     """offset + p * per_row + the sum of index * step over the axes of a pattern, [P, F], in 32-bit
     integers that wrap around, in `out` if given. The pattern lists [step, count], outermost
     first."""
-    along = np.zeros(1, np.int64)
-    for step, count in pattern:
+    (step, count), *inner = pattern or ((0, 1),)
+    along = np.arange(count, dtype=np.int64) * step
+    for step, count in inner:
         along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
-    column = offset + np.arange(rows, dtype=np.int64) * per_row
     if out is None:
         out = buffers.array((rows, len(along)), np.dtype(np.int32))
-    elements.lattice()(column.astype(np.int32), along.astype(np.int32), out)
+    elements.lattice()(int(offset), int(per_row), along, out)
     return out

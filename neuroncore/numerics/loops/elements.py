@@ -31,9 +31,9 @@ def _of(word: Any) -> Any:
 _choices = {n: _of(word) for n, word in {1: types.u1, 2: types.u2, 4: types.u4}.items()}
 
 
-@compiled_once(types.i4[::1], types.i4[::1], types.i4[:, ::1])
-def lattice(column: Array, row: Array, out: Array) -> None:
-    """out[p, j] = column[p] + row[j], of 32-bit integers that wrap around."""
+@compiled_once(types.i8, types.i8, types.i8[::1], types.i4[:, ::1])
+def lattice(offset: int, per_row: int, along: Array, out: Array) -> None:
+    """out[p, j] = offset + p * per_row + along[j], in 32 bits that wrap around."""
     for p in range(out.shape[0]):
         for j in range(out.shape[1]):
-            out[p, j] = np.int32(column[p] + row[j])
+            out[p, j] = np.int32(offset + p * per_row + along[j])
