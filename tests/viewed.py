@@ -11,6 +11,7 @@ import nki.language as nl
 import numpy as np
 
 import neuroncore
+from neuroncore.view.page import TEXTS
 
 
 @nki.jit
@@ -42,13 +43,23 @@ def run(columns=256):
 
 
 def document(page):
-    """What a page has in it, of its text."""
-    return json.loads(re.search(r'id="document">(.*?)</script>', page.html, re.DOTALL)[1])
+    """The document of a page, with its compressed texts as JSON values."""
+    made = json.loads(re.search(r'id="document">(.*?)</script>', page.html, re.DOTALL)[1])
+    for core in made["cores"]:
+        for name in TEXTS:
+            core[name] = json.loads(zlib.decompress(base64.b64decode(core[name])))
+    return made
 
 
 def column(core, name):
     """A column of a document as numbers."""
     packed = core["columns"][name]
-    values = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), packed["type"])
-    values = values.astype(np.int64)
+    content, kind = zlib.decompress(base64.b64decode(packed["data"])), np.dtype(packed["type"])
+    if "planes" in packed:
+        planes = np.frombuffer(content, np.uint8).reshape(packed["planes"], -1).astype(np.int64)
+        values = (planes << 8 * np.arange(len(planes))[:, None]).sum(axis=0)
+        signed = np.where(values % 2, -(values + 1) // 2, values // 2)
+        values = signed if kind.kind == "i" else values
+    else:
+        values = np.frombuffer(content, kind).astype(np.int64)
     return np.cumsum(values) if packed.get("sums") else values

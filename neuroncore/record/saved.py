@@ -110,8 +110,8 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
 
 def narrowest(column: Array) -> Array:
     """The same integers, little-endian, in as few bytes each as the largest needs."""
-    ends = (int(column.min()), int(column.max())) if len(column) else (0, 0)
-    kind = np.result_type(*map(np.min_scalar_type, ends))
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    kind = np.min_scalar_type(high if low >= 0 else min(low, -high - 1))
     return column.astype(kind.newbyteorder("<"))
 
 

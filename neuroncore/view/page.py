@@ -131,7 +131,16 @@ def _difference(told: dict[str, Any]) -> dict[str, Any]:
     return {"text": [said], "moved": changed, "lines": single}
 
 
+TEXTS = "calls", "patterns"  # of a core, which a page has compressed
+
+
+def _compressed(core: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: json.dumps(core[name], separators=(",", ":")) for name in TEXTS}
+    return core | {name: columns.text(text.encode()) for name, text in texts.items()}
+
+
 def _written(told: dict[str, Any], title: str, served: bool) -> Page:
+    told = told | {"cores": [_compressed(core) for core in told["cores"]]}
     style, script = REMARK.sub("", (WEB / "page.css").read_text("utf-8")), _script()
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
     policy += "; connect-src 'self'" if served else ""

@@ -15,12 +15,28 @@ export async function inflate(text) {
 /** A column as an array of numbers. */
 export async function unpacked(column) {
   const content = await inflate(column.data);
-  let values = new KINDS[column.type](content);
+  let values = column.planes ? joined(new Uint8Array(content), column) : new KINDS[column.type](content);
   if (column.type.endsWith("8")) values = Float64Array.from(values, Number);
   if (!column.sums) return values;
   const sums = new Float64Array(values.length);
   for (let i = 0, sum = 0; i < values.length; i++) sums[i] = sum += values[i];
   return sums;
+}
+
+/** Integers whose bytes are in planes: all first ones, all second ones, and so on. */
+function joined(bytes, { type, planes }) {
+  const count = bytes.length / planes, values = new KINDS[type](count);
+  for (let i = 0; i < count; i++) {
+    let value = 0;
+    for (let k = planes; k--;) value = value * 256 + bytes[k * count + i];
+    values[i] = type[0] === "i" ? signed(value) : value;
+  }
+  return values;
+}
+
+/** The value of a compressed JSON text. */
+export async function parsed(text) {
+  return JSON.parse(new TextDecoder().decode(await inflate(text)));
 }
 
 /** 0, 1, 2, 3, 4 as 0, -1, 1, -2, 2. */

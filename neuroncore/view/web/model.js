@@ -1,6 +1,6 @@
 // The timeline and the record of a core, read from the document once.
 
-import { inflate, signed, unpacked } from "./columns.js";
+import { parsed, signed, unpacked } from "./columns.js";
 
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
@@ -14,9 +14,9 @@ export class Core {
     const columns = {};
     for (const [name, column] of Object.entries(core.columns)) columns[name] = await unpacked(column);
     const stacks = core.stacks && {
-      of: await unpacked(core.stacks.of), all: JSON.parse(new TextDecoder().decode(await inflate(core.stacks.all))),
+      of: await unpacked(core.stacks.of), all: await parsed(core.stacks.all),
     };
-    return new Core({ ...core, stacks }, columns);
+    return new Core({ ...core, stacks, calls: await parsed(core.calls), patterns: await parsed(core.patterns) }, columns);
   }
 
   constructor(core, columns) {
