@@ -29,6 +29,7 @@ from bench.programs.hazards import Uses, broken
 from bench.programs.program import Input, Launch, Program, Views, arrays
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
+from neuroncore.core import later
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
@@ -43,6 +44,7 @@ ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
 FILE = "<program"  # the beginning of the names of files (`Program.file`)
 SAVED, HELD = 32, 8  # of so many programs one is replayed from a file, or held to its hazards
+SHARED = 4  # of so many one has all of its products put off and shared out among threads
 
 
 class Failure(Exception):
@@ -123,7 +125,7 @@ def examine(
         for first in (True, False)
     )
     uses = None if seed % HELD else Uses()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _sharing(seed % SHARED == 1):
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         _step("verify", lambda: _verify(run, expected, uses))
@@ -144,6 +146,18 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
     changed, inputs = replay.changed(), replay.setting.inputs
     flat = [array for own in given for array in own]
     return [changed.get(one.name, array) for one, array in zip(inputs, flat, strict=True)]
+
+
+@contextmanager
+def _sharing(every: bool) -> Iterator[None]:
+    """Let every product that can be put off and shared out among threads be so, a few at a time."""
+    given = {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2} if every else {}
+    before = {name: getattr(later, name) for name in given}
+    vars(later).update(given)
+    try:
+        yield
+    finally:
+        vars(later).update(before)
 
 
 def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:

@@ -278,8 +278,7 @@ def placed(maker: Maker) -> None:
         found.append(maker.new(region, (height, max(1, wide)), form, (0, place + inside)))
         if len(found) == 1:
             maker.fill(found[0])
-    if not psum:
-        overlapping(maker, found)
+    (added if psum else overlapping)(maker, found)
     for step in maker.random.choices(*zip(*ELEMENTWISE), k=2):
         step(maker)
 
@@ -295,6 +294,21 @@ def overlapping(maker: Maker, found: list[View]) -> None:
     given |= {"operand0": maker.number()}
     data = maker.to_read(lanes, free, maker.forms)
     maker.issue("nisa.scalar_tensor_tensor", dst=dst, data=data, **given, operand1=other)
+
+
+def added(maker: Maker, found: list[View]) -> None:
+    """Products to one of the tensors, of which another one is read then."""
+    sums = [one for one in found if one.form == "float32"]
+    if not sums:
+        return
+    dst, other, rows = maker.choose(sums), maker.choose(found), maker.choose((8, 32, 33))
+    for _ in range(maker.between(1, 3)):
+        operands = (maker.to_read(rows, n, ("bfloat16",), flat=True) for n in (dst.lanes, dst.free))
+        given = dict(zip(("stationary", "moving"), operands))
+        maker.issue("nisa.nc_matmul", dst=dst, **given)
+    if other.is_written():
+        into = maker.to_write(other.lanes, other.free, maker.forms)
+        maker.issue("nisa.tensor_copy", dst=into, src=other)
 
 
 PLACES = ((placed, 0.9),)

@@ -66,9 +66,9 @@ class Windows(Draws, ABC):
 
     def _reshaped(self, view: View) -> View:
         """The same elements in the same order, with other axes."""
-        axis = self.between(1, len(view.shape) - 1)
-        if len(view.shape) > 3:
+        if not 1 < len(view.shape) < 4:
             return view
+        axis = self.between(1, len(view.shape) - 1)
         ones = [i for i, n in enumerate(view.shape) if i and n == 1]
         if len(view.shape) > 2 and ones and self.chance(0.5):
             return view.squeeze_dim(ones[0])

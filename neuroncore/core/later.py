@@ -121,7 +121,10 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Put off dst (+)= the product of packed operands, if that is worth while."""
+    """Put off dst (+)= the product of packed operands, if that is worth while. At an address of the
+    kernel other tensors may have the bytes of dst, which don't know of its sum."""
+    if dst.storage.image is not None:
+        return False
     if s.ndim < 3 or x.ndim > 1 or s.size * x.size < WORTH * s.shape[1]:
         return False  # not packed, or small
     found = dst.storage.pending

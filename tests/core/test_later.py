@@ -63,6 +63,16 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, sums, kern
     assert any(sums)
 
 
+def test_a_sum_at_an_address_is_there_for_other_tensors_with_its_bytes(monkeypatch, sums):
+    monkeypatch.setenv(later.THREADS, "2")
+    device = Device()
+    total, same = (device.empty((128, 512), buffer="psum", address=(0, 0)) for _ in range(2))
+    s, x = device.tile(np.ones((9, 128), np.float32)), device.tile(np.ones((9, 512), np.float32))
+    for _ in range(3):
+        device.issue("nc_matmul", total, s, x)
+    assert (same.numpy() == 27).all() and not any(sums)
+
+
 def test_a_fork_ends_the_threads(monkeypatch, sums):
     before = products(monkeypatch, 3, long_sum)
     process = os.fork()
