@@ -53,7 +53,9 @@ def cast(array: Array, dtype: Any) -> Array | None:
         return None
     if found is None or array.size > found[1]:
         return None
-    return _quietly(array, found[0]) if array.itemsize > 1 else array.astype(found[0], order="C")
+    if array.itemsize < found[0].itemsize:
+        return array.astype(found[0], order="C")
+    return _quietly(array, found[0])
 
 
 @np.errstate(invalid="ignore")
