@@ -143,12 +143,6 @@ class Instance:
         """Links, or switches, between the chips of two ranks."""
         return self.topology.distance(self.place(rank, lnc).chip, self.place(other, lnc).chip)
 
-    def hbm_bank(self, rank: int, lnc: int) -> int:
-        """Return the bank of the chip's HBM that a rank uses: the cores of a chip share the banks
-        in order."""
-        per_bank = self.chip.cores // self.chip.hbm_banks
-        return self.place(rank, lnc).core * lnc // per_bank
-
 
 def _folder() -> Path:
     return isa() / "instances"

@@ -87,17 +87,3 @@ class Topology:
             for a in range(self.chips)
             for b in range(a + 1, self.chips)
         ]
-
-
-def disjoint_rings(size: int) -> tuple[list[int], list[int]]:
-    """Two Hamiltonian cycles of a torus of size x size that share no link, and use all of them.
-
-    One goes size - 1 rows back, then one column back, again and again; the other is its mirror
-    image in the diagonal. It is documented that such pairs carry rings, but not which pairs.
-    """
-    walk = [
-        (-(turn * (size - 1) + step) % size, -turn % size)
-        for turn in range(size)
-        for step in range(size)
-    ]
-    return [row * size + column for row, column in walk], [c * size + r for r, c in walk]

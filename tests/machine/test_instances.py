@@ -74,8 +74,6 @@ def test_ranks_have_places():
     assert trn2.place(63, 2) == (0, 15, 3) and trn2.place(63, 1) == (0, 7, 7)
     assert ultra.place(64, 2) == (1, 16, 0)
     assert trn2.distance(0, 3, 2) == 0 and trn2.distance(0, 40, 2) == 4
-    assert [trn2.hbm_bank(rank, 2) for rank in range(5)] == [0, 1, 2, 3, 0]
-    assert [trn2.hbm_bank(rank, 1) for rank in range(5)] == [0, 0, 1, 1, 2]
 
 
 def test_what_there_is_not_is_refused():

@@ -1,12 +1,9 @@
 """The graphs of the instances: neighbors, distances, rings."""
 
-from itertools import pairwise
-
 import pytest
 
 from neuroncore.base.errors import UsageError
 from neuroncore.machine import instance as instances
-from neuroncore.machine.topology import disjoint_rings
 
 GRAY = (0, 1, 3, 2)
 
@@ -83,16 +80,6 @@ def test_switches_on_the_way_have_two_readings():
     assert racks.coordinates(77) == (1, 1, 1) and racks.chip_at((1, 1, 1)) == 77
     assert [racks.distance(0, chip, "analyst") for chip in (0, 3, 4, 72)] == [0, 1, 3, 4]
     assert [racks.distance(0, chip, "vendor") for chip in (3, 4, 72)] == [1, 1, 1]
-
-
-def test_two_rings_share_no_link_and_use_all():
-    torus = topology("trn2.48xlarge")
-    used = []
-    for ring in disjoint_rings(4):
-        assert sorted(ring) == list(range(16))
-        used += [frozenset(pair) for pair in pairwise([*ring, ring[0]])]
-    assert len(set(used)) == 32
-    assert set(used) == {frozenset(link) for link in torus.links()}
 
 
 def test_a_chip_that_there_is_not_is_refused():
