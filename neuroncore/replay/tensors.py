@@ -189,7 +189,7 @@ class Content:
 
     def put_back(self, storage: Storage) -> None:
         if storage.image is None:
-            storage.data[: len(self.data)] = self.data
+            storage.settled[: len(self.data)] = self.data
         storage.version, storage.greatest = self.version, None
         storage.gaps, storage.foreign = deepcopy(self.gaps), deepcopy(self.foreign)
 
