@@ -46,7 +46,7 @@ PAIRS = {
         lambda: 512 * LEFT.sum(axis=0)[:, None],
     ),
     "k differs": (
-        *(errors.ShapeError, "K=64", (128, 512), "t = nl.load(x)"),
+        *(errors.ShapeError, "K is 64", (128, 512), "t = nl.load(x)"),
         "p = nisa.nc_matmul(t[0:64, 0:128], t)",
         "p = nisa.nc_matmul(t[:, 0:128], t)",
         *("nl.store(out, p)", lambda: LEFT.T @ RIGHT),
