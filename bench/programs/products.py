@@ -107,12 +107,7 @@ def groups(maker: Maker) -> None:
     """Sums of several products in several groups, whose instructions take turns."""
     forms, count = _formats(maker), maker.between(2, 3)
     rows, weights = _rows(maker), min(maker.columns(), 64)
-    sums = []
-    for _ in range(count):
-        columns = min(maker.columns(), 128)
-        if not maker.room_in_psum(columns, "float32"):
-            return
-        sums.append(maker.new("psum", (weights, columns), "float32"))
+    sums = (_parts if maker.chance(0.4) else _apart)(maker, weights, count)
     for number in range(maker.between(2, 3)):
         stationary = maker.to_read(rows, weights, forms, flat=True)
         for dst in sums:
@@ -122,6 +117,26 @@ def groups(maker: Maker) -> None:
                 "nisa.nc_matmul", dst=dst, stationary=stationary, moving=moving, **given,
                 kinds=["interleaved groups", "accumulation"],
             )  # fmt: skip
+
+
+def _apart(maker: Maker, weights: int, count: int) -> list[View]:
+    """Tensors for sums, as many as there is room for."""
+    sums: list[View] = []
+    for _ in range(count):
+        columns = min(maker.columns(), 128)
+        if maker.room_in_psum(columns, "float32"):
+            sums.append(maker.new("psum", (weights, columns), "float32"))
+    return sums
+
+
+def _parts(maker: Maker, weights: int, count: int) -> list[View]:
+    """Columns of one tensor for each sum, if there is room for it."""
+    columns = min(maker.columns(), 128)
+    if not maker.room_in_psum(count * columns, "float32"):
+        return []
+    whole = maker.new("psum", (weights, count * columns), "float32")
+    pieces = (slice(n * columns, (n + 1) * columns) for n in range(count))
+    return [whole.index(slice(None), piece) for piece in pieces]
 
 
 def double_row(maker: Maker) -> None:
