@@ -27,7 +27,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine.world import World
 from neuroncore.memory import access
 from neuroncore.record.boxes import Form, Patterns, neighbors
-from neuroncore.record.columns import ANYWHERE
+from neuroncore.record.columns import ANYWHERE, owners
 from neuroncore.record.program import Program
 from neuroncore.time.meetings import together
 
@@ -155,7 +155,7 @@ class Shared:
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         places = np.concatenate(self.box), np.concatenate(self.pattern)
         near, start = neighbors(area, *places, patterns)
-        owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        owner = owners(start)
         once = owner <= near
         return owner[once], near[once]
 

@@ -18,6 +18,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Place
 from neuroncore.clause.instruction import Call
 from neuroncore.record.boxes import Areas
+from neuroncore.record.columns import owners
 from neuroncore.record.program import Columns, Program
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Uses:
 
     @cached_property
     def user(self) -> Array:
-        widths = np.diff(self.columns.start)
-        return np.repeat(np.arange(len(widths)), widths)
+        return owners(self.columns.start)
 
     @cached_property
     def place(self) -> Array:
@@ -401,7 +401,7 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
-    of_box = np.repeat(np.arange(len(last)), np.diff(start))
+    of_box = owners(start)
     latest = np.full(len(last), -1, np.int64)  # the last writer of any byte of a box
     np.maximum.at(latest, of_box, last[near])
     reader, writer, before = uses.user[read], latest[uses.box[read]], uses.reaching[read]

@@ -15,7 +15,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.record import loops as native
-from neuroncore.record.columns import Area, Storages, Windows
+from neuroncore.record.columns import Area, Storages, Windows, owners
 
 Array = npt.NDArray[Any]
 
@@ -123,7 +123,7 @@ def _without_near_misses(
     count = len(patterns.start)
     if not count:
         return near, start
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
     one, two = which[owner[suspects]], which[near[suspects]]
     key = np.minimum(one, two) * count + np.maximum(one, two)

@@ -58,6 +58,11 @@ class Windows(NamedTuple):
     moving: Array
 
 
+def owners(start: Array) -> Array:
+    """Return the row of each element, where row i has the elements `start[i]` to `start[i + 1]`."""
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
     """Return the function that packs numbers into a row, for a Call with this many tiles."""

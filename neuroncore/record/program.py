@@ -40,6 +40,7 @@ from neuroncore.record.columns import (
     copied,
     inside,
     joined,
+    owners,
     parted,
     parted_windows,
     restored,
@@ -78,8 +79,7 @@ class _Read:
     @cached_property
     def users(self) -> Array:
         """The instruction of each operand."""
-        start = self.columns.start
-        return np.repeat(np.arange(len(start) - 1), np.diff(start))
+        return owners(self.columns.start)
 
     @cached_property
     def boxes(self) -> Boxes:

@@ -13,6 +13,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import COMPUTE, OPERATIONS, VirtualRegister, wrapped
+from neuroncore.record.columns import owners
 from neuroncore.record.inputs import Data, Leaf, value_of
 from neuroncore.record.program import Program
 
@@ -146,6 +147,6 @@ def _value(value: Any, kind: Any) -> Any:
 def last_uses(program: Program) -> dict[int, int]:
     """The last row that uses each tensor, by its number."""
     columns = program.columns()
-    rows = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    rows = owners(columns.start)
     tensors = program.windows().storage[program.operand_windows()]
     return dict(zip(tensors.tolist(), rows.tolist(), strict=True))

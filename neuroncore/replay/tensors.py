@@ -19,6 +19,7 @@ from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Memory, Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import lookup
+from neuroncore.record.columns import owners
 from neuroncore.record.inputs import Input, Setting
 from neuroncore.record.program import Program
 
@@ -166,7 +167,7 @@ def last_uses(program: Program) -> tuple[Array, Array]:
     """Return the last row that uses each window, and the last row that uses its storage; -1 for
     none."""
     columns, numbers = program.columns(), program.windows().storage
-    row = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
+    row = owners(columns.start)
     window = np.full(len(numbers), -1, np.int64)
     np.maximum.at(window, program.operand_windows(), row)
     _, same = np.unique(numbers, return_inverse=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.record.columns import owners
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
@@ -132,7 +133,7 @@ def _tiles(core: int, timeline: Timeline) -> Array:
     program, columns = timeline.program, timeline.columns
     area = program.box_table()[:, 0][columns.operands]
     numbers, which, counts = np.unique(area, return_inverse=True, return_counts=True)
-    user = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
+    user = owners(columns.start)
     rows = np.zeros(len(numbers), TILE)
     rows["core"], rows["accesses"], rows["first"] = core, counts, len(user)
     np.minimum.at(rows["first"], which, user)

@@ -20,6 +20,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import View
 from neuroncore.record import loops as native
+from neuroncore.record.columns import owners
 from neuroncore.time.meetings import collectives
 from neuroncore.time.queues import GPSIMD, LOADS, SCALAR, STORES
 from neuroncore.time.schedule import Timeline
@@ -43,7 +44,7 @@ def usage(timeline: Timeline, region: MemoryRegion) -> Track:
     ]
     size = np.array(bytes_of, np.int64)[areas.kind]
     area = areas.of_box[columns.operands]
-    users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
+    users = owners(columns.start)
     first, last = np.full(len(size), np.inf), np.full(len(size), -np.inf)
     np.minimum.at(first, area, timeline.begin[users])
     np.maximum.at(last, area, timeline.end[users])
