@@ -112,7 +112,7 @@ def tensor_tensor(
     choose=words.what_vector_lacks_to_gpsimd,
     rules=words.TENSOR_SCALAR,
     traits=LANEWISE,
-    older_compiler=Fusion(engines=words.open_arithmetic),
+    older_compiler=Fusion(engines=words.open_arithmetic, once=True),
 )
 def tensor_scalar(
     dst: Scattered,
@@ -152,7 +152,13 @@ def scalar_tensor_tensor(
     return numeric.chain(dst, data, (op0, operand0, reverse0), (op1, operand1, reverse1))
 
 
-@instruction(vector, shapes="dst data: P F", cost=cost.streaming("reciprocal"), traits=LANEWISE)
+@instruction(
+    vector,
+    shapes="dst data: P F",
+    cost=cost.streaming("reciprocal"),
+    traits=LANEWISE,
+    older_compiler=Fusion(once=True),
+)
 def reciprocal(dst: Out, data: In) -> Run:
     """dst[p, f] = 1 / data[p, f]"""
     return numeric.unary(dst, alu.inverse, data)

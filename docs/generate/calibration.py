@@ -152,10 +152,11 @@ RULES = (
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
      "also xaviergonzalez/asst4-trainium2"),
     ("repeated loads happen once if the data fit", "compiled", "AccelOpt (counters), autocomp"),
-    ("repeated sums of the same tiles are computed once, in loops that do not change them",
-     "compiled", "logs of compilers with the passes LICM and ValueNumbering (NeuronMM, "
-     "trainium-model-translation, xanderdunn); aws-neuron-sdk, kda-for-trainium; against: "
-     "AccelOpt's M0203"),
+    ("repeated sums of the same tiles, operations with constants and reciprocals are computed "
+     "once, in loops that do not change their operands", "compiled",
+     "logs of compilers with the passes LICM and ValueNumbering (NeuronMM, "
+     "trainium-model-translation, xanderdunn); aws-neuron-sdk, kda-for-trainium, autocomp; "
+     "against: AccelOpt's M0203"),
     ("copies without an engine go to Scalar if they read PSUM, and else to the less busy of "
      "Vector and Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
     ("multiplications and additions with constants go to the less busy of the two as well",

@@ -168,7 +168,7 @@ def _compared(calls: Sequence[Call]) -> Array:
     """Return how many operands a call must share with an earlier one to have the same result; 0 if
     the compiler always repeats it. In published times of mamba (the SDK's on trn1,
     kda-for-trainium's on trn2) the Vector engine has time for one sum of the same tiles, not for
-    two."""
+    two; autocomp's attention on trn1 negates the maximum of a row once for all of its tiles."""
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

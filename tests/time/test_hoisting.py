@@ -45,6 +45,21 @@ def without_loops(device, product):
         product(k)
 
 
+def test_negated_maxima_leave_a_loop_and_random_numbers_stay():
+    """Attention of autocomp negates the maximum of a row in each turn of its inner loop."""
+    device = Device()
+    tile = device.zeros((128, 1))
+
+    def body(_):
+        device.issue("tensor_scalar", device.empty((128, 1)), tile, nl.multiply, -1.0)
+        device.issue("rng", device.empty((128, 600), "uint32"))
+
+    parallel(device, STATES, body)
+    form = compiled(device.core.program, device.core.machine, "compiled")
+    scalars = form.fate[form.program.columns().call == form.program.columns().call[0]]
+    assert (scalars == REPEATED).sum() == STATES - 1 == (form.fate == REPEATED).sum()
+
+
 @pytest.mark.parametrize(
     ("nest", "expected"),
     [
