@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neuroncore.base.errors import SignatureError, UsageError
-from neuroncore.frontend.settings import last_launch
+from neuroncore.frontend.settings import last_launch, settings
 from neuroncore.report import saved
 from neuroncore.time.schedule import schedule
 
@@ -102,7 +102,8 @@ def run_dma_heavy(columns, piece):
 def test_a_run_is_kept_under_the_names_asked_for(run, piece, tmp_path, capsys):
     neff, ntff = tmp_path / "a.neff", tmp_path / "b.ntff"
     kernel = run(run_dma_heavy(400, piece), save_neff_name=str(neff), save_trace_name=str(ntff))
-    kernel(np.zeros((128, 400), np.float32))
+    with settings(target="trn1"):  # whose compiler merges no transfers
+        kernel(np.zeros((128, 400), np.float32))
     (figures,) = saved.summaries(saved.read(ntff, "ntff")).values()
     assert figures["dma_transfer_count"] == 2 * 400 // piece
     assert saved.read(neff, "neff")["kernel"] == "pieces"
