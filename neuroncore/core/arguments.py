@@ -57,7 +57,8 @@ def plan(call: Call) -> ArgumentPlan:
             given[slot] = call.arguments[p.name]
     given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
     run = getattr(execute, instruction.name)
-    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, call.written_bytes)
+    nbytes = call.written_bytes
+    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, nbytes=nbytes)
 
 
 def renewed(call: Call) -> Call:
