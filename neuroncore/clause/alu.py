@@ -137,6 +137,9 @@ def minimum_number(a: Array, b: Any, out: Array) -> None:
 
 
 def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
+    if _is_matrix(a) and _is_matrix(b) and b.dtype == out.dtype and out.ndim == 2:
+        loop(a, b, out)
+        return
     rows = out.shape[0]
     other = np.asarray(b, out.dtype)
     if other.ndim == 0:
@@ -147,6 +150,10 @@ def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
     loop(as_matrix(a, rows), as_matrix(other, rows), result.reshape(rows, -1))
     if result is not out:
         np.copyto(out, result)
+
+
+def _is_matrix(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim == 2 and values.flags.c_contiguous
 
 
 def as_matrix(array: Array, rows: int) -> Array:
