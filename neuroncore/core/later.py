@@ -22,6 +22,7 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import float32
 from neuroncore.numerics.loops import matmul
 from neuroncore.numerics.loops.blocks import ROWS
 
@@ -39,6 +40,12 @@ def threads() -> int:
     if given.isdecimal() and int(given):
         return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_for(dst: Tile, stationary: Tile) -> int:
+    """Return how many threads share products of tiles like these; 1 if those are small."""
+    whole = dst.dtype is float32 and len(dst.shape) == 2
+    return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 
 
 class Sum:
@@ -70,12 +77,19 @@ class Sum:
         self._listed[self._count] = _address(s), _address(x), s.shape[1], accumulate
         with self._changed:
             self._count += 1
-        if self._count % AHEAD == 0 and not self._is_called:
+        if self._count % AHEAD == 0:
+            self._call()
+
+    def _call(self) -> None:
+        """Let another thread help."""
+        if not self._is_called:
             self._is_called = True
             _waiting.put(self)
 
     def finish(self) -> None:
         """Compute all that was put off."""
+        if self._count > 1:
+            self._call()
         self._compute_all()
         self._storage.pending = None
         self._operands.clear()
@@ -121,12 +135,10 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Put off dst (+)= the product of packed operands, if that is worth while. At an address of the
-    kernel other tensors may have the bytes of dst, which don't know of its sum."""
-    if dst.storage.image is not None:
+    """Put off dst (+)= the product of two operands, if they are packed. At an address of the kernel
+    other tensors may have the bytes of dst, which don't know of its sum."""
+    if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
-    if s.ndim < 3 or x.ndim > 1 or s.size * x.size < WORTH * s.shape[1]:
-        return False  # not packed, or small
     found = dst.storage.pending
     if not isinstance(found, Sum) or not found.is_at(dst):
         if not _start(count):

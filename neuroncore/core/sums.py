@@ -108,7 +108,7 @@ def multiplied(
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # then it would pass on what it is given
         multiply = matmul.product
-    count = later.threads() if chained and dst.dtype is float32 and len(dst.shape) == 2 else 1
+    count = later.threads_for(dst, stationary) if chained else 1
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
     x_of.early = count > 1  # a product that is put off takes it packed
