@@ -110,7 +110,7 @@ def record():
 
 
 def test_a_rule_that_is_off_changes_an_estimate(record):
-    row = {"generation": "trn1", "measured_by": "nobody"}
+    row = {"id": "loading", "generation": "trn1", "measured_by": "nobody"}
     (once,) = (c for c in EVERY if c.name == "repeated loads happen once")
     estimates = fit.Estimates(KNOWN)
     used, off = (estimates.us(row, record, setting) for setting in ({}, {once: False}))
@@ -138,5 +138,5 @@ def test_a_rule_is_replaced_where_it_is_looked_up_each_time(rule):
 def test_every_rule_can_be_turned_off(rule, record):
     """What it replaces is there: of a rule that has another name nothing would be known."""
     (choice,) = (c for c in EVERY if c.name == rule)
-    row = {"generation": "trn1", "measured_by": "nobody"}
+    row = {"id": "loading", "generation": "trn1", "measured_by": "nobody"}
     assert fit.Estimates(KNOWN).us(row, record, {choice: False}) > 0
