@@ -29,7 +29,8 @@ Array = npt.NDArray[Any]
 
 LARGE = 1 << 20  # bytes; to copy less takes less time than most launches
 WORD = 8  # bytes that are compared together
-BLOCK = 2048  # bytes of which one word is in the sample
+BLOCK = 2048  # bytes of which one word is in the sample; more of an array with many blocks
+MOST = 1 << 14  # words in a sample: each is a miss of the caches
 
 
 class OriginalArray:
@@ -62,8 +63,9 @@ class OriginalArray:
 
 
 def _sample(array: Array) -> Array:
-    """Return a word of each block of an array, and its last bytes. A change of 2 * BLOCK bytes in a
-    row covers the word of a block; a change of few elements is likely to be missed."""
+    """Return a word of each block of an array, and its last bytes. A block has BLOCK bytes, or, of
+    an array with more than MOST of them, a part of 1 / MOST. A change of two blocks in a row covers
+    the word of one; a change of few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -74,8 +76,9 @@ def _sample(array: Array) -> Array:
 def _places(count: int) -> Array:
     """Return the positions of the words in a sample, of `count` words: a random one in each block,
     so that a column of a matrix is seen too."""
-    starts: Array = np.arange(0, count, BLOCK // WORD)
-    random = np.random.default_rng(0).integers(0, BLOCK // WORD, len(starts))
+    block = max(BLOCK // WORD, -(-count // MOST))
+    starts: Array = np.arange(0, count, block)
+    random = np.random.default_rng(0).integers(0, block, len(starts))
     found: Array = np.minimum(starts + random, count - 1)
     return found
 

@@ -113,3 +113,13 @@ def test_a_sample_sees_a_change_of_two_blocks(shape):
         if first + length <= x.size:
             with pytest.raises(UsageError, match="of the kernel has changed"):
                 kept.value()
+
+
+def test_the_sample_of_a_very_large_array_has_limited_size_and_sees_columns():
+    x = np.zeros((8192, 2048), np.float32)  # 64 MiB
+    kept = OriginalArray(x)
+    assert len(originals._sample(x)) <= originals.MOST + 1
+    kept.value()
+    x[:, 5] = 1.0
+    with pytest.raises(UsageError, match="has changed since the launch"):
+        kept.value()
