@@ -242,7 +242,8 @@ def _differs(
             argument=name,
             expected=f"{wanted} elements per partition",
             got=f"{view.free_size}",
-            because=f"{letter} is the same in all operands: {_equation(call)}",
+            because="all operands have the same number of elements per partition, "
+            f"{letter}: {_equation(call)}",
             hint="to repeat one element per partition use nisa.tensor_scalar"
             if view.free_size == 1 or other.free_size == 1
             else None,
@@ -253,9 +254,16 @@ def _differs(
         argument=name,
         expected=str(tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))),
         got=str(view),
-        because=f"{letter} is the {AXES[known.axis]} of {known.argument} and the {AXES[axis]} of "
-        f"{name} in {_equation(call)}",
+        because=f"{_axes(letter, (known.axis, known.argument), (axis, name))}: {_equation(call)}",
     )
+
+
+def _axes(letter: str, *places: tuple[int, str]) -> str:
+    """Say which axes of two operands have one size."""
+    (axis, name), (other, second) = places
+    if axis == other:
+        return f"{letter} is the {AXES[axis]} of both {name} and {second}"
+    return f"{letter} is the {AXES[axis]} of {name} and the {AXES[other]} of {second}"
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:

@@ -259,8 +259,11 @@ class Core:
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
-        rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
-        where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
+        flat = missing.reshape(missing.shape[0], -1)
+        rows, columns = (np.flatnonzero(flat.any(axis=axis)) for axis in (1, 0))
+        where = _span("row", rows)
+        if len(columns) < flat.shape[1]:
+            where += f", {_span('element', columns)} of a row"
         here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
@@ -460,3 +463,8 @@ def on(core: Core) -> Iterator[Core]:
             yield core
     finally:
         _current.reset(token)
+
+
+def _span(name: str, numbers: Array) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{name} {first}" if first == last else f"{name}s {first} to {last}"

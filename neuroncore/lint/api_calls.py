@@ -460,7 +460,10 @@ def _results(scope: Scope) -> Iterator[Told]:
             on_chip = value.memory in ROLES["on_chip"]
             born = () if on_chip or value.born is None else (value.born,)
             for at in (one, *born):
-                message = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
+                message = (
+                    f"the kernel returns {ast.unparse(result)}, which is in {value.memory}; "
+                    "results must be in HBM"
+                )
                 yield "RESULT_MEMORY", at, message
 
 

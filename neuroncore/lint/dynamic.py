@@ -80,11 +80,11 @@ def conditions(spot: Spot) -> Iterator[Told]:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
             continue  # they are separate spots
         if scope.value(one).kind == "indices":
-            yield "MASK_TRUTH", one, f"{ast.unparse(one)} is used as a condition: {WHAT['indices']}"
+            yield "MASK_TRUTH", one, f"the condition {ast.unparse(one)} is {WHAT['indices']}"
         what = _runtime(scope, one)
         if what and not _is_in_hbm(scope, one):
             code = "TENSOR_TRUTH" if _may_be_given(scope, node, one) else "DYNAMIC_CTRL"
-            yield code, one, f"{ast.unparse(one)} is used as a condition: {what}"
+            yield code, one, f"the condition {ast.unparse(one)} depends on {what}"
 
 
 @RULES.about(ast.For, ast.comprehension)

@@ -349,8 +349,11 @@ def load(name: str) -> Machine:
 def _meant(alias: str) -> str:
     known = aliases()
     if alias not in known:
-        there = ", ".join([*names(), *known])
-        raise UsageError(f"no machine is called {alias!r}; there are {there}")
+        others = ", ".join(f"{name} ({machine})" for name, machine in sorted(known.items()))
+        raise UsageError(
+            f"no machine is called {alias!r}; there are {', '.join(names())}, and by other names "
+            f"{others}"
+        )
     return known[alias]
 
 

@@ -329,7 +329,7 @@ class Memory:
                 because=f"{layout.region.value} is {size.partitions} partitions of "
                 f"{size.partition_bytes} bytes",
                 hint="split the free dimension into several tiles",
-                also="GCA035 (SBUF), NLA001 (PSUM)",
+                also="GCA035" if layout.region is MemoryRegion.sbuf else "NLA001",
             )
 
     def _size(self, region: MemoryRegion) -> Sbuf | Psum:

@@ -62,7 +62,7 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
     busiest = max(timeline.busy_share.items(), key=lambda one: one[1])
     return (
         f"{names}; the time on this chain: {how}; no engine is busy for {SATURATED:.0%} of the "
-        f"time: the busiest is {busiest[0]} with {busiest[1]:.0%}"
+        f"time: the busiest, {busiest[0]}, works for {busiest[1]:.0%}"
     )
 
 

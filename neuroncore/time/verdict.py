@@ -117,7 +117,7 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     if met >= TOGETHER:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
-    return Bound(CHAIN, f"the busiest is {name} with {share:.0%} of the time")
+    return Bound(CHAIN, f"the busiest engine or queue, {name}, works for {share:.0%} of the time")
 
 
 def saturated(timeline: Timeline) -> list[str]:

@@ -228,7 +228,7 @@ class Indexed(Seen, Unread, Parted):
         raise misuse.refused_ufunc(ufunc.__name__, self)
 
 
-CHOOSING = "; to choose between elements by the result, use nl.where"
+CHOOSING = " and nl.where: a Python `if` can't depend on the elements of a tensor"
 
 
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
