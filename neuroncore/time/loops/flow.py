@@ -82,7 +82,7 @@ def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
         return -1
     whole = boxes[by, 5] > 0 and boxes[by, 1] <= boxes[box, 1] and boxes[box, 2] <= boxes[by, 2]
     whole = whole and boxes[by, 3] <= boxes[box, 3] and boxes[box, 4] <= boxes[by, 4]
-    return latest if whole else first
+    return int(latest if whole else first)
 
 
 @compiled
