@@ -27,16 +27,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """List, print or check."""
     known = exercises()
-    home = "" if arguments.name is None else f"{arguments.name}."
-    listed = [one for name, one in known.items() if name.startswith(home)]
+    name: str = arguments.name or ""
+    listed = [one for key, one in known.items() if not name or key.startswith(f"{name}.")]
     if listed and arguments.answer is None:
         for one in listed:
             terminal.write(f"{one.name:8} {one.text}")
         return 0
-    if arguments.name not in known:
-        near = did_you_mean(arguments.name, known) or "list them with `neuroncore exercises`"
-        raise UsageError(f"there is no exercise {arguments.name!r}; {near}")
-    one = known[arguments.name]
+    if name not in known:
+        near = did_you_mean(name, known) or "list them with `neuroncore exercises`"
+        raise UsageError(f"there is no exercise {name!r}; {near}")
+    one = known[name]
     if arguments.answer is None:
         terminal.write(one.text + (f" (in {one.unit})" if one.unit else ""))
         return 0
