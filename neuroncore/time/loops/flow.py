@@ -70,7 +70,9 @@ def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
     """Return the first row that wrote the current contents of a box; a write of the whole box
     replaces earlier writes. The result is -1 if the box was never written."""
     near, start = accesses.near, accesses.near_start
-    latest, by, first = -1, -1, np.iinfo(np.int64).max
+    latest: Any = -1
+    first: Any = np.iinfo(np.int64).max
+    by = -1
     for n in range(start[box], start[box + 1]):
         b = near[n]
         if last[b] < 0:
