@@ -56,10 +56,10 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
         alive = _first_beyond(program, region, room) if peak > room else None
         if alive is not None:
             message = (
-                f"tiles in use at the same time need {peak} bytes of {region.value} per partition, "
-                f"and {machine.name} has {room}. The device's compiler would refuse the kernel "
-                f"({also}) or move tiles to HBM and back. The first tile that does not fit is "
-                f"{_described(alive.culprit)}. In use then: {_listed(program, alive.kinds)}"
+                f"tiles in use at the same time need {size(peak)} of {region.value} per partition, "
+                f"and {machine.name} has {size(room)}. The device's compiler would refuse the "
+                f"kernel ({also}) or move tiles to HBM and back. The first tile that does not fit "
+                f"is {_found(program, alive.culprit)}. In use then: {_listed(program, alive.kinds)}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
@@ -120,15 +120,15 @@ def _listed(program: Program, kinds: Counter[Area]) -> str:
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:
-        where = f" from {program.place(kind.line).short}" if kind.line >= 0 else ""
         times = f"{count} x " if count > 1 else ""
-        parts.append(f"{times}{_described(kind)}{where}")
+        parts.append(f"{times}{_found(program, kind)}")
     rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
     return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])
 
 
-def _described(kind: Area) -> str:
-    return f"{kind.name or 'a tile'} ({size(kind.row_bytes)} per partition)"
+def _found(program: Program, kind: Area) -> str:
+    where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
+    return f"{kind.name or 'the tile'}{where} ({size(kind.row_bytes)} per partition)"
 
 
 LEAST = 0.1  # the share of an engine's or of DMA's busy time that is worth advice

@@ -153,7 +153,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because="the engine reaches no other memory for this operand",
+        because=f"the engine can access only {places} for this operand",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )

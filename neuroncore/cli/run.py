@@ -381,8 +381,8 @@ def _check_others(arguments: argparse.Namespace) -> None:
     for word in arguments.others:
         if word.startswith("-") and (near := usage.near(word, known, SIMILAR)):
             raise UsageError(
-                f"unknown option {word}; did you mean {near}? If the script has an option {word}, "
-                f"put it after a separate --: neuroncore run SCRIPT.py -- {word}"
+                f"unknown option {word}; did you mean {near}? If {word} is an option of the "
+                f"script, write -- before it: neuroncore run SCRIPT.py -- {word}"
             )
 
 

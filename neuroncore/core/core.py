@@ -266,9 +266,11 @@ class Core:
             where += f", {_span('element', columns)} of a row"
         here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
+        count = int(missing.sum())
+        amount = f"{count} of {tile.size} elements" if count < tile.size else "all elements"
         message = (
-            f"{name} ({tile}) has {int(missing.sum())} of {tile.size} elements that were never "
-            f"written ({where}{born}). On the device they have old data; here they {here}"
+            f"{amount} of {name} ({tile}{born}) were never written ({where}). On the device they "
+            f"have old data; here they {here}"
         )
         if self.options.uninitialized == "raise":
             raise UninitializedError(message, argument=name, hint="write the tile first")

@@ -103,7 +103,7 @@ def _tried(timeline: Timeline) -> Tried:
         return Tried(alone, base, [])
     effects = [one.effect for one in _likely(base, timeline)]
     best = max(effects, key=lambda one: one.gain)
-    return Tried(Bound(best.change.what, f"if {best.change.how}", best.gain), base, effects)
+    return Tried(Bound(best.change.what, f"if it were {best.change.how}", best.gain), base, effects)
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
@@ -117,7 +117,9 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     if met >= TOGETHER:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
-    return Bound(CHAIN, f"the busiest engine or queue, {name}, works for {share:.0%} of the time")
+    return Bound(
+        CHAIN, f"the busiest of engines and queues works for {share:.0%} of the time: {name}"
+    )
 
 
 def saturated(timeline: Timeline) -> list[str]:

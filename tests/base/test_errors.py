@@ -178,7 +178,7 @@ ILLEGAL = {
         *("UNINIT_READ", ValueError),
         "def kernel(x):\n    t = nl.ndarray((4, 6), nl.float32)\n"
         "    nisa.tensor_copy(tile(4, 6), «t»)\n",
-        {"statement": "24 of 24 elements that were never written", "hint": "write the tile"},
+        {"statement": "all elements of src", "hint": "write the tile"},
     ),
 }
 

@@ -82,7 +82,7 @@ def test_the_outcome_is_the_first_line_and_the_line_of_an_error_is_marked(
         with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
             opened.open(tmp_path / "p.html")
             assert opened.text("#outcome").startswith(f"{kind}: ")
-            assert opened.text("header").startswith(f"{kind}: ")
+            assert opened.text("#said").startswith(f"{kind}: ")
             assert ("up to the error" in opened.text("#verdict")) == (kind == "failed")
             assert opened.page.locator("#text .row.wrong").count() == (kind == "failed")
             if kind == "failed":
