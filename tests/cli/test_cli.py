@@ -188,7 +188,7 @@ def test_more_tiles_than_a_memory_holds_are_a_finding(file, capsys):
     (finding,) = found["launches"][0]["findings"]
     assert (finding["code"], finding["severity"]) == ("CAPACITY", "warning")
     said = finding["sentence"]
-    assert f"need {9 * 2048} bytes of psum per partition, and trn2 has {8 * 2048}" in said
+    assert "need 18 KiB of psum per partition, and trn2 has 16 KiB" in said
 
 
 def test_the_seed_decides_the_inputs(file, capsys):
