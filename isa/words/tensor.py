@@ -89,7 +89,7 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
     expected = (
-        "both float32 or tfloat32, or both narrower; float8_e4m3 does not go with float8_e4m3fn"
+        "both of 32 bits (float32, tfloat32), or both of fewer, and not both float8_e4m3 formats"
     )
     hint = "convert one of them with nisa.tensor_copy into a tile of the other format"
     return fault(

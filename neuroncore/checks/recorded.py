@@ -55,11 +55,12 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
         room = _room(machine, region)
         alive = _first_beyond(program, region, room) if peak > room else None
         if alive is not None:
+            listed = _listed(program, alive.kinds)
             message = (
                 f"tiles in use at the same time need {size(peak)} of {region.value} per partition, "
                 f"and {machine.name} has {size(room)}. The device's compiler would refuse the "
                 f"kernel ({also}) or move tiles to HBM and back. The first tile that does not fit "
-                f"is {_found(program, alive.culprit)}. In use then: {_listed(program, alive.kinds)}"
+                f"is {_found(program, alive.culprit)}. In use there, with this tile: {listed}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)

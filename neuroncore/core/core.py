@@ -263,7 +263,7 @@ class Core:
         rows, columns = (np.flatnonzero(flat.any(axis=axis)) for axis in (1, 0))
         where = _span("row", rows)
         if len(columns) < flat.shape[1]:
-            where += f", {_span('element', columns)} of a row"
+            where += f", {_span('element', columns)} of each row"
         here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         count = int(missing.sum())

@@ -349,10 +349,10 @@ def load(name: str) -> Machine:
 def _meant(alias: str) -> str:
     known = aliases()
     if alias not in known:
-        others = ", ".join(f"{name} ({machine})" for name, machine in sorted(known.items()))
+        others = ", ".join(f"{name} = {machine}" for name, machine in sorted(known.items()))
         raise UsageError(
-            f"no machine is called {alias!r}; there are {', '.join(names())}, and by other names "
-            f"{others}"
+            f"no machine is called {alias!r}; there are {', '.join(names())}, and other names of "
+            f"these: {others}"
         )
     return known[alias]
 

@@ -118,7 +118,8 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
     return Bound(
-        CHAIN, f"the busiest of engines and queues works for {share:.0%} of the time: {name}"
+        CHAIN,
+        f"even the busiest of the engines and queues, {name}, works only {share:.0%} of the time",
     )
 
 

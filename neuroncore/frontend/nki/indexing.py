@@ -38,7 +38,7 @@ T = TypeVar("T", bound="Indexed")
 
 
 DROPPED = -1  # the count of an axis that an integer takes away
-RAGGED = "shorten the last slice: min(start + size, total)"
+RAGGED = "end the slice where the axis ends; in a loop: min(start + size, size of the axis)"
 
 
 class Indexed(Seen, Unread, Parted):
@@ -235,7 +235,7 @@ def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
         raise SignatureError(
             f"{self} has no operator {symbol}",
-            because="tensors have no operators in this API: each instruction is a function",
+            because="in this API tensors have no operators: every operation is a function",
             hint=f"use nl.{function}" + CHOOSING * (symbol[0] in "<>"),
         )
 
