@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from itertools import repeat
 
 import nki
 import nki.isa as nisa
@@ -48,7 +49,18 @@ def document(page):
     for core in made["cores"]:
         for name in TEXTS:
             core[name] = json.loads(zlib.decompress(base64.b64decode(core[name])))
+        core["calls"] = filled(**core["calls"])
     return made
+
+
+def filled(forms, of):
+    """The calls of a page, whose numbers fill the holes of the texts of their forms."""
+    rows = []
+    for form in forms:
+        columns = [form["columns"][c] if isinstance(c, int) else c for c in form["columns"]]
+        rows.append(zip(*columns, strict=True) if columns else repeat(()))
+    texts = [form["text"].replace("%", "%%").replace("\n", "%d") for form in forms]
+    return [json.loads(texts[form] % next(rows[form])) for form in of]
 
 
 def column(core, name):

@@ -293,6 +293,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = PageTimes(timeline, tick), AccessTable(timeline, part)
+    moving = set(timeline.columns.call[timeline.moves].tolist())
     return {
         "machine": machine.name,
         "order": POLICIES[timeline.order].said,
@@ -313,7 +314,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
         "memories": _memories(timeline),
         "cells": {"rows": machine.limits.partitions, "columns": machine.limits.stationary_free},
         "roofline": sources.roofline(timeline),
-        "calls": [_call(call, machine) for call in program.calls],
+        "calls": [_call(call, machine, n in moving) for n, call in enumerate(program.calls)],
         "sites": [texts.site(program.place(i)) for i in range(len(program.lines))],
         "lines": list(sources.lines(timeline, texts)),
         "stacks": sources.stacks(program, texts, part),
@@ -340,7 +341,8 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
     return {"sbuf": sbuf, "psum": {**psum, "peak": timeline.peak_psum}}
 
 
-def _call(call: Call, machine: Machine) -> dict[str, Any]:
+def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
+    """Return a call; the bytes are those that it transfers, if it `moves` data."""
     given = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)
@@ -349,7 +351,7 @@ def _call(call: Call, machine: Machine) -> dict[str, Any]:
         "name": call.name,
         "opcode": call.instruction.opcode,
         "arguments": given,
-        "bytes": size,
+        "bytes": size if moves else 0,
         "array": array(call, machine),
         **names,
     }

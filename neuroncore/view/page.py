@@ -132,24 +132,55 @@ def _difference(told: dict[str, Any]) -> dict[str, Any]:
 
 
 TEXTS = "calls", "patterns"  # of a core, which a page has compressed
+NUMBER = re.compile(r"0|[1-9]\d{,8}")
+HOLE = "\n"  # in place of a number; JSON without spaces has none
 
 
 def _compressed(core: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: json.dumps(core[name], separators=(",", ":")) for name in TEXTS}
-    return core | {name: columns.text(text.encode()) for name, text in texts.items()}
+    parts = {"calls": forms_of(core["calls"]), "patterns": core["patterns"]}
+    return core | {name: columns.text(_json(part).encode()) for name, part in parts.items()}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return calls by form, which is smaller: the form of each, and for each form the JSON text
+    with holes and the columns of their numbers. An integer is a column equal to an earlier one."""
+    rows: dict[str, list[list[int]]] = {}
+    of: list[str] = []
+    for call in calls:
+        text = _json(call)
+        of.append(NUMBER.sub(HOLE, text))
+        rows.setdefault(of[-1], []).append([int(number) for number in NUMBER.findall(text)])
+    place = {form: number for number, form in enumerate(rows)}
+    forms = [{"text": form, "columns": _once(zip(*rows[form], strict=True))} for form in rows]
+    return {"forms": forms, "of": [place[form] for form in of]}
+
+
+def _once(each: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
+    first: dict[tuple[int, ...], int] = {}
+    kept: list[tuple[int, ...] | int] = []
+    for number, column in enumerate(each):
+        at = first.setdefault(column, number)
+        kept.append(column if at == number else at)
+    return kept
 
 
 def _written(told: dict[str, Any], title: str, served: bool) -> Page:
     told = told | {"cores": [_compressed(core) for core in told["cores"]]}
-    style, script = REMARK.sub("", (WEB / "page.css").read_text("utf-8")), _script()
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    style, (start, script) = REMARK.sub("", (WEB / "page.css").read_text("utf-8")), _scripts()
+    scripts = f"{_hash(start)} {_hash(script)}"
+    policy = f"default-src 'none'; script-src {scripts}; style-src {_hash(style)}"
     policy += "; connect-src 'self'" if served else ""
     parts = {
         "policy": policy,
         "title": html.escape(title),
         "style": style,
-        "document": json.dumps(told, separators=(",", ":")).replace("<", "\\u003c"),
-        "script": script,
+        "document": _json(told).replace("<", "\\u003c"),
+        "script": columns.text(script.encode()),
+        "start": start,
     }
     # in one pass, so that text of a kernel cannot match a placeholder of the template
     template = (WEB / "page.html").read_text("utf-8")
@@ -163,11 +194,15 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _script() -> str:
-    """Return the modules as one script, each in a separate scope after its imports."""
+def _scripts() -> tuple[str, str]:
+    """Return the script that starts a page and the one that it decompresses: their modules, each
+    in a separate scope after its imports."""
     order: dict[str, str] = {}
+    _add("start", order)
+    first = len(order)
     _add("main", order)
-    return "\n".join(order.values())
+    modules = ['"use strict";', *order.values()]
+    return "\n".join(modules[: first + 1]), "\n".join([modules[0], *modules[first + 1 :]])
 
 
 def _add(name: str, order: dict[str, str]) -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from neuroncore.kernels import ch05_matmul
-from viewed import column, document, operands, product, run
+from viewed import column, document, filled, operands, product, run
 
 import neuroncore
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
 from neuroncore.view.columns import CRITICAL, IN_TURN, TRANSFER, addresses
 from neuroncore.view.document import Shown
-from neuroncore.view.page import page
+from neuroncore.view.page import forms_of, page
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +85,19 @@ def test_nothing_of_a_kernel_ends_the_document_or_fills_the_template(shown):
     assert document(page([found]))["cores"][0]["kernel"] == name
 
 
+@given(
+    st.lists(st.dictionaries(st.sampled_from("ab1"), st.text("07%#\n.", max_size=12)), max_size=9)
+)
+def test_calls_are_those_that_were_written_by_form(calls):
+    assert filled(**json.loads(json.dumps(forms_of(calls)))) == calls
+
+
 def test_a_page_takes_little_room_and_less_for_each_instruction(shown):
     few = len(shown[0].view(values=None).html)
     many = neuroncore.run(product, *operands(64 * 400))
     assert len(many.instructions) == 2000
     assert len(many.view(values=None).html) - few < 30 * 2000
-    assert few < 150_000
+    assert few < 80_000
 
 
 def test_without_a_record_there_is_no_page():

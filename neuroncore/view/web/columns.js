@@ -1,16 +1,11 @@
 // Columns of integers, written by neuroncore/view/columns.py.
 
+import { inflate } from "./inflate.js";
+
 const KINDS = {
   u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array,
   i1: Int8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array,
 };
-
-/** The decompressed bytes of a base64 text. */
-export async function inflate(text) {
-  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).arrayBuffer();
-}
 
 /** A column as an array of numbers. */
 export async function unpacked(column) {
@@ -37,6 +32,18 @@ function joined(bytes, { type, planes }) {
 /** The value of a compressed JSON text. */
 export async function parsed(text) {
   return JSON.parse(new TextDecoder().decode(await inflate(text)));
+}
+
+/** The calls, whose numbers fill the holes of the texts of their forms. */
+export async function filled(text) {
+  const { forms, of } = await parsed(text), next = forms.map(() => 0);
+  for (const form of forms) form.columns = form.columns.map((column, _, all) => (Array.isArray(column) ? column : all[column]));
+  const each = of.map((form) => {
+    const { text, columns } = forms[form], row = next[form]++;
+    let hole = 0;
+    return text.replace(/\n/g, () => columns[hole++][row]);
+  });
+  return JSON.parse(`[${each}]`);
 }
 
 /** 0, 1, 2, 3, 4 as 0, -1, 1, -2, 2. */

@@ -1,6 +1,6 @@
 // The timeline and the record of a core, read from the document once.
 
-import { parsed, signed, unpacked } from "./columns.js";
+import { filled, parsed, signed, unpacked } from "./columns.js";
 
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
@@ -16,7 +16,7 @@ export class Core {
     const stacks = core.stacks && {
       of: await unpacked(core.stacks.of), all: await parsed(core.stacks.all),
     };
-    return new Core({ ...core, stacks, calls: await parsed(core.calls), patterns: await parsed(core.patterns) }, columns);
+    return new Core({ ...core, stacks, calls: await filled(core.calls), patterns: await parsed(core.patterns) }, columns);
   }
 
   constructor(core, columns) {

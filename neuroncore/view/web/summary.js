@@ -1,6 +1,6 @@
 // The first look: what would help, the lines that cost most, and where the result is wrong.
 
-import { inflate } from "./columns.js";
+import { inflate } from "./inflate.js";
 import { set } from "./state.js";
 import { duration, el, percent } from "./text.js";
 

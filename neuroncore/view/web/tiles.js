@@ -1,6 +1,7 @@
 // The contents of tiles that the page has.
 
-import { inflate, unpacked } from "./columns.js";
+import { unpacked } from "./columns.js";
+import { inflate } from "./inflate.js";
 import { codes, decoder } from "./number.js";
 
 /** The values of a core: a tile for each operand, or null, after decoding. */
