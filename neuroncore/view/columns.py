@@ -29,7 +29,7 @@ LEVEL = 6  # level of compression
 Packed = dict[str, Any]
 
 
-SHORT = 1 << 16  # numbers of a column that is compressed in both ways
+SHORT = 1 << 18  # numbers of a column that is compressed in both ways
 
 
 def packed(values: Array) -> Packed:
