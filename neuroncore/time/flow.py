@@ -22,7 +22,7 @@ MOST_USES = 20_000  # of a tile that is looked at use by use
 def flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
     """The dependencies of each instruction on writers of its inputs, and on earlier writers of the
     same bytes that were not read since: it adds to their result."""
-    waiting = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, waiting, needs)
     overwrites = read_of(accesses, needs, waiting) & ~reads
     latest = np.full(len(first) - 1, -1, needs.dtype)
@@ -39,8 +39,9 @@ def read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
     """Return `first` and `needs` for the dependencies that are kept."""
-    count = np.concatenate([[0], np.cumsum(kept)])
-    return count[first], needs[kept]
+    count = np.zeros(len(kept) + 1, np.int32)  # there may be a hundred for each instruction
+    np.cumsum(kept, out=count[1:])
+    return count[first].astype(first.dtype), needs[kept]
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:

@@ -94,12 +94,13 @@ def dependencies(
         noted=np.full(count, -1, np.int32),
         loaded=np.full(2, -1, np.int32),
     )
-    done = 0
+    done, room = 0, len(flow.needs)
     while done < count:
         done = _dependencies.over(count)(done, queue, accesses, weights, users, flow)
         if done < count:
             flow = flow._replace(needs=np.concatenate((flow.needs, np.empty_like(flow.needs))))
-    return flow._replace(needs=flow.needs[: flow.first[-1]])
+    needs = flow.needs[: flow.first[-1]]
+    return flow._replace(needs=needs.copy() if len(flow.needs) > room else needs)
 
 
 @compiled
