@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from neuroncore import cli
+from neuroncore import cli, machine
 from neuroncore.base.errors import UsageError
 
 SHELLS = "bash", "zsh", "fish"
@@ -29,8 +30,10 @@ def completion(arguments: argparse.Namespace) -> int:
     parser = cli.parser()
     for each in _parsers(parser):
         for action in each._actions:
-            if action.type is None and _names_a_file(action):
+            if action.type in (None, Path) and _names_a_file(action):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar == "MACHINE":
+                action.choices = machine.names()
     print(shtab.complete(parser, shell=arguments.shell))
     return 0
 

@@ -16,7 +16,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Run the matrix multiplication of chapter 5, compare the result with numpy, estimate the "
         "time on trn2, and write a page that shows the run. It needs no other file."
     )
-    parser.add_argument("--html", type=Path, default=Path("demo.html"), metavar="OUT.html")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        default=Path("demo.html"),
+        metavar="OUT.html",
+        help="the page to write (default: demo.html)",
+    )
     parser.set_defaults(command=demo)
 
 
