@@ -165,4 +165,4 @@ def added(tiles: Tiles) -> None:
     say(maker, text, None, ["atomic"])
 
 
-STEPS = ((computed, 1.5), (loaded, 0.7), (stored, 0.7), (picked, 1.3), (added, 0.5))
+STEPS = ((computed, 1.5), (loaded, 0.7), (stored, 0.7), (picked, 1.3), (added, 0.7))
