@@ -196,9 +196,20 @@ class Options:
         bound = self.precision_bound
         if bound is not None and not bound >= 0:
             raise UsageError(f"precision_bound is {bound!r}; it must be 0 or more")
-        if self.clock_phase is not None and not 0 <= self.clock_phase < 1:
-            phase = self.clock_phase
-            raise UsageError(f"clock_phase is {phase!r}; it must be from 0 to less than 1")
+        if self.clock_phase is not None:
+            phase(self.clock_phase)
+
+
+def phase(given: Any) -> float:
+    """Return a phase of the Tensor engine's clock. Raise UsageError for anything but a number from
+    0 to less than 1."""
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = -1.0
+    if not 0 <= value < 1:
+        raise UsageError(f"clock_phase is {given!r}; it must be from 0 to less than 1")
+    return value
 
 
 @cache

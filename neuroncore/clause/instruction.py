@@ -282,9 +282,9 @@ class Call:
     found: dict[str, Any] = field(default_factory=dict, init=False)
 
     def of_launch(self) -> Call:
-        """Return a copy for another launch."""
+        """Return a copy for another launch or core, which makes the function that it runs."""
         made = object.__new__(Call)  # the module `copy` takes several times as long
-        vars(made).update(vars(self))
+        vars(made).update(vars(self), run=None)
         return made
 
     def cost(self, machine: Machine) -> Any:

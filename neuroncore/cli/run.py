@@ -15,7 +15,7 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import LaunchPath, Options, Order, profile
+from neuroncore.base.options import LaunchPath, Options, Order, phase, profile
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, leaving_told, shown
@@ -185,7 +185,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--clock-phase",
-        type=phase,
+        type=clock_phase,
         metavar="PART",
         help="the part of a window of the Tensor engine's clock that has passed when the first "
         "product begins, from 0 to less than 1, for the estimate; it differs from run to run on a "
@@ -266,20 +266,17 @@ def _overridden(chosen: Options, arguments: argparse.Namespace, names: Sequence[
     return replace(chosen, **{name: value for name, value in given.items() if value is not None})
 
 
+def clock_phase(text: str) -> float:
+    """Return a phase of the Tensor engine's clock (`Options.clock_phase`)."""
+    try:
+        return phase(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def is_script(arguments: argparse.Namespace) -> bool:
     """Return whether the file runs as a script with its own arguments."""
     return "::" not in arguments.file
-
-
-def phase(text: str) -> float:
-    """Return a part of a window of the clock."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not from 0 to less than 1")
-    return value
 
 
 def _tolerance(text: str) -> float:

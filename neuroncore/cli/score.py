@@ -23,7 +23,7 @@ from neuroncore.base.options import cache_folder
 from neuroncore.base.units import duration, plural
 from neuroncore.cli import session, terminal
 from neuroncore.cli.captures import slowest
-from neuroncore.cli.run import ESTIMATED, add_launches, kept_run, phase
+from neuroncore.cli.run import ESTIMATED, add_launches, clock_phase, kept_run
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Record
 from neuroncore.report import measurements
@@ -104,7 +104,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--clock-phase",
-        type=phase,
+        type=clock_phase,
         metavar="PART",
         help="the phase of the Tensor engine's clock for rows that name none in a column "
         "`clock_phase` (see neuroncore run --help)",

@@ -4,7 +4,6 @@ so do iterations of a loop that are made from earlier ones."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -59,14 +58,6 @@ def plan(call: Call) -> ArgumentPlan:
     run = getattr(execute, instruction.name)
     nbytes = call.written_bytes
     return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, nbytes=nbytes)
-
-
-def renewed(call: Call) -> Call:
-    """Return a copy of a Call for another core. The function that a Call runs belongs to its
-    core."""
-    found = copy(call)
-    found.run = None
-    return found
 
 
 class Held(NamedTuple):

@@ -30,7 +30,7 @@ THREADS = "OMP_NUM_THREADS"
 MOST = 64  # products of a sum that are put off: their operands take memory
 WORTH = 1 << 20  # multiplications of a product that is put off
 AHEAD = 4  # products that a thread is called for
-LANES = 2  # shares of a sum for each thread
+SHARES = 2  # of a sum, for each thread
 SWITCH = 2e-4  # seconds after which Python lets a thread go on that has computed its share
 
 
@@ -55,9 +55,9 @@ class Sum:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
         self._out = dst.codes()
         blocks = -(-len(self._out) // ROWS)
-        lanes = min(LANES * count, blocks)
-        self._ends = [blocks * lane // lanes for lane in range(lanes + 1)]
-        self._done, self._busy = [0] * lanes, [False] * lanes
+        shares = min(SHARES * count, blocks)
+        self._ends = [blocks * share // shares for share in range(shares + 1)]
+        self._done, self._busy = [0] * shares, [False] * shares
         self._operands: list[Any] = []
         self._listed = np.empty((MOST, 4), np.int64)
         self._count, self._is_called = 0, False
@@ -111,21 +111,21 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute the products of one lane, the one that is behind; False if there are none."""
+        """Compute the products of one share, the one that is behind; False if there are none."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
-            lane = min(free, key=self._done.__getitem__, default=-1)
-            if lane < 0 or self._done[lane] == self._count:
+            share = min(free, key=self._done.__getitem__, default=-1)
+            if share < 0 or self._done[share] == self._count:
                 return False
-            self._busy[lane] = True
-            first, end = self._done[lane], self._count
+            self._busy[share] = True
+            first, end = self._done[share], self._count
         try:
-            low, high = self._ends[lane : lane + 2]
+            low, high = self._ends[share : share + 2]
             edge = buffers.scratch("edge", matmul.EDGE)
             matmul.chains()(self._listed, first, end, low, high, self._out, edge)
         finally:
             with self._changed:
-                self._done[lane], self._busy[lane] = end, False
+                self._done[share], self._busy[share] = end, False
                 self._changed.notify_all()
         return True
 

@@ -140,6 +140,7 @@ class Dma:
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
+    merged_bytes: int  # of loads or stores that the older compiler makes one; 0 for none
 
 
 @dataclass(frozen=True)

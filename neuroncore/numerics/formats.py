@@ -8,6 +8,7 @@ formats: OCP Microscaling Formats 1.0, and "MXFP Matrix Multiplication" for how 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -319,15 +320,18 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
 
     Raises UsageError, with the nearest name, for anything else.
     """
+    return _looked_up(dtype, _of_name)
+
+
+def _looked_up(dtype: Any, of_name: Callable[[str], Format]) -> Format:
     if isinstance(dtype, Format):
         return dtype
-    given: Any = dtype
-    return _of_type(given) if isinstance(given, TYPES) else _of_name(name_of(given))
+    return _of_type(dtype, of_name) if isinstance(dtype, TYPES) else of_name(name_of(dtype))
 
 
 @cache
-def _of_type(dtype: Any) -> Format:
-    return _of_name(name_of(dtype))
+def _of_type(dtype: Any, of_name: Callable[[str], Format]) -> Format:
+    return of_name(name_of(dtype))
 
 
 def _of_name(name: str) -> Format:
@@ -342,15 +346,7 @@ def lookup_any(dtype: npt.DTypeLike | str) -> Format:
 
     "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM.
     """
-    if isinstance(dtype, Format):
-        return dtype
-    given: Any = dtype
-    return _any_of_type(given) if isinstance(given, TYPES) else _any_of_name(name_of(given))
-
-
-@cache
-def _any_of_type(dtype: Any) -> Format:
-    return _any_of_name(name_of(dtype))
+    return _looked_up(dtype, _any_of_name)
 
 
 def _any_of_name(name: str) -> Format:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import KernelError
-from neuroncore.base.options import Order
+from neuroncore.base.options import Order, phase
 from neuroncore.base.source import Place
 from neuroncore.clause import legality
 from neuroncore.clause.immediate import Immediate
@@ -97,7 +97,8 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
         raise ValueError(f"no order is called {made.order!r}")
     made.dge = tables.get("dge", False) is True  # files from before have none
     made.software = tables.get("software", False) is True
-    made.clock_phase = _phase(tables.get("clock_phase"))
+    given = tables.get("clock_phase")
+    made.clock_phase = None if given is None else phase(given)
     made.flags = tuple(map(str, tables.get("flags", ())))
     made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     made.lines = [place(*line) for line in tables["lines"]]
@@ -107,12 +108,6 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     made.check()
     checks.check(made)
     return made
-
-
-def _phase(given: Any) -> float | None:
-    if given is not None and not 0 <= float(given) < 1:
-        raise ValueError(f"{given!r} is no part of a window of the clock")
-    return None if given is None else float(given)
 
 
 def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Data:

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuroncore.base.errors import KernelError, UsageError
 from neuroncore.clause.instruction import Call
-from neuroncore.core.arguments import ArgumentPlan, Held, plan, renewed, values_of
+from neuroncore.core.arguments import ArgumentPlan, Held, plan, values_of
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
@@ -86,7 +86,7 @@ class Execution:
         self.registers = Registers(program.data)
         self.row = self.wrote = 0  # the next row, and bytes of results of those before
         self._tiles: dict[int, Tile] = {}
-        self.plans = [plan(renewed(call)) for call in program.calls]
+        self.plans = [plan(call.of_launch()) for call in program.calls]
         self._rows, self._begins = program.raw()
         windows = program.windows()
         self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()

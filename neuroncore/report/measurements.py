@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.options import DISABLE_DGE, LaunchPath, order_of
+from neuroncore.base.options import DISABLE_DGE, LaunchPath, order_of, phase
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load
@@ -165,15 +165,10 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
 def phase_of(row: Row, name: str) -> float | None:
     """Return the column `clock_phase`. Raise UsageError if it is no part of a window."""
     given = row.get("clock_phase")
-    if not given:
-        return None
     try:
-        value = float(given)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise UsageError(f"{name}: clock_phase is {given!r}; it must be from 0 to under 1")
-    return value
+        return phase(given) if given else None
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
 
 
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:

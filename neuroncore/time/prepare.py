@@ -17,6 +17,7 @@ from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.record.boxes import Box
+from neuroncore.record.columns import owners
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work
@@ -129,7 +130,7 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     """`first` and `needs` of instructions that have more to wait for."""
     if not len(consumers):
         return first, needs
-    own = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    own = owners(first)
     order = np.argsort(np.concatenate((own, consumers)), kind="stable")
     more = np.bincount(consumers, minlength=len(first) - 1)
     first = first + np.concatenate(([0], np.cumsum(more)))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
+from neuroncore.record.columns import owners
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled, recosted
 from neuroncore.time.flow import flow_of_data, kept_waits
@@ -149,7 +150,7 @@ def _joined(work: Work, joined: Array) -> Work:
     time."""
     count, gone = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
-    waiting = np.repeat(np.arange(count), np.diff(work.first))
+    waiting = owners(work.first)
     mapped = np.append(head, -1).astype(np.int32)  # the last one for -1, nothing
     needs, own = mapped[work.needs], head[waiting]
     kept = needs < own  # what comes later would wait for it in turn

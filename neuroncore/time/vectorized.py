@@ -8,10 +8,8 @@ whose inner loop has 64 iterations with 192 elements in all take the time of one
 each 64; the same loop of 2048 iterations takes the time of all. A compiled program of a convolution
 (sahiljain01/asst4-trainium) has one copy for three of an inner loop.
 
-Loads and stores of neighboring iterations are merged too, up to 512 KiB, on trn2: compiled programs
-of attention have one store for two tiles of scores, and one for four of results
-(trainium-kernel-fusion). Public logs of the compiler name the pass (VectorizeDMA), and no
-transfers are merged in programs that skip such passes (cs149stanfordasst4).
+Loads and stores of neighboring iterations are merged too (`merged_bytes` of a machine), but not in
+programs that skip such passes (cs149stanfordasst4).
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from neuroncore.time.loops.iterations import independent
 Array = npt.NDArray[Any]
 FLOAT_BYTES = 4
 UNFIT = 1 << 40  # elements of a call that is not made with others
-MERGED_BYTES = 512 << 10  # of loads or stores that are one transfer
 FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
 
 
@@ -100,12 +97,12 @@ def _elements(call: Call) -> int:
 def _merged_transfers(call: Call, machine: Machine) -> int:
     """Return the number of loads or stores like this one that are one transfer; 1 for all other
     calls."""
-    if call.engine is not engine.dma or call.dynamic or not machine.has("hardware_dge"):
+    if call.engine is not engine.dma or call.dynamic or not machine.dma.merged_bytes:
         return 1
     views = call.views(*call.reads, *call.writes)
     if len(views) != 2 or sum(view.on_chip for view in views) != 1 or call.transposes:
         return 1
-    return max(1, MERGED_BYTES // call.written_bytes)
+    return max(1, machine.dma.merged_bytes // call.written_bytes)
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:

@@ -185,7 +185,7 @@ def narrow_from(values: Array, out: Array, numbers: Array) -> None:
 
 @compiled
 def integer_from(values: Array, out: Array, low: float, high: float) -> None:
-    """float32 -> integers of any width: nearest even, then saturate; NaN is 0."""
+    """float32 -> integers of up to 32 bits: nearest even, then saturate; NaN is 0."""
     for i in range(values.shape[0]):
         x: Any = np.float64(values[i])
         x = high if x > high else x

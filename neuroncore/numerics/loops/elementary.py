@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.jit import compiled, inlined
+from neuroncore.numerics.loops.codec import ROUND
 from neuroncore.numerics.loops.intrinsics import fma
 
 Array = npt.NDArray[Any]
 
 LOG2E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # their sum is ln 2
-ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 SQRT_HALF, SQRT_HALF_BITS = 0.7071067811865476, 0x3FE6A09E667F3BCD
 SQRT_2_OVER_PI = 0.7978845608028654
 PI_LOW = 1.2246467991473532e-16  # pi less the float64 nearest to it

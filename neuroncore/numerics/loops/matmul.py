@@ -165,6 +165,7 @@ def _chain(
     packed: bool,
     edge: Array,
 ) -> None:
+    """The body of `chain`, which other compiled loops share."""
     k, n = weights.shape[1], 0
     while n < out.shape[1]:
         vectors = _vectors(out.shape[1] - n, 3)

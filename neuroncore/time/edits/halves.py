@@ -15,7 +15,7 @@ from neuroncore.base.source import Place
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.legality import stays_legal
 from neuroncore.memory.geometry import Geometry
-from neuroncore.record.columns import Parts
+from neuroncore.record.columns import Parts, owners
 from neuroncore.record.program import Program
 from neuroncore.time.changes import Change
 from neuroncore.time.edits.edit import Edit, Edited, edit
@@ -141,7 +141,7 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     meets = np.array([call.instruction.meets is not None for call in program.calls])
     half, second = np.where(meets, -2, -1)[columns.call], np.cumsum(1 + rows)[rows] - 1
     half[second - 1], half[second] = 0, 1
-    user = np.repeat(np.arange(len(half)), np.diff(columns.start))
+    user = owners(columns.start)
     width = np.diff(columns.start).max()
     axis = _axes(halves, width)[columns.call[user], np.arange(len(user)) - columns.start[user]]
     split = np.flatnonzero((half[user] >= 0) & (axis >= 0))
