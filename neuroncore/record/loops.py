@@ -93,8 +93,10 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
         g = geometry[w]
         found[w, START], found[w, OWN_FORM] = -1, -1
         if offset[w] == ANYWHERE:
-            found[w, ROW], found[w, ROW_END] = lies[g, ROW0], lies[g, ROW0] + lies[g, ROWS]
-            found[w, BYTE], found[w, BYTE_END] = lies[g, BYTE0], lies[g, BYTE0] + lies[g, ROW_BYTES]
+            row, byte, pitch = lies[g, ROW0], lies[g, BYTE0], lies[g, PITCH]
+            rows = -(-lies[g, ROWS] * lies[g, ROW_BYTES] // pitch)
+            found[w, ROW], found[w, ROW_END] = row, row + rows
+            found[w, BYTE], found[w, BYTE_END] = byte, byte + pitch
             found[w, DENSE] = 1
             continue
         item, pitch = lies[g, ITEM], lies[g, PITCH]

@@ -86,3 +86,11 @@ def test_what_shares_bytes_is_always_found(data):
         tiles.append(tensor[tuple(keys)].permute(data.draw(st.permutations(range(3)))))
     for said, true in zip(near(device, tiles), sharing(tiles)):
         assert said >= true
+
+
+def test_a_place_that_is_known_at_run_time_may_be_in_any_row():
+    device = Device()
+    tensor, index = device.zeros((16, 8), buffer="hbm"), device.zeros((4, 1), "uint32")
+    picked = tensor.vector_select(0, index)
+    found = near(device, [picked, *(tensor[k : k + 3, 2:5] for k in range(0, 14, 3))])
+    assert found[0] == set(range(6)) and all(0 in others for others in found)
