@@ -56,12 +56,20 @@ BETWEEN = frozenset(
 COMPARISON = opcode.opmap["COMPARE_OP"]
 
 
+TESTS = ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp | ast.UnaryOp | ast.comprehension
+
+
 class Question(NamedTuple):
     """Nodes of the source: an expression, and the node that tests its truth, such as an `if` or an
     `and`. Both are None without the source."""
 
     of: ast.AST | None
     by: ast.AST | None
+
+    @property
+    def tests_truth(self) -> bool:
+        """Return whether the node needs a truth value, such as an `if`; a call does not."""
+        return isinstance(self.by, TESTS)
 
 
 @by_site

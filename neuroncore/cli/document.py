@@ -10,6 +10,7 @@ import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -86,12 +87,13 @@ class Document:
         self.briefly: list[tuple[Run, Agreement | None]] = []  # launches with one line so far
         self.last: Run | None = None
         self.source: Sequence[Finding] = ()
+        self.unsaid: Sequence[Finding] = ()  # those of the source that are not printed yet
         self.refused = False  # by --strict
 
     def read(self, findings: Sequence[Finding]) -> None:
         """Report the findings about the source: errors are warnings, unless --strict refuses
         the run."""
-        self.source = findings
+        self.source = self.unsaid = findings
         for one in findings:
             if one.severity == "error" and self.arguments.strict:
                 print(one, file=sys.stderr)
@@ -112,12 +114,21 @@ class Document:
             f"neuroncore {version('neuroncore')}  target {chosen.name} ({chosen.generation})  "
             f"seed {self.arguments.seed}  python {platform.python_version()}  {packages}"
         )
-        for line, same in by_line(likely_wrong(self.source)).items():
+
+    def say_source(self) -> None:
+        """Print the findings about the source once, before the results of the first launch or after
+        the error that ended the session. Those at the line of that error are left out."""
+        failed = self.failure or {}
+        spot = abspath(failed.get("file") or ""), failed.get("line")
+        for line, same in by_line(likely_wrong(self.unsaid)).items():
             self.told.add(line)
-            self.say(counted([replace(one, severity="warning") for one in same]))
+            if (abspath(line.file), line.number) != spot:
+                self.say(counted([replace(one, severity="warning") for one in same]))
+        self.unsaid = ()
 
     def add(self, run: Run, found: Agreement | None) -> None:
         """Print or keep the results of a finished launch."""
+        self.say_source()
         self.timelines += run.timelines
         asked = self.arguments
         if asked.html or asked.serve:

@@ -328,7 +328,10 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
     session = Session(arguments, document, compares=True, keeps=keeps)
     document.read(_source_findings(arguments))
     if not document.refused:
-        launch(arguments, session, _options(arguments))
+        try:
+            launch(arguments, session, _options(arguments))
+        finally:
+            document.say_source()
     if session.stop is not None and (arguments.html or arguments.serve):
         file, _, kernel = arguments.file.partition("::")
         name = kernel or Path(file).name

@@ -172,6 +172,7 @@ def truth_value(tensor: object) -> DynamicControlError:
     return _unknown(
         tensor,
         "a condition",
-        "nl.where chooses between elements; `while register:` loops on a value that "
-        "nisa.register_load has read; `is` compares with None",
+        "choose between elements with nl.where(condition, a, b); to loop until a value changes, "
+        "read it with nisa.register_load and write `while register:`; to test whether there is a "
+        "tensor, use `is None`",
     )

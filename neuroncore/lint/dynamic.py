@@ -83,8 +83,11 @@ def conditions(spot: Spot) -> Iterator[Told]:
             yield "MASK_TRUTH", one, f"the condition {ast.unparse(one)} is {WHAT['indices']}"
         what = _runtime(scope, one)
         if what and not _is_in_hbm(scope, one):
-            code = "TENSOR_TRUTH" if _may_be_given(scope, node, one) else "DYNAMIC_CTRL"
-            yield code, one, f"the condition {ast.unparse(one)} depends on {what}"
+            condition = f"the condition {ast.unparse(one)}"
+            if _may_be_given(scope, node, one):
+                yield "TENSOR_TRUTH", one, f"{condition} is a tensor: it is true for any contents"
+            else:
+                yield "DYNAMIC_CTRL", one, f"{condition} depends on {what}"
 
 
 @RULES.about(ast.For, ast.comprehension)

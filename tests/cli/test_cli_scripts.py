@@ -152,3 +152,27 @@ def test_cores_say_how_many_programs_they_ran(file, capsys):
         [[0, 1], [2, 3]],
         [[0], [1], [2]],
     ]
+
+
+ASKS = """
+import nki
+import nki.language as nl
+
+@nki.jit
+def asks(x):
+    tile = nl.load(x)
+    if tile[0, 0] < 1:
+        return x
+    while tile[0, 0] == 0:
+        pass
+    return x
+"""
+
+
+def test_a_condition_on_a_tensor_is_one_error(tmp_path, monkeypatch, capsys):
+    """There is no warning about the same line; the one about another line stays."""
+    monkeypatch.chdir(tmp_path)
+    Path("asks.py").write_text(ASKS)
+    code, out, err = ran(capsys, "asks.py::asks", "--args", "float32[4,8]")
+    assert code == 1 and err.count("error[DYNAMIC_CTRL]") == 1 and "nl.where" in err
+    assert out.count("warning[DYNAMIC_CTRL]") == 1 and "< 1" not in out

@@ -47,6 +47,19 @@ def test_values_that_only_the_device_knows_are_refused(ask):
 @for_all(
     "ask",
     [
+        *(lambda t: 1 if t < 1 else 2, lambda t: t > 1 and 1, lambda t: not t >= 1),
+        lambda t: [1 for n in range(2) if t < n],
+    ],
+)
+def test_a_comparison_in_a_condition_is_refused_as_a_condition(ask):
+    device = Device()
+    with pytest.raises(DynamicControlError, match="can't be a condition"):
+        device.call(ask, device.tile(ZEROS))
+
+
+@for_all(
+    "ask",
+    [
         *(np.asarray, lambda t: np.array([t, t]), int, float, range, lambda t: 0 in t),
         *(lambda t: t > 0 and t < 1, lambda t: bool(t > 0), lambda t: not t),
     ],

@@ -20,7 +20,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice, beyond
 from neuroncore.frontend.operators import format_of
-from neuroncore.frontend.tensors import Seen, Unread, asserted, is_there, truth_value
+from neuroncore.frontend.tensors import Seen, Unread, asserted, is_there, question, truth_value
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.parts import Parted
@@ -228,15 +228,14 @@ class Indexed(Seen, Unread, Parted):
         raise misuse.refused_ufunc(ufunc.__name__, self)
 
 
-CHOOSING = " and nl.where: a Python `if` can't depend on the elements of a tensor"
-
-
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
+        if symbol[0] in "<>" and question().tests_truth:
+            raise truth_value(self)
         raise SignatureError(
             f"{self} has no operator {symbol}",
             because="in this API tensors have no operators: every operation is a function",
-            hint=f"use nl.{function}" + CHOOSING * (symbol[0] in "<>"),
+            hint=f"use nl.{function}",
         )
 
     return method
