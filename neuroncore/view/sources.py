@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.source import Place
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.report.summary import product, summary
@@ -77,9 +79,8 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
     moved, flops, operands = np.zeros((3, len(program.calls)))
     for index, used in enumerate(program.calls):
         moved[index] = max((view.nbytes for view in used.views(*used.writes)), default=0)
-        made = product(used, machine)
-        if made is not None and not made.transposes:
-            flops[index] = made.flops
+        flops[index] = _product_flops(used, machine)
+        if flops[index]:
             operands[index] = sum(v.nbytes for v in used.views(*used.reads, *used.writes))
     own = timeline.moves
     size = np.bincount(line[own], moved[call[own]], count)
@@ -99,20 +100,22 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
-    """Return the format of the weights in most products of each line that has products; -1 is the
-    whole run."""
-    program, machine, call = timeline.program, timeline.machine, timeline.columns.call
+    """Return the format of the weights in most products of each line that has products."""
+    calls, call = timeline.program.calls, timeline.columns.call
+    flops = np.array([_product_flops(one, timeline.machine) for one in calls], np.int64)
+    own = np.flatnonzero(flops[call] > 0)
+    each, counts = np.unique(line[own] * len(calls) + call[own], return_counts=True)
+    row, index = np.divmod(each, len(calls))
     found: dict[int, str] = {}
-    for of in (line, np.full(len(line), -1)):
-        most: dict[int, int] = {}
-        each, counts = np.unique(np.column_stack((of, call)), axis=0, return_counts=True)
-        for (row, index), count in zip(each.tolist(), counts.tolist(), strict=True):
-            made = product(program.calls[index], machine)
-            if made is not None and made.flops * count > most.get(row, 0) and not made.transposes:
-                most[row] = made.flops * count
-                weights = program.calls[index].instruction.traits.weights
-                found[row] = program.calls[index].view(weights).dtype.name
+    for at in np.argsort(-flops[index] * counts, kind="stable")[::-1].tolist():  # largest last
+        one = calls[index[at]]
+        found[int(row[at])] = one.view(one.instruction.traits.weights).dtype.name
     return found
+
+
+def _product_flops(call: Call, machine: Machine) -> int:
+    made = product(call, machine)
+    return 0 if made is None or made.transposes else made.flops
 
 
 def _flying(timeline: Timeline, line: Array, count: int) -> Array:
@@ -143,7 +146,7 @@ def roofline(timeline: Timeline) -> dict[str, Any]:
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {
         "peak_tflops": dict(machine.peak_tflops),
-        "format": _formats(timeline, np.zeros(len(timeline.queue), np.int64)).get(-1),
+        "format": _formats(timeline, np.zeros(len(timeline.queue), np.int64)).get(0),
         "hbm_gigabytes_per_s": machine.hbm.stack_gigabytes_per_s,
         "flops": figures["model_flops"],
         "hbm_bytes": moved,
