@@ -49,7 +49,8 @@ else:
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(_PUBLIC[name], name)
+        found = globals()[name] = getattr(_PUBLIC[name], name)  # the next use needs no call
+        return found
 
     def __dir__() -> list[str]:
         return [*globals(), *_PUBLIC]

@@ -1,64 +1,119 @@
-"""Casts of small arrays by ml_dtypes' own casts, which have less fixed cost than compiled loops.
+"""Casts to nearest with little fixed cost: by ml_dtypes' own casts for small arrays, else by one
+compiled loop.
 
-Their results are the same, bit for bit, between the formats of `SAME` (compared for all codes by
-tests/numerics/test_quick.py). Loops are faster for large arrays.
+ml_dtypes' results are the same, bit for bit, between the formats of `SAME` but for the pairs in
+`NAN_DIFFERS` (compared for all codes by tests/numerics/test_quick.py). Its casts have less fixed
+cost, and loops are faster for large arrays.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.numerics import codec
 from neuroncore.numerics.formats import (
+    Format,
     bfloat16,
+    float4_e2m1fn,
     float8_e3m4,
     float8_e4m3,
     float8_e4m3fn,
     float8_e5m2,
+    float8_e8m0fnu,
+    float16,
     float32,
     lookup_any,
 )
+from neuroncore.numerics.loops import codec as native
 
 Array = npt.NDArray[Any]
+Loop = Callable[[Array], Array]
 
 BYTES = (float8_e5m2, float8_e4m3, float8_e4m3fn, float8_e3m4)
-SAME = {form.numpy: form for form in (float32, bfloat16, *BYTES)}
-# The most elements for which a loop is slower, by target and source. ml_dtypes vectorizes casts
+SAME = (float32, bfloat16, float16, *BYTES)
+NAN_DIFFERS = {(float32, float16), (float16, float32)}  # numpy keeps the payload
+# The most elements for which a loop is slower, by source and target. ml_dtypes vectorizes casts
 # between float32 and bfloat16.
-MOST = 1 << 11
-VECTORIZED = {(bfloat16, float32): 1 << 15, (float32, bfloat16): 1 << 62}
-
-
-@lru_cache(maxsize=512)
-def _target(source: np.dtype[Any], dtype: Any) -> tuple[np.dtype[Any], int] | None:
-    """Return numpy's type of a format and the most elements for which its cast is faster; None if
-    the cast may differ."""
-    if source not in SAME:
-        return None
-    form = lookup_any(dtype)
-    if form not in SAME.values() or form is SAME[source]:
-        return None
-    return form.numpy, VECTORIZED.get((form, SAME[source]), MOST)
+MOST = {(float32, bfloat16): 1 << 15, (bfloat16, float32): 1 << 62}
+MOST_OF_OTHERS = 1 << 8
+FORMS = {form.numpy: form for form in (*SAME, float4_e2m1fn, float8_e8m0fnu)}
+# ml_dtypes warns of signaling NaN and of overflows, the loops do not. numpy keeps its settings for
+# warnings in the context since 2.0.
+IN_CONTEXT = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+QUIET = copy_context()
+if IN_CONTEXT:
+    QUIET.run(np.seterr, invalid="ignore", over="ignore")
 
 
 def cast(array: Array, dtype: Any) -> Array | None:
-    """Return a copy of a small numpy array in another format, rounded to nearest; None if it is
-    large or in other formats. Raises UsageError for an unknown format."""
+    """Return a copy of a numpy array in another format, rounded to nearest; None if this module
+    has no faster way. Raises UsageError for an unknown format."""
     try:
-        found = _target(array.dtype, dtype)
+        most, kept, exact, loop = _plan(array.dtype, dtype)
     except TypeError:  # of what can't be a key
         return None
-    if found is None or array.size > found[1]:
+    if array.size > most:
+        return None if loop is None else loop(array)
+    return array.astype(kept, "C") if exact else QUIET.copy().run(array.astype, kept, "C")
+
+
+@lru_cache(maxsize=512)
+def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, Loop | None]:
+    """Return the most elements for ml_dtypes' cast, the numpy type of its result, whether it only
+    widens, and the loop for more elements."""
+    source, target = FORMS.get(given), lookup_any(dtype)
+    if source is None or target is source or target not in FORMS.values():
+        return -1, given, False, None
+    kept, loop = target.numpy, _loop(source, target)
+    exact = given.itemsize < kept.itemsize
+    same = {source, target} <= {*SAME} and (source, target) not in NAN_DIFFERS
+    most = MOST.get((source, target), MOST_OF_OTHERS) if same and (exact or IN_CONTEXT) else -1
+    return most, kept, exact, loop
+
+
+def _loop(source: Format, target: Format) -> Loop | None:
+    """Return the cast from or to float32 by one compiled loop; None between other formats."""
+    if float32 not in (source, target):
         return None
-    if array.itemsize < found[0].itemsize:
-        return array.astype(found[0], order="C")
-    return _quietly(array, found[0])
+    steps = _encoding(target) if source is float32 else _decoding(source)
+    loop, taken, made, numbers = steps
+    return partial(_looped, loop, taken, made, numbers, target.numpy)
 
 
-@np.errstate(invalid="ignore")
-def _quietly(array: Array, dtype: np.dtype[Any]) -> Array:
-    """A signaling NaN becomes a quiet one without a warning, as in the loops."""
-    return array.astype(dtype, order="C")
+def _encoding(form: Format) -> tuple[Any, ...]:
+    """Return a loop, the types of its arrays and its numbers."""
+    if form is bfloat16:
+        return native.wide_from, float32.numpy, form.code_type, ()
+    if form is float8_e8m0fnu:
+        return native.scales_from, float32.code_type, form.code_type, ()
+    return native.narrow_from, float32.numpy, form.code_type, (codec.narrow_numbers(form),)
+
+
+def _decoding(form: Format) -> tuple[Any, ...]:
+    """Return the same of the way back."""
+    types = form.code_type, float32.code_type
+    if form is bfloat16:
+        return native.float32_from_bfloat16, *types, ()
+    if form is float8_e8m0fnu:
+        return native.float32_from_scales, *types, ()
+    return native.float32_from_narrow, *types, (codec.widening(form),)
+
+
+def _looped(
+    loop: Callable[..., None],
+    taken: np.dtype[Any],
+    made: np.dtype[Any],
+    numbers: tuple[Array, ...],
+    dtype: np.dtype[Any],
+    array: Array,
+) -> Array:
+    """Return the result of a loop in a numpy type."""
+    out = np.empty(array.size, made)
+    loop(array.ravel().view(taken), out, *numbers)
+    return out.view(dtype).reshape(array.shape)
