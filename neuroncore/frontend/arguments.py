@@ -119,14 +119,11 @@ def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
     """Return a copy of the arguments in which the arrays `but` stay. Raises UsageError for an
     argument that can't be copied."""
     # fresh memory for large arrays would take longer than a launch that only moves them
-    memo = {id(one): one for one in but}
-    plain = (one for one in leaves(list(arguments)) if type(one) is np.ndarray)
-    memo |= {
-        id(one): buffers.copied(one)
-        for one in plain
-        if id(one) not in memo and one.flags.c_contiguous and not one.dtype.hasobject
-    }
-    if all(id(one) in memo or type(one) in UNCHANGING for one in leaves(list(arguments))):
+    memo, each = {id(one): one for one in but}, leaves(list(arguments))
+    for one in each:
+        if type(one) is np.ndarray and id(one) not in memo and _is_plain(one):
+            memo[id(one)] = buffers.copied(one)
+    if all(id(one) in memo or type(one) in UNCHANGING for one in each):
         args, kwargs = (replaced(part, lambda one: memo.get(id(one), one)) for part in arguments)
         return args, kwargs
     try:
@@ -135,19 +132,24 @@ def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
 
 
+def _is_plain(array: Array) -> bool:
+    return array.flags.c_contiguous and not array.dtype.hasobject
+
+
 GROUPS = dict, list, tuple
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def leaves(value: Any) -> list[Any]:
     """Return the single values in a result or in arguments, in order."""
     if not isinstance(value, GROUPS):
-        yield value
-        return
+        return [value]
+    found: list[Any] = []
     for item in value.values() if isinstance(value, dict) else value:
         if isinstance(item, GROUPS):
-            yield from leaves(item)
+            found += leaves(item)
         else:
-            yield item
+            found.append(item)
+    return found
 
 
 NO_ARRAYS = np.generic, Tile, type

@@ -34,11 +34,12 @@ MOST = 1 << 14  # words in a sample: each is a miss of the caches
 
 
 class OriginalArray:
-    """A large array as it was when the launch began. Call `keep` before it is written to."""
+    """A large array as it was when the launch began. Call `keep` before it is written to, and
+    `launched` after the launch."""
 
     def __init__(self, array: Array) -> None:
         self.array, self.name = array, ""
-        self._sample = _sample(array)
+        self._sample: Array | None = None
         self._copy: Array | None = None
 
     def keep(self) -> None:
@@ -46,12 +47,17 @@ class OriginalArray:
         if self._copy is None:
             self._copy = buffers.copied(self.array)
 
+    def launched(self) -> None:
+        """Take a sample of the array, unless there is a copy."""
+        if self._copy is None:
+            self._sample = _sample(self.array)
+
     def value(self) -> Array:
         """Return the array, read-only unless it is a copy. Raise UsageError if its sample has
         changed since the launch."""
         if self._copy is not None:
             return self._copy
-        if not np.array_equal(_sample(self.array), self._sample):
+        if self._sample is not None and not np.array_equal(_sample(self.array), self._sample):
             raise UsageError(
                 f"argument {self.name or 'of the kernel'} has changed since the launch; a run has "
                 f"no copy of an array of {LARGE >> 20} MiB or more that the kernel only reads: "
@@ -89,9 +95,14 @@ class Originals:
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
         """Copy all arguments at once unless `lazily`, which is for kernels: other functions may
         change arrays by themselves. Raise UsageError for an argument that can't be copied."""
-        large = list(_large(arguments)) if lazily else []
+        large = _large(arguments) if lazily else []
         self.of = {id(one): OriginalArray(one) for one in large}
         self._given = copied(arguments, but=large)
+
+    def launched(self) -> None:
+        """Note that the launch is over: arrays may change by other means than instructions."""
+        for one in self.of.values():
+            one.launched()
 
     def arguments(self) -> Arguments:
         """Return the arguments with the original arrays. Raise UsageError if one has changed and
@@ -141,17 +152,20 @@ class OriginalArrays(Mapping[str, Array]):
         return len(self._arrays)
 
 
-def _large(arguments: Arguments) -> Iterator[Array]:
+def _large(arguments: Arguments) -> list[Array]:
     """Return the large arrays of numpy whose memory is in no other argument: a write to that one
     would change them too."""
-    arrays = {id(one): one for one in leaves(list(arguments)) if is_array(one)}
-    if not any(getattr(one, "nbytes", 0) >= LARGE for one in arrays.values()):
-        return
-    spans = {number: span(as_numpy(one)) for number, one in arrays.items()}
-    for number, one in arrays.items():
-        if type(one) is not np.ndarray or one.nbytes < LARGE or one.dtype.hasobject:
-            continue
-        low, high = spans[number]
-        others = (other for n, other in spans.items() if n != number)
-        if one.flags.carray and not any(low < end and begin < high for begin, end in others):
-            yield one
+    arrays = {id(one): one for one in leaves(list(arguments)) if is_array(one)}.values()
+    large = [one for one in arrays if type(one) is np.ndarray and one.nbytes >= LARGE]
+    if not large:
+        return large
+    spans = [span(as_numpy(one)) for one in arrays]
+    apart = [one for one, whole in zip(arrays, spans, strict=True) if _overlaps(whole, spans) == 1]
+    ids = set(map(id, large))
+    return [one for one in apart if id(one) in ids and one.flags.carray and not one.dtype.hasobject]
+
+
+def _overlaps(whole: tuple[int, int], spans: list[tuple[int, int]]) -> int:
+    """Return how many of the arrays share memory with one, itself among them."""
+    low, high = whole
+    return sum([low < end and begin < high for begin, end in spans])

@@ -133,8 +133,11 @@ class Inputs:
     def close(self, result: Any) -> Any:
         """Return the caller's form of a kernel's result, and copy changes to the caller's
         arrays."""
-        with on(self.core):
-            outputs = self.leave(result)
+        if result is None:
+            outputs = None
+        else:
+            with on(self.core):
+                outputs = self.leave(result)
         self.write_back()
         self.core.hbm.tensors.clear()  # a reference cycle that would keep gigabytes
         return outputs
@@ -218,7 +221,7 @@ def check(
             because="the device runs a kernel from its first line to its last",
             hint="return the results instead of yielding them",
         )
-    values = list(leaves(result))
+    values = leaves(result)
     for value in values:
         if is_host_array(value):
             raise _host_array(function, value)

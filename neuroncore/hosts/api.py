@@ -428,6 +428,7 @@ def run(
     if per_rank is None:
         given = originals.Originals((args, kwargs), lazily=hasattr(launched, "on_ranks"))
         last = last_launch(launched, args, kwargs, target, options, given)
+        given.launched()
         return of(last, arguments=((args, kwargs), given))
     if args or kwargs:
         raise UsageError("pass arguments either rank by rank, in per_rank, or for all ranks")

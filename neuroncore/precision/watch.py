@@ -343,6 +343,7 @@ def _in_float64(tile: Tile) -> Beside:
     return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
+UNWATCHED = f"{__name__}.unwatched"  # in `Call.found`: the call needs no checks
 Arguments = dict[str, Any]
 Check = Callable[[Arguments], None]
 RunWatched = Callable[[Arguments, Callable[[], None]], None]
@@ -364,10 +365,13 @@ class Watch:
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
         """`run`, with the checks that a call needs before and after it; `arguments` are the first
         that it is found with."""
+        if UNWATCHED in call.found:
+            return run
         known = evaluation(call)
         checks = list(self._before(call, known))
         run_watched = self._around_run(call, known)
         if not (checks or run_watched):
+            call.found[UNWATCHED] = True
             return run
         names = [p.name for p in call.instruction.varying]
         skipped = int(call.instruction.wants_core)

@@ -108,6 +108,7 @@ def test_a_sample_sees_a_change_of_two_blocks(shape):
     flat, length = x.reshape(-1), 2 * originals.BLOCK // x.itemsize
     for first in range(0, x.size, 100):
         kept = OriginalArray(x)
+        kept.launched()
         assert kept.value() is not x and not kept.value().flags.writeable
         flat[first : first + length] += 1
         if first + length <= x.size:
@@ -118,6 +119,7 @@ def test_a_sample_sees_a_change_of_two_blocks(shape):
 def test_the_sample_of_a_very_large_array_has_limited_size_and_sees_columns():
     x = np.zeros((8192, 2048), np.float32)  # 64 MiB
     kept = OriginalArray(x)
+    kept.launched()
     assert len(originals._sample(x)) <= originals.MOST + 1
     kept.value()
     x[:, 5] = 1.0
