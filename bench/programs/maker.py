@@ -229,10 +229,12 @@ class Maker(Windows):
         for _ in range(min(4, 2 * len(roomy))):
             tensor = self.choose(roomy)
             form = self._form_there(tensor, forms)
-            if form is None or tensor.wide // SIZES[form] < free:
+            if form is None:
                 continue
             base = tensor.whole()
             base = base if form == tensor.form else base.view(form)
+            if base.lanes < lanes or base.free < free:  # a format changes the lanes of one axis
+                continue
             if not (how.reads or written) or base.is_written():
                 return self.window(base, lanes, free, how)
         return None
