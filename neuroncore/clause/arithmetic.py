@@ -257,7 +257,7 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run
 
 def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
     read, apply, read_operand = reader(data, dst.shape), applied(step), operand_reader(step[1], dst)
-    if (written := direct(dst, apply)) is not None:
+    if (written := direct(dst, step[0].apply)) is not None:  # in either order of its operands
         return lambda dst, data, operand, _=None: apply(
             read(data), read_operand(operand), written(dst)
         )
@@ -305,7 +305,7 @@ def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> 
     """out = a <op> b, or b <op> a."""
     if not reverse or op.arity == 1:
         op.apply(a, b, out)
-    elif isinstance(b, np.ndarray):
+    elif isinstance(b, np.ndarray) or isinstance(op.apply, np.ufunc):
         op.apply(np.broadcast_to(b, a.shape), a, out)
     else:
         op.apply(np.full(a.shape, b), a, out)
