@@ -242,6 +242,13 @@ class Gaps(Flags):
             self._start, self._what = start, what
         return ended
 
+    def another(self) -> Gaps:
+        """Return a copy, for another storage of the same size."""
+        made = object.__new__(Gaps)
+        made.shared, made.granule, made.mask = False, self.granule, self.mask.copy()
+        made._start, made._what, made.written = self._start, self._what, self.written
+        return made
+
     def has_only(self, start: int, what: Footprint) -> bool:
         """Return whether nothing outside of an access has been written, as far as this is known."""
         if not self.written:
@@ -267,6 +274,25 @@ class Gaps(Flags):
         flags = self.elements(start, what)
         whole: Array = flags if flags.ndim == len(what.shape) else np.all(flags, axis=-1)
         return np.logical_not(whole)
+
+
+FEW, KINDS = 1 << 10, 1 << 12  # flags of Gaps that are kept, and how many are
+_begun: dict[tuple[int, int, Footprint], Gaps] = {}
+
+
+def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
+    """Return the Gaps of a storage after its first write; None if nothing is missing."""
+    known = _begun.get((nbytes, start, what))
+    if known is None:
+        known = Gaps(nbytes)
+        if known.write(start, what):
+            return None
+        if known.mask.size > FEW:
+            return known
+        if len(_begun) >= KINDS:
+            _begun.clear()
+        _begun[nbytes, start, what] = known
+    return known.another()
 
 
 def _all(flags: Array) -> bool:

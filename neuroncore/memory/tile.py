@@ -24,7 +24,7 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.memory import geometry
-from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
+from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, begun, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
@@ -350,6 +350,9 @@ class Tile:
             return
         if chosen is None and lies.fills:
             storage.gaps = None
+        elif chosen is None and gaps.shared:
+            start = self.offset * lies.dtype.itemsize
+            storage.gaps = begun(storage.nbytes, start, lies.footprint)
         else:
             if gaps.shared:
                 gaps = storage.gaps = Gaps(storage.nbytes)

@@ -14,6 +14,7 @@ from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
+from neuroncore.memory.geometry import Geometry, make_room
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
@@ -27,7 +28,7 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
         noting.mask(mask)
     if isinstance(mask, Mask):
         boxes = mask.boxes(space)
-        return [()] if boxes == [tuple((0, size) for size in space)] else boxes
+        return [()] if boxes == [tuple([(0, size) for size in space])] else boxes
     if isinstance(mask, bool | np.bool_ | int):
         return [()] if mask else []
     raise SignatureError(
@@ -38,12 +39,28 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     )
 
 
+# Parts of tiles that belong to boxes of a space: how each lies, and how far it is from the tile.
+_parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
+
+
 def follow(value: Any, box: Box, space: Dims) -> Any:
     """Return the part of an argument, or of each tile of a list, that belongs to a box."""
     if box and isinstance(value, list):
         return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
         return value
+    if value.dynamic or value.spans:
+        return _followed(value, box, space)
+    lies = value.geometry
+    known = _parts.get((lies, box, space))
+    if known is None:
+        part = _followed(value, box, space)
+        make_room(_parts)
+        known = _parts[lies, box, space] = part.geometry, part.offset - value.offset
+    return value if known[0] is lies else Tensor(value.storage, known[0], value.offset + known[1])
+
+
+def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
     if value.shape == space and len(box) == len(space):
         return value.within(box)
     rest = ((0, size) for size in value.shape[len(box) :])

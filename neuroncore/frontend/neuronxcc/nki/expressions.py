@@ -407,21 +407,32 @@ class Mask:
                 return []
             if decided:
                 continue
-            fitted = index.over(shape)
-            axes = [axis for axis, step in enumerate(fitted.steps) if step]
-            if len(axes) != 1 or how != ">=":
+            axis, step = _moving(index, shape)
+            if not step or how != ">=":
                 return list(rectangles(self.flags(shape)))
-            axis = axes[0]
-            step, start = fitted.steps[axis], fitted.start
             first, end = bounds[axis]
             if step > 0:
-                first = max(first, -(start // step))
+                first = max(first, -(index.start // step))
             else:
-                end = min(end, start // -step + 1)
+                end = min(end, index.start // -step + 1)
             bounds[axis] = first, end
-        if any(end <= first for first, end in bounds):
+        if any([end <= first for first, end in bounds]):
             return []
-        return [tuple((first, end - first) for first, end in bounds)]
+        return [tuple([(first, end - first) for first, end in bounds])]
+
+
+_axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
+
+
+def _moving(index: Index, shape: Dims) -> tuple[int, int]:
+    """Return the only axis of a tile along which an index changes, and its step there; a step of 0
+    if there are several."""
+    known = _axes.get((index.form, shape))
+    if known is None:
+        steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]
+        make_room(_axes)
+        known = _axes[index.form, shape] = steps[0] if len(steps) == 1 else (0, 0)
+    return known
 
 
 def _unsupported(symbol: str) -> SignatureError:
