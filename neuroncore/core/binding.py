@@ -168,12 +168,13 @@ def _unstaged(call: Call, given: dict[str, Any]) -> Run:
     return lambda *varying: meaning(*arguments(varying))
 
 
-def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:
-    """Execute a call once on `core`, with these arguments. Its tiles may be others than those for
-    which it was found legal."""
+def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
+    """Execute a call once on `core`, with these arguments: by `run`, or else by what `stage`
+    returns. Its tiles may be others than those for which it was found legal."""
     given = _given(call, arguments)
     varying = [given[p.name] for p in call.instruction.varying]
-    stage(call, arguments, core)(*[core] * call.instruction.wants_core, *varying)
+    run = run or stage(call, arguments, core)
+    run(*[core] * call.instruction.wants_core, *varying)
 
 
 def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -294,7 +294,9 @@ def made(array: Array, like: Tile, held: Format = float64) -> Beside:
     place = like.start_partition, 0
     storage = Storage(-1, unplaced(like.region, array.shape, like.dtype, held, place), held)
     storage.data = array.reshape(-1).view(np.uint8)
-    return Beside.of(storage)
+    found = Beside.of(storage)
+    found._array = array
+    return found
 
 
 def on(storage: Storage, tile: Tile) -> Beside:

@@ -82,11 +82,11 @@ class Shadow:
         """Let the core perform a call, and also compute it in float64."""
         known = evaluation(call)
         if not call.instruction.traits.computes:
-            perform(call, arguments, self.core)
+            perform(call, arguments, self.core, call.run)
             return
         floats = [n for n in known.floats if is_float(arguments[n])]
         if not floats:
-            run = partial(perform, call, arguments, self.core)
+            run = partial(perform, call, arguments, self.core, call.run)
             watch.check_written(self.core, lambda: self._around, call, arguments, known, True, run)
         else:
             self._floats(call, arguments, known, floats)
@@ -112,7 +112,7 @@ class Shadow:
             if is_float(arguments[n]) and (double := self.doubles.of(arguments[n]))
         }
         if known.moves and not (inexact or exchanges or any(before.values())):
-            perform(call, arguments, self.core)
+            perform(call, arguments, self.core, call.run)
             self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
         watch.check_read(self.core, arguments, known)
@@ -120,7 +120,7 @@ class Shadow:
         unit = call.engine if known.registers else None
         if not exchanges:
             step.evaluate(self.accumulators, self.owed[unit] if unit else {}, None)
-        perform(call, arguments, self.core)
+        perform(call, arguments, self.core, call.run)
         received: Energy = {}
         if exchanges:  # once the chip's cores have met
             self.sent = {}

@@ -38,6 +38,7 @@ from neuroncore.precision.findings import (
 )
 from neuroncore.precision.watch import Around, Evaluation, Registers, Stand
 
+SAMPLED = f"{__name__}.sample"  # in `Call.found`
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of
 DECIMAL = log10(2)
@@ -99,7 +100,9 @@ class Step:
         self.windows = dynamic or len({arguments[n].storage for n in before}) < len(before)
         # of what moves, and of what comes from other cores, no sample is evaluated
         self.whole = self.windows or traits.moves or call.instruction.traits.exchanges
-        self.sample = {} if self.whole else _sample(call, arguments)
+        self.sample: dict[str, Any] = {}
+        if not self.whole:
+            self.sample = call.derived(SAMPLED, lambda: _sample(call, arguments))
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
         self.joining: list[Joining] = []
@@ -186,8 +189,11 @@ class Step:
                 tiles[name] = self.inputs[name]
             elif name not in tiles:
                 tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
+        self._perform({**self.arguments, **self.inputs, **tiles}, registers, peers)
+
+    def _perform(self, arguments: Inputs, registers: Registers, peers: Any = None) -> None:
         stand = Stand(self.around, registers, peers)
-        perform(self.call, {**self.arguments, **self.inputs, **tiles}, stand)
+        perform(self.call, arguments, stand, self.around.staged(self.call, arguments, stand))
 
     def _join(self, owed: Energy) -> None:
         """Evaluate the sample with the chip's values for one input after the other."""
@@ -241,8 +247,7 @@ class Step:
             else:
                 contents = np.zeros(like.codes()[self.sample.get(name, ...)].shape)
             tiles[name] = made(contents, like)
-        stand = Stand(self.around, self._chip_registers())
-        perform(self.call, {**self.arguments, **tiles}, stand)
+        self._perform({**self.arguments, **tiles}, self._chip_registers())
         return [tiles[w.name].codes() for w in self.written]
 
     def _chip_registers(self) -> Registers:
