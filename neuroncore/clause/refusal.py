@@ -170,7 +170,8 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     range of an integer format (NKI 0.3.0 release notes).
 
     Integer formats accept 0.0: none of its bits is set in any format, and published kernels use it
-    to clear integer tiles.
+    to clear integer tiles. An unsigned format accepts a negative integer with the bits of the
+    signed format of its width: the vendor's library marks absent rows with -1 in uint32.
     """
     form = dst.dtype
     if form.element:
@@ -187,8 +188,9 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
         return 0
     if form.is_integer and value != 0:
         low, high = form.range
+        least = low or -(high + 1) // 2
         require(
-            _is_whole(value) and low <= int(value) <= high,
+            _is_whole(value) and least <= int(value) <= high,
             f"{instruction}: {value!r} is not a value of {form}",
             DtypeError,
             argument=name,
@@ -196,6 +198,7 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
             got=repr(value),
             because="the constant is stored in the format of dst; nothing is converted",
         )
+        value = int(value) if low else int(value) % (high + 1)
     return arithmetic.constant(dst.held, value)
 
 

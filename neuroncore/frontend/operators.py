@@ -16,18 +16,21 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 
 class Operation:
-    """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`."""
+    """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`. `operator` is the name of
+    its ALU operator, if it differs."""
 
     operator: Operator  # its row in the table of ALU operators, if it has one
     function: Function  # its row in the table of activation functions, if it has one
 
-    def __init__(self, name: str, lowered: Callable[..., Any] | None, doc: str) -> None:
+    def __init__(
+        self, name: str, lowered: Callable[..., Any] | None, doc: str, operator: str = ""
+    ) -> None:
         self.__name__, self.__doc__ = name, doc
         self.lowered = lowered
         if lowered is not None:
             self.__signature__ = inspect.signature(lowered)
-        if name in OPERATORS:
-            self.operator = OPERATORS[name]
+        if (operator or name) in OPERATORS:
+            self.operator = OPERATORS[operator or name]
         if name in FUNCTIONS:
             self.function = FUNCTIONS[name]
 

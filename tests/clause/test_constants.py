@@ -27,6 +27,16 @@ def test_any_other_float_is_refused_for_an_integer_format(dtype):
     assert (tile.numpy() == 5).all()
 
 
+@for_all("width", [8, 16, 32])
+def test_an_unsigned_format_stores_the_bits_of_a_negative_integer(width):
+    device = Device()
+    tile = device.tile(np.zeros((3, 7), f"uint{width}"))
+    for value in (-1, -(2 ** (width - 1))):
+        device.issue("memset", tile, value)
+        assert (tile.numpy() == value % 2**width).all()
+    device.refuses(DtypeError, "memset", tile, -(2 ** (width - 1)) - 1, words=["is not a value"])
+
+
 def test_a_predicated_copy_takes_the_same_constants():
     device = Device()
     tile = device.tile(np.arange(6, dtype=np.int32).reshape(2, 3))

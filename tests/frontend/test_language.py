@@ -355,6 +355,15 @@ def test_reductions_fold_the_last_axes(name, shape, axis):
     np.testing.assert_array_equal(kept.ravel(), got.ravel())
 
 
+@for_all("name", ["max", "min"])
+def test_the_greatest_and_the_least_are_operators_of_instructions_too(name):
+    device, x = Device(), normal((8, 33))
+    tile, out = device.tile(x), device.tile(np.zeros((8, 1), np.float32))
+    device.issue("tensor_reduce", out, getattr(nl, name), tile, 1)
+    assert np.array_equal(out.numpy()[:, 0], getattr(np, name)(x, 1))
+    device.refuses(SignatureError, "tensor_reduce", out, nl.sum, tile, 1, words=["operator"])
+
+
 def test_narrow_sums_are_rounded_once():
     x = normal((3, 200), ml_dtypes.bfloat16)
     got, _ = called(nl.sum, x, 1)

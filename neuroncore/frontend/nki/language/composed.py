@@ -247,14 +247,18 @@ def prod(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
     return _reduced(x, multiply, axis, dtype, keepdims)
 
 
-def max(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The greatest element along the last axes: tensor_reduce."""
+def _max(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     return _reduced(x, maximum, axis, dtype, keepdims)
 
 
-def min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The least element along the last axes: tensor_reduce."""
+def _min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     return _reduced(x, minimum, axis, dtype, keepdims)
+
+
+# Operators too: the page of tensor_scalar_reduce lists nl.max and nl.min, and the vendor's library
+# reduces by them.
+max = Operation("max", _max, "The greatest element along the last axes: tensor_reduce.", "maximum")
+min = Operation("min", _min, "The least element along the last axes: tensor_reduce.", "minimum")
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
