@@ -146,10 +146,10 @@ class Options:
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.
-    `chain`: in the order of the group, in float32, rounded once. `ring`: the piece of each rank
-    travels around the group to it, and is rounded at every hop, which writes it to memory. `mesh`:
-    first the ranks of each chip, rounded once, and then the chips. Not published; it depends on the
-    algorithm that the runtime selects, and therefore on the size."""
+    `chain`: in the order of the group, in float32, rounded once. `ring`: the partial sum
+    for a rank travels around the group to that rank. Every hop writes it to memory, and so rounds
+    it. `mesh`: first the ranks of each chip, rounded once, and then the chips. Not published; the
+    runtime selects the algorithm, which therefore depends on the size."""
 
     rings: int = 0
     """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit, 0

@@ -164,7 +164,7 @@ class _Replay:
         self.done.append(done)
         for update in kind.updates:
             if not update.kind.endswith(ADDS):
-                raise UsageError(f"what {update.kind} does to a semaphore is not estimated")
+                raise UsageError(f"the effect of {update.kind} on a semaphore is not estimated")
             self.semaphores.add(update.number, update.value, done.end + self._hand_over, engine)
 
     @property

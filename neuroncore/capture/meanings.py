@@ -181,7 +181,7 @@ def fill(state: State, kind: DecodedInstruction) -> None:
 def _zero(bits: int) -> int:
     """The code in a 16-bit format, which is known for zero only."""
     if bits:
-        raise UsageError("memory of 16-bit numbers is filled with something else than 0")
+        raise UsageError("memory of 16-bit numbers is filled with a value other than 0")
     return 0
 
 

@@ -33,7 +33,7 @@ DAMAGED = AttributeError, LookupError, TypeError, ValueError, OverflowError, Rec
 
 
 def load(path: Path) -> Capture:
-    """Read a file. Raises UsageError if it can't be read or is no profile."""
+    """Read a file. Raises UsageError if it can't be read or is not a profile."""
     try:
         told = json.loads(content(path, LARGEST))
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _updates(
         found = NAMED.fullmatch(str(row["id"]))
         number = int(found["number"] or found["alone"]) if found else -1
         if not 0 <= number < 256:
-            raise ValueError(f"{row['id']!r} is no semaphore")
+            raise ValueError(f"{row['id']!r} is not a semaphore")
         if found and found["name"]:
             semaphores[number] = found["name"]
         name = semaphores.get(number, "")

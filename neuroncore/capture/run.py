@@ -100,7 +100,7 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
     """Read a device trace (.ntff), with the names of its compiled program (.neff) if that is
     given or is next to the trace under its name, or the JSON (.json) that `neuron-profile view`
     writes. For a compiled program alone (.neff), the times are those of its estimate. Raises
-    UsageError for what is none of these."""
+    UsageError for any other file."""
     path = Path(path)
     if path.suffix == ".json":
         return Measured(printed.load(path))
@@ -110,7 +110,7 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
     found = trace.load(path)
     made = neff.load(Path(program)) if program is not None else _beside(path, found)
     if made is not None and not _belongs(found, made):
-        raise UsageError(f"{program} is not the program of {path}: its instructions are others")
+        raise UsageError(f"{program} is not the program of {path}: its instructions differ")
     return Measured(of_trace(found, str(path), made))
 
 

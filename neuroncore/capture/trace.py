@@ -269,7 +269,7 @@ def _clocks(given: Message) -> _Clocks:
             for each in given.messages(number)
         ]
         if not all(0 < r < RATES and 0 < t < RATES and s < LATEST_PS for s, t, r in rates):
-            raise Malformed("a clock has a rate that is no rate")
+            raise Malformed("the rate of a clock is out of range")
         found[number] = rates
     return _Clocks(found)
 

@@ -335,8 +335,8 @@ def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Ar
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
     return Finding(
         "ORDER_MATTERS",
-        f"in another order of the iterations {differing}"
-        + (f"; the first whose order matters are {both}" if both else ""),
+        f"if the iterations run in another order, {differing}"
+        + (f"; the first two that matter are {both}" if both else ""),
         [*places.values()][-1] if places else None,
         severity=None if places else "note",
         because="iterations of an affine_range may run in any order and at the same time",
@@ -440,10 +440,10 @@ def _told(
     """Return the finding, at the first two instructions whose order matters."""
     reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
     if not reversed_ones:
-        return Finding("ORDER_MATTERS", f"in another order of the cores {differing}", None)
+        return Finding("ORDER_MATTERS", f"if the cores run in another order, {differing}", None)
     first = min(reversed_ones, key=lambda race: max(_steps(order, launch, race)))
     one, other = (
         f"instruction {a.row} of {launch.who(a)} ({launch.line(a).short})" for a in first[:2]
     )
-    message = f"in another order of the cores {differing}; the first whose order matters are {one}"
+    message = f"if the cores run in another order, {differing}; the first two that matter are {one}"
     return Finding("ORDER_MATTERS", f"{message} and {other}", launch.line(first.second))

@@ -121,8 +121,8 @@ def sums(uses: Uses) -> Iterator[Finding]:
             reported.add(~int(lines[begins]))
             yield Finding(
                 "SUM_NOT_READ",
-                f"dst has a sum of {uses.line(lost).short} that was never read, and this product "
-                "replaces it",
+                f"this product replaces a sum in dst that {uses.line(lost).short} computed and "
+                "nothing has read",
                 uses.line(begins),
             )
 
@@ -212,9 +212,9 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
             tries[pair] = TRIED
             yield Finding(
                 "OVERLAPPING_ADDRESSES",
-                f"{uses.call(writer).name} overwrites what {uses.call(lost).name} of "
-                f"{uses.line(lost).short} has put into another tensor at the same bytes, and "
-                f"{uses.call(reader).name} of {uses.line(reader).short} reads as that",
+                f"{uses.call(writer).name} overwrites bytes that {uses.call(lost).name} at "
+                f"{uses.line(lost).short} wrote to another tensor, and {uses.call(reader).name} at "
+                f"{uses.line(reader).short} reads them from that tensor",
                 uses.line(writer),
             )
 

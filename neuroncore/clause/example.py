@@ -105,7 +105,7 @@ def _words_of(text: str) -> dict[str, Any]:
         elif word in FLAGS:
             found[word] = True
         else:
-            raise DefinitionError(f"{word!r} says nothing about a tile")
+            raise DefinitionError(f"{word!r} does not describe a tile")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Numbers that are compiled into an instruction, and registers: parameters that are no tiles."""
+"""Numbers that are compiled into an instruction, and registers: parameters that are not tiles."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Term:
     def of(cls, text: str) -> Term:
         found = TERM.match(text)
         if found is None:
-            raise DefinitionError(f"{text!r} is no term of a shape")
+            raise DefinitionError(f"{text!r} is not a term of a shape")
         number, times, letter, plus, multiple, least, most = found.groups()
         factor = times if times and times.isalpha() else int(times or 1)
         other = int(number or plus or 0)

@@ -41,7 +41,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", type=Path, metavar="DIR", help="judge all DIR/*.py")
     add_pool(parser)
-    parser.add_argument("--jsonl", type=Path, metavar="OUT", help="write to this file")
+    parser.add_argument("--jsonl", type=Path, metavar="OUT", help="write the verdicts to this file")
     parser.add_argument(
         "--resume", action="store_true", help="skip candidates whose verdicts are in --jsonl"
     )
@@ -52,7 +52,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--why", action="store_true", help="add the bottleneck and the three best what-ifs"
     )
     parser.add_argument(
-        "--trace", type=Path, metavar="OUT", help="also write traces as flashinfer-bench has them"
+        "--trace",
+        type=Path,
+        metavar="OUT",
+        help="also write traces in the format of flashinfer-bench",
     )
     parser.add_argument(
         "--trace-hacks",
@@ -95,7 +98,9 @@ def with_secret(found: Spec, arguments: argparse.Namespace) -> Spec:
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
     """Add the options of a Pool."""
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="number of processes (default: %(default)s)"
+    )
     parser.add_argument("--dask", metavar="ADDRESS", help="judge on the workers of this scheduler")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep verdicts in this folder")
     add_isolation(parser)

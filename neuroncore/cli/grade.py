@@ -34,7 +34,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="NAME.py", help="the file in the folder of each submission"
     )
-    parser.add_argument("--csv", type=Path, metavar="OUT", help="(default: standard output)")
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        metavar="OUT",
+        help="write the table to this file (default: standard output)",
+    )
     add_pool(parser)
     parser.set_defaults(command=command, seconds=SECONDS)
 

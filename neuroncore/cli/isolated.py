@@ -73,5 +73,5 @@ class IsolatedCommands:
             raise Refused(end.refusal, meaning(end, self._limits))
         parts = answers.records(content)
         if len(parts) != 2 or not parts[0].isdigit():
-            raise Refused("BAD_ANSWER", "the process wrote something else than its output")
+            raise Refused("BAD_ANSWER", "the process did not write its result")
         return Printed(parts[1].decode("utf-8", "replace"), int(parts[0]), answers.held(content))

@@ -390,7 +390,7 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
                 result: float = ARITHMETIC[type(op)](value(left), value(right))
                 return result
-        raise DefinitionError(f"{formula!r}: no meaning is known for {ast.unparse(node)!r}")
+        raise DefinitionError(f"{formula!r}: formulas have no {ast.unparse(node)!r}")
 
     return value(ast.parse(formula, mode="eval").body)
 

@@ -47,15 +47,17 @@ def _add_capture(actions: Any) -> None:
         "executions take the same time.",
     )
     _add_files(parser)
-    parser.add_argument("--num-exec", type=_count, default=1, metavar="N", help="executions")
+    parser.add_argument(
+        "--num-exec", type=_count, default=1, metavar="N", help="number of executions"
+    )
     parser.add_argument(
         "--profile-nth-exec",
         type=_count,
         default=1,
         metavar="N",
-        help="keep every Nth, NAME_exec_N",
+        help="keep every Nth execution, as NAME_exec_N",
     )
-    parser.add_argument("--enable-dge-notifs", action="store_true", help="changes nothing")
+    parser.add_argument("--enable-dge-notifs", action="store_true", help="accepted, and ignored")
     parser.set_defaults(command=capture)
 
 
@@ -85,7 +87,9 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--neff-path", type=Path, metavar="X.neff", help="the program of a saved run"
     )
-    parser.add_argument("-s", "--session-file", type=Path, metavar="X.ntff", help="its profile")
+    parser.add_argument(
+        "-s", "--session-file", type=Path, metavar="X.ntff", help="the profile of the run"
+    )
 
 
 def _count(text: str) -> int:

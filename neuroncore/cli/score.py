@@ -66,7 +66,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "and compare. With --sources, kernels without a record are first recorded from these "
         "checkouts, which can take an hour."
     )
-    parser.add_argument("table", type=Path, metavar="CSV", help="measurements")
+    parser.add_argument("table", type=Path, metavar="CSV", help="the table of measurements")
     parser.add_argument(
         "--sources",
         nargs="+",

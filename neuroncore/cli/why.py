@@ -89,7 +89,7 @@ def add_diff(parser: argparse.ArgumentParser) -> None:
     )
     parser.allow_abbrev = False
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
-    parser.add_argument("new", metavar="NEW", help="the same")
+    parser.add_argument("new", metavar="NEW", help="the run to compare it with")
     parser.add_argument(
         "--html",
         type=Path,

@@ -34,7 +34,7 @@ class ArgumentPlan:
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return the plan of a Call."""
+    """Return where a row of a Call has each argument."""
     instruction = call.instruction
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
     first = 2 + call.inputs

@@ -53,7 +53,7 @@ def held(content: bytes) -> Held:
 
 def records(content: bytes) -> list[bytes]:
     """Return the packed records of an answer. Raise Refused for an error of the candidate, and for
-    bytes that are no answer."""
+    bytes that are not an answer."""
     body = content[HELD.size :]
     if not body:
         raise Refused("NO_RECORD", "the candidate ended before its kernel returned")
@@ -61,20 +61,20 @@ def records(content: bytes) -> list[bytes]:
     if kind == RECORDS:
         return parts
     if kind != ERROR or len(parts) != 1:
-        raise Refused("BAD_ANSWER", "the candidate's process wrote something else than records")
+        raise Refused("BAD_ANSWER", "the candidate's process did not write records")
     raise _error(parts[0])
 
 
 def _parts(content: bytes) -> list[bytes]:
     if len(content) < COUNT.size:
-        raise Refused("BAD_ANSWER", "the answer ends in its head")
+        raise Refused("BAD_ANSWER", "the answer ends within its header")
     (count,) = COUNT.unpack_from(content)
     at = COUNT.size + SIZE.size * count
     if count > MOST_PARTS or len(content) < at:
-        raise Refused("BAD_ANSWER", f"an answer of {count} parts")
+        raise Refused("BAD_ANSWER", f"the answer has {count} parts")
     sizes = [SIZE.unpack_from(content, COUNT.size + SIZE.size * n)[0] for n in range(count)]
     if sum(sizes) != len(content) - at:
-        raise Refused("BAD_ANSWER", "the answer has another length than it says")
+        raise Refused("BAD_ANSWER", "the length of the answer is not the sum of its parts")
     parts = []
     for size in sizes:
         parts.append(content[at : at + size])

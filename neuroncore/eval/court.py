@@ -40,8 +40,8 @@ class JudgeProcess(NamedTuple):
 
 
 class Court:
-    """Judges requests: `judge` returns what is found of a request and the records of a candidate.
-    It must be closed."""
+    """Judges candidates: `judge` returns the findings for a request and the candidate's records. It
+    must be closed."""
 
     def __init__(self, judge: Judge, limits: ProcessLimits) -> None:
         self._judge, self._limits = judge, limits
@@ -128,9 +128,9 @@ def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
     try:
         return judge(request, parts)
     except MemoryError:
-        return failed(Refused("RECORD_LIMITS", "judging takes more memory than it may"))
+        return failed(Refused("RECORD_LIMITS", "judging takes more memory than is allowed"))
     except Exception as error:
-        return failed(Refused("JUDGE_FAULT", f"a fault of neuroncore: {error!r}"))
+        return failed(Refused("JUDGE_FAULT", f"an error in neuroncore: {error!r}"))
 
 
 def _close_pipes(kept: tuple[int, ...]) -> None:

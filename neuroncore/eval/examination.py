@@ -32,8 +32,8 @@ LARGEST = 256 << 20  # bytes of a record when it is no longer compressed
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     """Read a packed record, and put the machine, the options and the world of the specification in
-    place of its own. `arrays` is the number of array arguments. Raises Refused if the record is
-    damaged, has illegal calls, or is of another launch than the specification asks for."""
+    it. `arrays` is the number of array arguments. Raises Refused if the record is damaged, has
+    illegal calls, or does not have the launch that the specification asks for."""
     try:
         record = saved.unpacked(content, Path("the record"), LARGEST)
     except UsageError as error:
@@ -80,11 +80,11 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         message = f"the program's order is {program.order!r}, the specification's {spec.order!r}"
         yield Refused("WRONG_ORDER", message)
     if program.order == "scheduled" and (program.flags or program.dge):
-        yield Refused("WRONG_ORDER", "compiler flags of the older API, for a kernel of today's")
+        yield Refused("WRONG_ORDER", "a kernel of today's API has compiler flags of the older API")
     if program.software != (spec.options.descriptors == "software"):
-        yield Refused("WRONG_ORDER", "the record has another writer of the DMAs' descriptors")
+        yield Refused("WRONG_ORDER", "the specification names another writer of DMA descriptors")
     if program.clock_phase != spec.options.clock_phase:
-        yield Refused("WRONG_ORDER", "the record has another phase of the Tensor engine's clock")
+        yield Refused("WRONG_ORDER", "the specification names another phase of the clock")
     if len(program.data.branches) and not spec.dynamic:
         line = program.data.branches[3]
         place = program.place(line).line if line >= 0 else None

@@ -95,7 +95,8 @@ def meaning(end: End, limits: ProcessLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of candidates: nothing of the user's but the folder of compiled loops."""
+    """The environment variables of candidates. The only ones of the user are those that locate the
+    folder of compiled loops."""
     kept = {
         name: os.environ[name]
         for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")

@@ -88,7 +88,7 @@ def judged(
     found: list[dict[str, Any]] = []
     try:
         if len(contents) != len(those):
-            raise Refused("BAD_ANSWER", f"{len(contents)} records of {len(those)} shapes")
+            raise Refused("BAD_ANSWER", f"{len(contents)} records for {len(those)} shapes")
         for content, case in zip(contents, those, strict=True):
             found.append(_of_shape(content, spec, case, why=why and case is those[0]))
     except Refused as refusal:
@@ -171,7 +171,7 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Return the findings of a record. Raises Refused for those that refuse a candidate; tiles that
-    do not fit are no such finding if the compiler spills them."""
+    do not fit do not refuse it if the compiler spills them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
     refuse([one for one in findings if not (spills and one.code == "CAPACITY")])

@@ -76,7 +76,7 @@ class Processes:
             except BrokenProcessPool:
                 continue  # a process was killed: its batches are in `left`
             return
-        raise UsageError("processes of the pool were killed again and again")
+        raise UsageError("processes of the pool were killed repeatedly")
 
     def _once(
         self, setting: JudgingSetting, left: dict[int, Batch]

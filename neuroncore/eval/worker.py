@@ -43,7 +43,7 @@ class Candidate:
 
 def key(sha256: str, fingerprint: str) -> str:
     """Return the key of a verdict by the hashes of a candidate and a specification. A secret that
-    was drawn is no part of it: the specification does not ask for this one."""
+    the judge has drawn is not part of the key, because the specification does not name it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

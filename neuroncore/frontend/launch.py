@@ -74,8 +74,8 @@ def launch(
     each has a separate core (nki/get-started/about/lnc.rst). Two cores are a logical core on
     machines that have logical cores, and can synchronize; programs on more cores run one after the
     other. `finished` is called at the end of each. `order` is the order of instructions by the
-    dialect's compiler, unless the options have another, and `flags` the compiler's flags, None for
-    a dialect without flags.
+    dialect's compiler, unless the options name one. `flags` are the compiler's flags, None for a
+    dialect without flags.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; afterwards the caller's arrays have what the kernel wrote. Returned tensors become

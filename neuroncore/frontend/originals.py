@@ -90,7 +90,7 @@ def _places(count: int) -> Array:
 
 
 class Originals:
-    """The arguments of one launch as they were before it."""
+    """The arguments of a launch, with the values that they had before the launch."""
 
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
         """Copy all arguments at once unless `lazily`, which is for kernels: other functions may

@@ -1,5 +1,5 @@
-"""Packages that only the vendor ships: where their source is, if that is public, checkouts that the
-user names, and placeholders for what is missing: any name exists, and a call is refused.
+"""Packages that only the vendor ships: the address of their source, if it is public; checkouts that
+the user names; and placeholders for missing ones, in which any name exists and a call is refused.
 
 Published modules import such kernels next to their own, wrap them in decorators, derive from them,
 and use them as enumerations and defaults. All that works; only a use of their behavior does not."""

@@ -478,8 +478,8 @@ def of_ranks(
 def load(path: str | Path) -> Run:
     """Load a saved Run. Only its float64 results are missing, and its arrays are numpy arrays.
 
-    Nothing in the file is executed. Raises UsageError for a file that cannot be read or is not a
-    saved run, and for calls that its machine refuses.
+    Nothing in the file is executed. Raises UsageError if the file cannot be read, is not a saved
+    run, or has a call that is illegal on its machine.
     """
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome

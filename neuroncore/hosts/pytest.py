@@ -166,7 +166,7 @@ class Kernels:
             budgets.write(self.budget_file, self.updated)
 
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
-        """Observe all launches of a test; its pages show values."""
+        """Observe all launches of a test. If it writes pages, they show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
         return setting.settings(
             target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True

@@ -211,7 +211,7 @@ def of_machine(machine: str) -> Instance:
     """The largest instance with chips of such cores. Raises UsageError if there is none."""
     found = [one for one in map(load, names()) if one.chip.machine == machine]
     if not found:
-        raise UsageError(f"no instance has chips of {machine}: isa/instances/ says which there are")
+        raise UsageError(f"no instance has chips of {machine}: isa/instances/ lists the instances")
     return max(found, key=lambda one: (one.chips, one.name))
 
 

@@ -36,11 +36,11 @@ def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, i
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the stride of an axis of size 1 that is added outside of these axes: the distance that
-    they cover.
+    """Return the distance that these axes cover. An outermost axis of size 1 that is added to them
+    gets this stride.
 
-    For dense axes that is the product of their sizes, as NKI's access patterns count the offset
-    along an axis (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps).
+    For dense axes the distance is the product of their sizes, as NKI's access patterns count the
+    offset along an axis (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps).
     """
     return max([1, *(n * abs(s) for n, s in zip(shape, strides, strict=True))])
 

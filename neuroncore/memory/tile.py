@@ -382,7 +382,7 @@ class Tile:
         offset.
 
         Raises OutOfBoundsError if it leaves the tensor, and ViewError if the index picks rows or
-        elements, which are no window.
+        elements, which do not form a window.
         """
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
             raise self._picks("has no elements before an instruction picks them")

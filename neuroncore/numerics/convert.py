@@ -293,7 +293,7 @@ class Info:
 def info(dtype: DType) -> Info:
     """The layout and the limits of a format.
 
-    Raises UsageError for what is none, with the nearest name.
+    Raises UsageError for any other name, with the nearest name of a format.
     """
     form = lookup_any(dtype)
     row = form.element or form
@@ -352,8 +352,8 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """How one number was rounded `draws` times. `z` are distances from what is expected, in
-    standard deviations: beyond 4.5 is a failure that chance explains once in 150,000 times."""
+    """How one number was rounded `draws` times. `z` are the distances from the expected
+    values in standard deviations. Chance exceeds 4.5 once in 150,000 times: that is a failure."""
 
     value: float
     below: float

@@ -110,8 +110,8 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
     """Weights [N * G, M] as their values [A * G, M] and words of tags [A * G, M / 4].
 
     Row r of the dense weights multiplies what `arranged` puts at its place. Raises UsageError if
-    the rows are no groups of N, the columns none of four, or if a group has more than A that are
-    not zero in a column: the first is named.
+    the number of rows is not a multiple of N, that of columns not a multiple of 4, or a column of a
+    group has more than A nonzero weights; the message names the first.
     """
     kept, among = pattern
     rows, columns = weights.shape

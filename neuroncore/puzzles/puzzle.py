@@ -60,8 +60,8 @@ class Requirement:
 @dataclass(frozen=True)
 class Puzzle:
     """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first. `tol` is
-    the allowed relative L2 error. Each of `hints` says more than the one before. A kernel that is
-    right but does not meet all of `requires` is no solution."""
+    the allowed relative L2 error. Each of `hints` says more than the one before. A solution also
+    meets all of `requires`."""
 
     name: str
     title: str

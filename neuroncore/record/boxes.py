@@ -33,7 +33,7 @@ class Form(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Exact accesses of what is not dense: pattern k has forms[form[k]], and begins at byte
+    """Exact accesses of areas that are not dense: pattern k has forms[form[k]], and begins at byte
     start[k] of its area."""
 
     start: Array

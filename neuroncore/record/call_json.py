@@ -178,8 +178,8 @@ def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaf(given: Any) -> Leaf:
-    """A tensor among results. Raises ValueError for what is none."""
+    """Return a tensor of the results. Raises ValueError if the entry does not describe a tensor."""
     made = Leaf(*given)
     if not are_dims(tuple(made)):
-        raise ValueError("a result that is no tensor")
+        raise ValueError("a result that is not a tensor")
     return made

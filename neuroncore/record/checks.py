@@ -44,16 +44,16 @@ def _tensors(program: Program) -> dict[int, int]:
     layout (`_layouts`) of each storage."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
-        raise ValueError("a tensor is there twice")
+        raise ValueError("a tensor is listed twice")
     if len(set(program.kinds)) < len(program.kinds):
-        raise ValueError("an area is there twice")
+        raise ValueError("an area is listed twice")
     layouts = _layouts(program)
     layout = np.array(layouts, np.int64)[windows.geometry]
     columns = windows.storage, layout, kinds.kind[kinds.of_window]
     pairs = np.column_stack(columns)[distinct(np.column_stack(columns[:2]))[0]]
     numbers, order, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
     if len(numbers) < len(pairs):
-        raise ValueError(f"tensor {numbers[count > 1][0]} is there in two layouts")
+        raise ValueError(f"tensor {numbers[count > 1][0]} has two layouts")
     for number, laid, kind in pairs[distinct(pairs[:, 1:])[0]].tolist():
         lies = program.geometries[layouts.index(laid)]
         _fits(number, lies.layout, program.kinds[kind], program.calls[0].machine)
@@ -69,12 +69,14 @@ def _layouts(program: Program) -> list[int]:
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
     """Check that a tensor has the layout of its area."""
     if (kind.region, kind.placed) != (layout.region, layout.placed):
-        raise ValueError(f"tensor {number} is in another memory than its area")
+        raise ValueError(f"tensor {number} and its area are in different memories")
     if kind.placed and kind != area(layout, -1, "", machine):
-        raise ValueError(f"tensor {number} is in a part of {layout.region.value}")
+        raise ValueError(
+            f"tensor {number} is in {layout.region.value}, and its area is only a part of that"
+        )
     whole = kind.partitions, kind.row_bytes
     if not kind.placed and whole != (layout.partitions, layout.row_bytes):
-        raise ValueError(f"tensor {number} has another size than its area")
+        raise ValueError(f"tensor {number} and its area differ in size")
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
@@ -88,9 +90,9 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     moving = np.flatnonzero(windows.moving >= 0)
     all_there = np.array_equal(windows.moving[moving], np.arange(len(pairs)))
     if not all_there or len(moves) < len(pairs):
-        raise ValueError("windows that move lack their places")
+        raise ValueError("a moving window has no entry in the table of places")
     if (windows.offset[windows.moving < 0] < 0).any():
-        raise ValueError("a window has no place")
+        raise ValueError("a window has no offset")
     if (windows.offset[moving] != data.offsets()).any():
         raise ValueError("a window moves from another place")
     inside(pairs[:, 0], len(program.geometries), "geometries")
@@ -109,13 +111,13 @@ def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
-        raise ValueError("a window moves in no known way")
+        raise ValueError("a window moves in an unknown way")
     if max(kinds) and (len(moves) > 1 or registers[0]):
-        raise ValueError("rows are picked by no tile")
+        raise ValueError("rows are picked without a tile")
     low = high = offset
     for kind, step, limit, _ in moves:
         if limit < 0:
-            raise ValueError("a limit below 0")
+            raise ValueError("a limit is negative")
         reach = step * limit
         if kind == 1:
             shape, strides = (limit + 1, *lies.shape[1:]), (step, *lies.strides[1:])
@@ -226,7 +228,7 @@ def _registers(program: Program) -> None:
     number, computed = np.arange(len(made)), operation >= OPERATIONS.index("load") + 1
     for operand in (left[computed], right[computed]):
         if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
-            raise ValueError("a register is made of one after it")
+            raise ValueError("a register depends on a later one")
     inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
     branches = _table(data.branches, 4)
     inside(branches[:, 0], len(program) + 1, "instructions")
@@ -235,7 +237,7 @@ def _registers(program: Program) -> None:
     programs = _table(data.programs, 2)
     inside(programs[:, 0], len(program) + 1, "instructions")
     if len(programs) and programs[:, 1].min() < 0:
-        raise ValueError("a program below 0")
+        raise ValueError("the number of a program is negative")
     _iterations(program)
 
 
@@ -244,7 +246,7 @@ def _iterations(program: Program) -> None:
     marks = _table(program.data.iterations, 3)
     inside(marks[:, 0], len(program) + 1, "instructions")
     if (np.diff(marks[:, 0]) < 0).any():
-        raise ValueError("iterations in another order than the instructions")
+        raise ValueError("the iterations are not in the order of the instructions")
     under_way: set[int] = set()
     for loop in marks[:, 1].tolist():
         if loop >= 0:
@@ -252,7 +254,7 @@ def _iterations(program: Program) -> None:
         elif ~loop in under_way:
             under_way.remove(~loop)
         else:
-            raise ValueError("the end of a loop that hasn't begun")
+            raise ValueError("a loop ends that has not begun")
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
@@ -282,10 +284,10 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
-        raise ValueError(f"{call.name} has other values")
+        raise ValueError(f"the values do not fit the call of {call.name}")
     inside([v for v, kind in pairs if kind is VirtualRegister], registers, "registers")
     if any(kind is not VirtualRegister for _, kind in pairs[len(names) :]):
-        raise ValueError(f"{call.name} has other values")
+        raise ValueError(f"the values do not fit the call of {call.name}")
     declared = {p.name: p.declared for p in call.instruction.parameters}
     for name, (value, kind) in zip(names, pairs, strict=False):
         number = value_of(value, kind)
@@ -305,7 +307,7 @@ def _results(program: Program, known: dict[int, int]) -> None:
         inside([leaf.geometry], len(program.geometries), "geometries")
         lies, layout = program.geometries[leaf.geometry], layouts[leaf.geometry]
         if known.setdefault(leaf.storage, layout) != layout:
-            raise ValueError(f"tensor {leaf.storage} is there in two layouts")
+            raise ValueError(f"tensor {leaf.storage} has two layouts")
         if not lies.has_room(np.array([leaf.offset], np.int64)):
             raise ValueError("a result is outside its tensor")
 

@@ -157,7 +157,7 @@ birth = Struct("<qq").pack  # a storage, and the line of its allocation
 
 
 class Area(NamedTuple):
-    """The record's data on a storage, or on a whole memory that tensors were placed in."""
+    """Facts about one storage, or about a whole memory if tensors have addresses in it."""
 
     region: MemoryRegion
     name: str

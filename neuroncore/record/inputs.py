@@ -189,7 +189,7 @@ class Data:
         return offset
 
     def constant(self, storage: Storage) -> None:
-        """Note what the host has put into a tensor."""
+        """Record the values that the host has written to a tensor."""
         content = storage.data.tobytes()
         self.constants[storage.id] = self._contents.setdefault(content, content)
 

@@ -438,7 +438,7 @@ class Program:
         for number, lies in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]
             if len(offsets) and 0 in lies.shape:  # only a result may be empty
-                raise ValueError("a window of no elements")
+                raise ValueError("a window has no elements")
             if len(offsets) and not lies.has_room(offsets[offsets != ANYWHERE]):
                 raise ValueError("a window is outside its tensor")
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])

@@ -116,7 +116,7 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
         setattr(made, name, array("q", column.astype(np.int64).tobytes()))
     made.values = {key_of(given): number for number, given in enumerate(tables["values"])}
     if len(made.values) != len(tables["values"]):
-        raise ValueError("values that are there twice")
+        raise ValueError("the table of values repeats a value")
     made.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
     made.results = tree(tables["results"], leaf)
     made.skipped = int(tables["skipped"])
@@ -159,7 +159,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     given = arguments[name]
     if isinstance(declared, Operand) and declared.many:
         if not (isinstance(given, tuple) and all(isinstance(one, View) for one in given)):
-            raise ValueError(f"{name} of {call.name} are no tiles")
+            raise ValueError(f"{name} of {call.name} are not tiles")
         views = {f"{name}[{i}]": view for i, view in enumerate(given)}
         return {**views, name: given}
     if isinstance(declared, Operand):

@@ -146,7 +146,7 @@ def _record(content: bytes) -> Record:
         blobs.append(numbers[at : at + size])
         at += size
         if size < 0 or at > len(numbers):
-            raise ValueError("bytes that are not there")
+            raise ValueError("an entry refers to missing bytes")
     each = tables.EACH
     parts = [columns[i : i + each] for i in range(0, len(columns), each)]
     pairs = zip(head["programs"], parts, strict=True)
@@ -198,9 +198,9 @@ def _setting(setting: Setting, blobs: list[bytes]) -> dict[str, Any]:
 def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[bytes]) -> Setting:
     machine, grid = value(given["machine"]), value(given["grid"])
     if not isinstance(machine, Machine) or not are_dims(grid):
-        raise ValueError(f"programs on {machine}")
+        raise ValueError("the machine or the grid is not valid")
     if any(call.machine is not machine for program in programs for call in program.calls):
-        raise ValueError("calls on another machine")
+        raise ValueError("a call is for another machine")
     made = Setting(
         machine=machine,
         options=_options(given["options"]),
@@ -210,17 +210,17 @@ def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[byte
         world=_world(given["world"], len(programs)),
     )
     if len({one.name for one in made.inputs}) < len(made.inputs):
-        raise ValueError("two inputs of one name")
+        raise ValueError("two inputs have the same name")
     return made
 
 
 def _world(given: Any, programs: int) -> World:
     ranks, cores, instance = given
     if not are_dims((ranks, cores)) or not isinstance(instance, str | None):
-        raise ValueError("a malformed world")
+        raise ValueError("the numbers of ranks and cores are not valid")
     world = World(ranks, cores, instance)
     if world.size != programs:
-        raise ValueError(f"{programs} programs of {world.size} cores")
+        raise ValueError(f"{programs} programs for {world.size} cores")
     return world
 
 

@@ -128,7 +128,7 @@ class Tensors:
             storage = self._made(owner, number, layout)
             if storage.layout.given != layout.given:
                 raise UsageError(
-                    f"the record has tensor {number} otherwise than memory lays it out"
+                    f"tensor {number} of the record does not have the layout of memory"
                 )
             root = self.roots[number] = Tile.of(storage)
         return root

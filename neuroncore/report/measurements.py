@@ -163,7 +163,7 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
 
 
 def phase_of(row: Row, name: str) -> float | None:
-    """Return the column `clock_phase`. Raise UsageError if it is no part of a window."""
+    """Return the column `clock_phase`. Raise UsageError if it is not a fraction of a window."""
     given = row.get("clock_phase")
     try:
         return phase(given) if given else None

@@ -21,7 +21,7 @@ Said = Callable[[], str]
 
 
 class _Task:
-    """The work of a thread; the last of its current parts is reported."""
+    """The work of a thread. It has nested parts; the innermost is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Said] = []

@@ -3,20 +3,15 @@
 import math
 
 import mpmath
-import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from device import TARGETS, Device, bits
+from device import Device, bits
 from every import for_all
 from neuroncore.isa.operators import OPERATORS
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    OperatorError,
     SignatureError,
-    TargetError,
 )
 from neuroncore.clause import arithmetic as numeric
 
@@ -55,9 +50,6 @@ BESIDES = {
     "bypass": ("arithmetic", 1, False),  # of activate2
     "average": ("partition", 2, False),  # of tensor_partition_reduce
 }
-V4_ONLY = ("abs_max", "abs_min", "square", "relu")
-GPSIMD_ONLY = ("power", "rsqrt")
-SCALAR_TOO = ("add", "multiply")
 
 
 def test_every_published_operator_is_there():
@@ -80,75 +72,6 @@ def test_what_the_hardware_lacks_is_no_operator(name):
     device.refuses(
         SignatureError, "tensor_scalar", dst, data, getattr(nl, name), 2.0, words=["op0"]
     )
-
-
-# --- which machine, which engine ------------------------------------------------------------------
-
-
-def issue_alone(device, check, name, engine):
-    """One operator, alone in a tensor_scalar on one engine."""
-    dtype = "int32" if OPERATORS[name].kind == "bitvec" else "float32"
-    data, dst = device.tile(np.ones((4, 4)), dtype), device.empty((4, 4), dtype)
-    operand = None if OPERATORS[name].arity == 1 else 2
-    check("tensor_scalar", dst, data, getattr(nl, name), operand, engine=engine)
-
-
-def refused(device, kind, word):
-    return lambda *args, **kwargs: device.refuses(kind, *args, words=[word], **kwargs)
-
-
-@for_all("target", TARGETS)
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_an_operator_runs_on_the_machines_that_have_it(name, target):
-    device = Device(target)
-    check = device.issue
-    if name in V4_ONLY and not device.core.machine.has("magnitude_operators"):
-        check = refused(device, TargetError, f"nl.{name}")
-    issue_alone(device, check, name, nisa.engine.unknown)
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_an_operator_runs_on_the_vector_engine_unless_it_is_gpsimds(name):
-    device = Device("trn3")
-    check = device.issue if name not in GPSIMD_ONLY else refused(device, OperatorError, "vector")
-    issue_alone(device, check, name, nisa.engine.vector)
-
-
-@pytest.mark.parametrize("name", [n for n in PUBLISHED if PUBLISHED[n][0] == "arithmetic"])
-def test_the_scalar_engine_adds_and_multiplies(name):
-    device = Device("trn3")
-    check = device.issue if name in SCALAR_TOO else refused(device, OperatorError, f"{name}")
-    issue_alone(device, check, name, nisa.engine.scalar)
-
-
-@pytest.mark.parametrize("name", [n for n in PUBLISHED if PUBLISHED[n][0] == "bitvec"])
-@for_all("engine", ["scalar", "gpsimd"])
-def test_bit_patterns_are_the_vector_engines(name, engine):
-    device = Device("trn3")
-    issue_alone(device, refused(device, BufferKindError, engine), name, nisa.engine[engine])
-
-
-@pytest.mark.parametrize("name", [n for n in PUBLISHED if PUBLISHED[n][0] == "bitvec"])
-@for_all("dtype", ["float32", "bfloat16", "float8_e5m2"])
-def test_bit_patterns_are_integers(name, dtype):
-    device = Device()
-    data, dst = device.zeros((4, 4), dtype), device.empty((4, 4), dtype)
-    operand = None if name == "invert" else 1
-    op = getattr(nl, name)
-    device.refuses(DtypeError, "tensor_scalar", dst, data, op, operand, words=["integer", dtype])
-
-
-ELSEWHERE = {n: row for n, row in {**PUBLISHED, **BESIDES}.items() if row[0] != "partition"}
-
-
-@pytest.mark.parametrize("name", [n for n, row in ELSEWHERE.items() if not row[2]])
-def test_only_some_operators_reduce(name):
-    kind = OPERATORS[name].kind
-    device = Device("trn3")
-    data = device.zeros((4, 4), "int32" if kind == "bitvec" else "float32")
-    dst = device.empty((4, 1), data.dtype)
-    words = [f"nl.{name}", "reduction"]
-    device.refuses(OperatorError, "tensor_reduce", dst, getattr(nl, name), data, 1, words=words)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -387,14 +310,6 @@ def test_bitvec_operators_follow_one_another():
     assert np.array_equal(bits(dst.codes()), (bits(x) << 4) ^ 0x0FF0)
 
 
-def test_kinds_of_operators_do_not_mix():
-    device = Device()
-    data, dst = device.zeros((4, 4), "int32"), device.empty((4, 4), "int32")
-    words = ["nl.add", "nl.bitwise_and"]
-    operands = {"op1": nl.bitwise_and, "operand1": 3}
-    device.refuses(OperatorError, "tensor_scalar", dst, data, nl.add, 1, words=words, **operands)
-
-
 # --- exact integers -------------------------------------------------------------------------------
 
 EXACT = {
@@ -425,11 +340,3 @@ def test_32_bit_integers_are_exact_and_wrap_around(name, types):
     dst = device.empty(a.shape, types[0])
     device.issue("tensor_tensor", dst, device.tile(a), device.tile(b), getattr(nl, name))
     assert np.array_equal(bits(dst.codes()), expected.reshape(a.shape))
-
-
-def test_on_the_vector_engine_integers_go_through_float32():
-    device = Device()
-    a = device.tile(np.array([[2**24 + 1, 2**31 - 1]], np.int32))
-    zero, dst = device.zeros((1, 2), "int32"), device.empty((1, 2), "int32")
-    device.issue("tensor_tensor", dst, a, zero, nl.add, engine=nisa.engine.vector)
-    assert dst.codes().tolist() == [[2**24, 2**31 - 1]]

@@ -6,9 +6,7 @@ from itertools import product
 import nki.language as nl
 import numpy as np
 import pytest
-from alu import TWO_OPERANDS, UNARY
-from device import TARGETS, Device, noise
-from every import for_all
+from device import Device, noise
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
@@ -163,15 +161,6 @@ def scalar_reduce(device, data, op0, operand0, reduce_op, dtype="float32", **opt
     )  # fmt: skip
     assert device.findings == []
     return dst.numpy(), res.numpy()
-
-
-@for_all("target", TARGETS)
-def test_every_operation_and_reduction(target):
-    device, data, column = Device(target), noise((9, 12)), noise((9, 1), seed=1)
-    for op0, reduce_op in product([*TWO_OPERANDS, "abs", "reciprocal"], REDUCTIONS):
-        for operand in (None, 0) if op0 in UNARY else (column, 0.5):
-            scalar_reduce(device, data, op0, operand, reduce_op)
-    device.agrees()
 
 
 def test_the_commands_of_tensor_scalar_reduce():

@@ -5,7 +5,6 @@ from itertools import product
 import nki.language as nl
 import numpy as np
 import pytest
-from calls import PAIRS, values
 from device import TARGETS, Device, noise, same
 from every import for_all
 
@@ -21,23 +20,7 @@ def activated(device, op, data, dtype="float32", name="activation", **options):
     return dst.numpy()
 
 
-BOTH = pytest.mark.parametrize("name", ["activation", "activation_reduce"])
-
-
 # --- values ---------------------------------------------------------------------------------------
-
-
-@BOTH
-def test_every_format(name):
-    device = Device("trn3")
-    for before, after in PAIRS:
-        dst, data = device.empty((3, 33), after), device.tile(values(before, (3, 33)), before)
-        columns = {"scale": device.tile(noise((3, 1), seed=1))}
-        if before != "tfloat32":
-            columns["bias"] = device.tile(values(before, (3, 1), 2), before)
-        sums = {"reduce_op": nl.add, "reduce_res": None} if name == "activation_reduce" else {}
-        device.issue(name, dst, nl.square, data, **columns, **sums)
-    device.agrees()
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -66,18 +49,6 @@ def test_adding_zero_makes_plus_zero_of_minus_zero(bias):
 
 
 # --- shapes, views, memories ----------------------------------------------------------------------
-
-
-@for_all("starts", [(0, 0), (0, 1), (1, 0), (5, 2)])
-def test_all_is_read_before_anything_is_written(starts):
-    device = Device()
-    for op, form, rows in product((nl.relu, nl.sigmoid), ("float32", "bfloat16"), (1, 5)):
-        for columns in ([], ["bias"], ["bias", "scale"] if form == "float32" else ()):
-            tile = device.tile(noise((rows, 40), form))
-            dst, data = (tile[:, s : s + 30] for s in starts)
-            given = {name: tile[:, starts[0] + 7 : starts[0] + 8] for name in columns}
-            device.issue("activation", dst, op, data, **given)
-    device.agrees()
 
 
 @for_all("rows, op", product((1, 3), ("square", "relu", "exp")))

@@ -61,8 +61,16 @@ def with_axes(case):
         if len(tile.shape) == 2 and last % 2 == 0:
             yield part(case, tile, (rows, 3, last), lambda whole: whole[:, ::2, : last // 2])
             yield part(case, tile, (rows, last // 2, 2), lambda whole: whole)
+            yield part(case, tile, (rows, 2, last // 2), lambda whole: whole.permute((0, 2, 1)))
 
     return one_by_one(case, change)
+
+
+def repeated(case):
+    """The first column of each operand that is read, in place of all columns."""
+    for name, tile in tiles_of(case).items():
+        if len(tile.shape) == 2 and tile.shape[1] > 1 and not case.declared(name).writes:
+            yield {name: tile[:, :1].broadcast(1, tile.shape[1])}
 
 
 def in_memories(case):
@@ -75,36 +83,62 @@ def in_memories(case):
 
 
 def in_formats(case):
-    """Each operand in each format, whatever that of the others."""
-    for name, tile in tiles_of(case).items():
-        declared, place = case.declared(name), PLACES[tile.region]
+    """Each operand in each format: alone, then while others change theirs too."""
+    tiles = tiles_of(case)
+    forms = {n: [f for f in FORMATS if takes(case.declared(n), f, case.machine)] for n in tiles}
+
+    def make(name, form):
+        tile, declared = tiles[name], case.declared(name)
         only_written = declared.writes and not declared.partial
-        make = case.device.empty if only_written else case.tile
-        for form in (form for form in FORMATS if takes(declared, form, case.machine)):
-            yield {name: make(tile.shape, form, place)}
+        made = case.device.empty if only_written else case.tile
+        return made(tile.shape, form, PLACES[tile.region])
+
+    for name in forms:
+        yield from ({name: make(name, form)} for form in forms[name])
+    for turn in range(2 * len(FORMATS)):
+        step = 1 + turn // len(FORMATS)  # so that each format meets several others
+        yield {
+            name: make(name, several[(turn + step * n) % len(several)])
+            for n, (name, several) in enumerate(forms.items())
+            if several
+        }
 
 
 def over_one_another(case):
-    """Results where an operand is, or a little before or after."""
+    """Results where an operand is, or a little before or after; all operands in one tile; columns
+    that are parts of a result."""
     tiles = {name: tile for name, tile in tiles_of(case).items() if len(tile.shape) == 2}
-    writes = {name for name in tiles if case.declared(name).writes}
-    for (out, dst), (name, src) in product(tiles.items(), tiles.items()):
-        alike = (dst.dtype, dst.region, dst.shape[0]) == (src.dtype, src.region, src.shape[0])
-        if out not in writes or name in writes or not alike:
-            continue
-        for to, start in ((0, 0), (1, 0), (0, 1), (2, 0)):
-            whole = case.device.zeros(
-                (dst.shape[0], 2 + max(dst.shape[1], src.shape[1])), dst.dtype, PLACES[dst.region]
-            )
-            read = whole[:, start : start + src.shape[1]]
-            read.codes()[...] = src.codes()
-            case.device.enter(whole)
-            yield {name: read, out: whole[:, to : to + dst.shape[1]]}
+    reads = {name for name in tiles if not case.declared(name).writes}
+    for out, dst in ((name, tile) for name, tile in tiles.items() if name not in reads):
+        alike = dst.dtype, dst.region, dst.shape[0]
+        over = [n for n in reads if (tiles[n].dtype, tiles[n].region, tiles[n].shape[0]) == alike]
+        for name, (to, start) in product(over, ((0, 0), (1, 0), (0, 1), (2, 0))):
+            yield in_one_tile(case, {out: dst, name: tiles[name]}, (to, start))
+        wide = [name for name in over if tiles[name].shape == dst.shape]
+        for starts in ((0, 1, 2), (2, 1, 0), (1, 0, 2)) if len(wide) > 1 else ():
+            yield in_one_tile(case, {n: tiles[n] for n in (out, *wide)}, [*starts, 1])
+        for name in over:
+            if tiles[name].shape[1] == 1 < dst.shape[1]:
+                yield from ({name: dst[:, n : n + 1]} for n in (0, dst.shape[1] - 1))
+
+
+def in_one_tile(case, tiles, starts):
+    """Tiles as parts of one, each from a column on."""
+    first, places = next(iter(tiles.values())), dict(zip(tiles, starts))
+    width = max(starts) + max(tile.shape[1] for tile in tiles.values())
+    whole = case.device.zeros((first.shape[0], width), first.dtype, PLACES[first.region])
+    parts = {n: whole[:, places[n] : places[n] + tile.shape[1]] for n, tile in tiles.items()}
+    for name, tile in tiles.items():
+        if not case.declared(name).writes:
+            parts[name].codes()[...] = tile.codes()
+    case.device.enter(whole)
+    return parts
 
 
 LAYOUTS = {  # and how operands are refused that don't go together so
     strided: ((), ""),
     with_axes: (ShapeError, r"must have two axes|is \[P, 6\]"),
+    repeated: ((), ""),
     in_memories: (BufferKindError, "(are|is) in psum"),
     in_formats: ((DtypeError, OutOfBoundsError), ""),
     over_one_another: ((), ""),
@@ -127,11 +161,13 @@ def base(name, layout):
 def test_operands_may_lie_anywhere(name, layout):
     target, form, lanes = base(name, layout)
     device, (errors, words) = Device(target), LAYOUTS[layout]
-    case = Case(device, name, form, lanes, 12)
-    for change in layout(case):
-        try:
-            device.issue(name, **case.arguments | change)
-        except errors as error:
-            assert re.search(words, str(error))
+    forms = {form, *accepted(name, target)} & {form, "float32", "bfloat16", "int32"}
+    for kind in sorted(forms) if layout is over_one_another else [form]:
+        case = Case(device, name, kind, lanes, 12)
+        for change in layout(case):
+            try:
+                device.issue(name, **case.arguments | change)
+            except errors as error:
+                assert re.search(words, str(error))
     if len(device.core.program):
         device.agrees()

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 from calls import values
-from device import TARGETS, Device, noise, same
+from device import Device, noise, same
 from every import for_all
 from nki.isa import reduce_cmd
 
@@ -69,22 +69,6 @@ def test_a_number_is_rounded_to_dst_and_exact_for_integers():
     device.agrees()
 
 
-def test_operands_may_be_parts_of_dst():
-    device = Device()
-    dst, old = device.tile(noise((6, 20))), device.tile(mask((6, 20)))
-    chosen = device.tile(mask((6, 19)))
-    device.issue("tensor_copy_predicated", dst[:, 1:], dst[:, :-1], chosen)
-    device.issue("tensor_copy_predicated", old[:, 1:], 7, old[:, :-1])
-    device.agrees()
-
-
-def test_predicates_have_their_own_free_shape():
-    device = Device()
-    dst, src = device.tile(noise((4, 2, 6))), device.tile(noise((4, 12), seed=1))
-    device.issue("tensor_copy_predicated", dst, src, device.tile(mask((4, 3, 4))))
-    device.agrees()
-
-
 def test_what_is_not_chosen_stays_unwritten():
     device = Device()
     chosen = mask((3, 4))
@@ -97,21 +81,6 @@ def test_what_is_not_chosen_stays_unwritten():
 
 
 # --- select_reduce --------------------------------------------------------------------------------
-
-
-@for_all("target", TARGETS)
-def test_each_element_is_one_of_two_and_the_maximum_of_all_is_kept(target):
-    device, forms = Device(target), ("bool", "int8", "uint8", "int16", "uint16")
-    for n, after in enumerate(("float32", "bfloat16", "float8_e4m3", "int16", "uint8")):
-        for before in ("float32", "bfloat16", "float16", "float8_e5m2", *forms[1:]):
-            for shape in ((3, 7), (5, 2, 3, 4)):
-                data, other = device.tile(values(before, shape), before), noise((shape[0], 1))
-                chosen = device.tile(mask(shape, forms[n]))
-                dst, largest = device.empty(shape, after), device.empty((shape[0], 1))
-                other = device.tile(other) if n % 2 else -9999.0
-                given = dst, chosen, data, other, largest
-                device.issue("select_reduce", *given, reduce_cmd=RESET, reverse_pred=bool(n % 3))
-    device.agrees()
 
 
 def test_the_maximum_is_that_of_the_unrounded_values():
@@ -137,15 +106,6 @@ def test_nan_is_the_maximum_of_all():
     dst, largest = device.empty((2, 3)), device.empty((2, 1), "bfloat16")
     device.issue("select_reduce", dst, chosen, device.tile(data), 0.0, largest, reduce_cmd=RESET)
     same(largest.numpy(), np.float32([[np.nan], [3]]).astype("bfloat16"))
-
-
-def test_select_reads_all_before_it_writes():
-    for first in (0, 1):
-        device = Device()
-        tile, chosen = device.tile(noise((6, 20))), device.tile(mask((6, 19)))
-        given = tile[:, 1:], chosen, tile[:, first : first + 19], tile[:, 4:5]
-        device.issue("select_reduce", *given)
-        device.agrees()
 
 
 @for_all("uninitialized", ["report", "zeros", "raise"])

@@ -1,18 +1,15 @@
 """bn_stats, bn_aggr, tensor_partition_reduce and tensor_scalar_cumulative."""
 
-from itertools import cycle, product
+from itertools import product
 
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 from alu import TWO_OPERANDS, UNARY_V4
-from calls import values
 from device import TARGETS, Device, noise
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
-
-from neuroncore.numerics.formats import FORMATS
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 SHAPES = [(1, 1), (3, 7), (33, 4), (9, 5, 3), (2, 70)]
@@ -53,15 +50,6 @@ def test_infinity_and_nan_stay_in_their_half():
     assert dst.numpy()[0, 3:].tolist() == [2, 2, 2]
 
 
-def test_statistics_are_rounded_to_dst_through_strides():
-    device = Device("trn3")
-    for dtype in FORMATS:
-        tile, dst = device.tile(noise((9, 20), special=False)), device.empty((9, 9), dtype)
-        device.issue("bn_stats", dst[:, 2:8], tile[:, 1:20:3])
-        assert dst.unwritten().sum() == 9 * 3
-    device.agrees()
-
-
 # --- bn_aggr --------------------------------------------------------------------------------------
 
 
@@ -96,29 +84,7 @@ def test_of_nothing_there_is_no_mean():
     assert np.isnan(aggregate(Device(), np.zeros((1, 3), np.float32))).all()
 
 
-def test_results_are_rounded_to_dst():
-    device = Device("trn3")
-    triples = np.float32([[2, 1.3, 0.7, 2, 4.6, 11.1], [1, 300, 0, 1, -299, 5]])
-    for dtype in FORMATS:
-        aggregate(device, triples, dtype)
-    aggregate(device, np.float32([[4, 2, 8, 4, 6, 0]]).astype("bfloat16"))
-    device.agrees()
-
-
 # --- tensor_partition_reduce ----------------------------------------------------------------------
-
-
-@for_all("target", TARGETS)
-def test_partitions_fold_from_the_first(target):
-    device, operators = Device(target), cycle((nl.add, nl.average, nl.maximum))
-    for shape, dtype in product([(1, 1), (3, 7), (33, 4), (5, 2, 3)], ("float32", "int16")):
-        for op in (nl.add, nl.average, nl.maximum):
-            dst = device.empty((1, *shape[1:]))
-            device.issue("tensor_partition_reduce", dst, op, device.tile(noise(shape, dtype)))
-    for after in ("bfloat16", "float16", "float8_e5m2", *INTEGERS):
-        data, dst = noise((17, 12), special=False), device.empty((1, 3, 4), after)
-        device.issue("tensor_partition_reduce", dst, next(operators), device.tile(data))
-    device.agrees()
 
 
 def test_bits_fold_too():
@@ -162,14 +128,6 @@ def test_values_run_up_from_left_to_right(target):
     assert cumulate(device, np.float32([[1, 2, 3]]), "add", "subtract", 0.0).tolist() == [[1, 1, 2]]
 
 
-def test_the_state_is_float32_whatever_dst_is():
-    device = Device()
-    short = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", *INTEGERS[:4])
-    for source, dtype in product(short, short):
-        cumulate(device, device.tile(values(source, (2, 5)), source), "add", "add", 0.3, dst=dtype)
-    device.agrees()
-
-
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.sampled_from(RUNNING))
 def test_a_chain_of_pieces_is_one_run(sizes, op1):
     device = Device()
@@ -203,10 +161,3 @@ def test_the_registers_are_those_of_other_instructions():
         reduce_cmd=COMMANDS.reduce,
     )  # fmt: skip
     assert np.array_equal(most.numpy(), data.max(axis=1, keepdims=True))
-
-
-def test_in_place():
-    device = Device()
-    tile = device.tile(noise((7, 5), special=False))
-    device.issue("tensor_scalar_cumulative", tile, tile, nl.add, nl.subtract, 1.0)
-    device.agrees()

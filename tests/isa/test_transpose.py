@@ -46,17 +46,6 @@ def test_the_vector_engine_moves_bits(target):
     assert not device.findings
 
 
-@for_all("target", ["trn2", "trn3"])
-def test_from_v3_on_the_tensor_engine_moves_bits(target):
-    device = Device(target)
-    forms = [form for form in FORMATS if form != "float8_e4m3fn" or target == "trn3"]
-    for dtype, shape in product(forms, [(1, 1), (3, 7), (128, 128), (5, 128), (96, 2)]):
-        data = noise(device, shape, dtype)
-        got = transposed(device, data, "psum", engine.tensor)
-        assert np.array_equal(bits(got), flipped(data))
-    device.agrees()
-
-
 def test_the_tensor_engine_of_v2_moves_finite_values():
     device = Device("trn1")
     for dtype in FLOATS[:4]:
@@ -66,17 +55,6 @@ def test_the_tensor_engine_of_v2_moves_finite_values():
         got = transposed(device, data, "psum", dtype="float32")  # its sums may stay so
         assert np.array_equal(got, data.numpy().astype(np.float32).T)
     device.agrees()
-
-
-def test_the_tensor_engine_of_v2_multiplies_by_one_and_zero():
-    """NaN fills its row of the result, an infinity makes the rest of its row NaN, -0 turns +0."""
-    device = Device("trn1")
-    data = np.array([[1, np.nan, 3, -0.0], [2, 5, np.inf, 4], [6, 7, 8, 9]], np.float32)
-    got = transposed(device, device.tile(data), "psum")
-    nan, inf = np.nan, np.inf
-    want = [[1, 2, 6], [nan, nan, nan], [nan, inf, nan], [0, 4, 9]]
-    assert np.array_equal(got, want, equal_nan=True)
-    assert not np.signbit(got[3, 0])
 
 
 @for_all("unit", UNITS)
@@ -111,15 +89,3 @@ def test_memories_choose_the_engine_if_it_is_not_asked_for():
         transposed(device, noise(device, (8, 8), "float32", source), where, asked)
         program = device.core.program
         assert program.calls[program.columns().call[-1]].engine is unit
-
-
-@for_all("target", ["trn2", "trn3"])
-def test_from_v3_on_8_bits_may_leave_as_16(target):
-    """The word is the code, its upper half zero: nothing is converted."""
-    device = Device(target)
-    for dtype, wide in product(FLOATS[3:], ("bfloat16", "float16", "uint16", "int16")):
-        for shape in ((1, 1), (3, 7), (128, 33)):
-            data = noise(device, shape, dtype)
-            got = transposed(device, data, "psum", dtype=wide)
-            assert np.array_equal(bits(got), flipped(data).astype(np.uint16))
-    device.agrees()

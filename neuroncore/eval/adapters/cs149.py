@@ -100,9 +100,9 @@ def spec(name: str, _: Path) -> Spec:
 
 
 def assignment(year: str) -> Assignment | None:
-    """Return the tests of a year's harness; None for a name that is no year. In 2025 times give
-    points only if all results are right: the score is the better of those with and without
-    --test_maxpool."""
+    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a time
+    gives points only if all results are right. The harness is run with and without --test_maxpool,
+    and the better score counts."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]

@@ -48,7 +48,7 @@ def _file(name: str, folder: Path) -> Path:
         found = [exact] if exact.is_file() else sorted(root.glob(f"{stem}_*.py"))
         if len(found) == 1:
             return found[0]
-    raise UsageError(f"{folder} has no single problem {name!r}")
+    raise UsageError(f"{folder} does not have exactly one problem {name!r}")
 
 
 def _inputs(problem: ModuleType, torch: Any | None) -> Callable[[int], Sequence[Any]]:

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--pilot", action="store_true", help="the pilot problems")
     parser.add_argument("--candidate", type=Path, help="a kernel for --op (default: the baseline)")
     parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")
-    parser.add_argument("--fast", action="store_true", help="one hidden seed in place of five")
+    parser.add_argument("--fast", action="store_true", help="use one hidden seed, not five")
     parser.add_argument("--num-cores", type=int, choices=(1, 2, 4, 8), default=1)
     parser.add_argument("--timeout", type=int, default=900, help="CPU seconds of a candidate")
     return parser
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _main(given: argparse.Namespace) -> int:
     if given.candidate and (not given.op or given.build_baselines):
-        raise UsageError("--candidate needs --op, and no --build-baselines")
+        raise UsageError("--candidate needs --op, and excludes --build-baselines")
     if given.num_cores != 1:
         raise UsageError("problems of NKIBench run on one core: --num-cores 1")
     folder = Path(os.environ.get("NKIBENCH_ROOT", "../AccelOpt/NKIBench"))

@@ -151,9 +151,9 @@ class Indexed(Seen, Unread, Parted):
         except TypeError:
             raise SignatureError(
                 f"axis {axis} can't be sliced with {type(value).__name__}",
-                expected="ints",
+                expected="integers",
                 got=repr(value),
-                because="elements are counted",
+                because="the bounds of a slice are numbers of elements",
                 hint="n // size is an int where n / size is a float",
             ) from None
 
@@ -325,7 +325,7 @@ class Patterned(Indexed):
         step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or own.vector or own.picks or rest:
             raise ViewError(
-                f"{self} is at a run-time offset, and a pattern on it can't have another",
+                f"{self} has a run-time offset, so its pattern can't have another",
                 argument="pattern",
                 position=0,
                 hint="take the pattern of the whole tensor, with scalar_offset=",
@@ -383,7 +383,11 @@ class Patterned(Indexed):
     def _check_pattern(self, indirect: bool) -> None:
         """The pattern stays inside its storage, on the chip inside each partition."""
         if not self.shape or min(self.shape) < 1:
-            raise ShapeError(f"the pattern counts {self.shape}", argument="pattern", position=0)
+            raise ShapeError(
+                f"the pattern's counts are {self.shape}; each must be at least 1",
+                argument="pattern",
+                position=0,
+            )
         storage, first = self.storage, int(self.storage.on_chip)
         row = self.row_elements if storage.on_chip else storage.nbytes // self.dtype.itemsize
         if row < 1:

@@ -351,7 +351,7 @@ class NkiTensor(Assigned):
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
-                f"{self.shape} has {self.size} elements, {tuple(shape)} has not",
+                f"{tuple(shape)} does not have the {self.size} elements of {self.shape}",
                 argument="shape",
                 position=0,
                 expected=f"sizes that multiply to {self.size}",

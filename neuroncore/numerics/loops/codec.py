@@ -99,7 +99,7 @@ def kept(width: int, u: Lanes) -> Lanes:
 
 
 def canonical(u: Lanes, rounded: Lanes) -> Lanes:
-    """The quiet NaN of the same sign for any NaN."""
+    """Return `rounded`, or the quiet NaN with the sign of u where u is a NaN."""
     return (u & SIGN | QUIET_NAN).where(u.as_float().is_nan(), rounded)
 
 

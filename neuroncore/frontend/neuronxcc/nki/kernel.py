@@ -353,7 +353,7 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
     and when called UsageError if the record is there already, without overwrite=True."""
     if not Path(kwargs.get("working_directory") or "").is_absolute():
         raise SignatureError(
-            "profile has no folder to keep what it finds",
+            "profile has no folder to write its results to",
             argument="working_directory",
             expected="an absolute path",
             got=repr(kwargs.get("working_directory")),

@@ -270,15 +270,15 @@ class Tensor(Seen, Unread, Parted):
         if any(along[1:]):
             raise ViewError(
                 f"the partition axis of {self} is indexed by a free axis of the tile",
-                because="each partition is a separate memory: only the first axis of a tile "
-                "other, goes through partitions",
+                because="each partition is a separate memory, and only the first axis of a tile "
+                "goes through partitions",
                 hint="put the expression of the partition axis first: nl.arange(n)[:, None]",
                 also="err_leading_dimension_of_tensor_must_be_partition",
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of a part of `of` reach outside. A slice of `of` that reaches outside
-        is no fault of the part if the elements of the part are inside."""
+        """Note which indices of a part of `of` reach outside. If a slice of `of` reaches
+        outside, that is an error only if elements of the part are outside."""
         if of.fault is not None and not of.spans:  # a view that can't be followed
             return
         rank = len(self.shape)
@@ -347,7 +347,7 @@ class Tensor(Seen, Unread, Parted):
         """Return the tensor. Raises ShapeError if it has another shape."""
         if self.shape != tuple(shape):
             raise ShapeError(
-                f"{self} should have another shape",
+                f"{self} does not have the shape that is asserted",
                 expected=str(tuple(shape)),
                 got=str(self.shape),
                 also="err_annotation_shape_mismatch",
