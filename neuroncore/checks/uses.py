@@ -122,7 +122,7 @@ def sums(uses: Uses) -> Iterator[Finding]:
             yield Finding(
                 "SUM_NOT_READ",
                 f"this product replaces a sum in dst that {uses.line(lost).short} computed and "
-                "nothing has read",
+                "that was never read",
                 uses.line(begins),
             )
 

@@ -116,14 +116,6 @@ def test_data_may_be_in_any_quadrant():
     device.agrees()
 
 
-def test_free_axes_and_gaps():
-    device = Device("trn3")
-    wide = device.tile(spread((32, 40), "bfloat16").reshape(32, 2, 5, 4))[:, :, 1:4]
-    dst, scale = device.empty((32, 2, 3), "float8_e4m3fn_x4"), device.empty((4, 6), "uint8")
-    device.issue("quantize_mx", dst, wide, scale)  # four partitions hold a quadrant's scales
-    device.agrees()
-
-
 def test_four_elements_of_a_partition_in_a_cycle():
     def cycles(columns):
         device = Device("trn3")
