@@ -19,21 +19,24 @@ Array = npt.NDArray[Any]
 MOST_USES = 20_000  # of a tile that is looked at use by use
 
 
-def flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
+def flow_of_data(
+    first: Array, needs: Array, accesses: Accesses, boxes: Array
+) -> tuple[Array, Array]:
     """The dependencies of each instruction on writers of its inputs, and on earlier writers of the
-    same bytes that were not read since: it adds to their result."""
+    same bytes that were not read since: it adds to their result. `boxes` are those of the record
+    (`Boxes.table`)."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
-    reads = read_of(accesses, waiting, needs)
-    overwrites = read_of(accesses, needs, waiting) & ~reads
+    reads = read_of(accesses, boxes, waiting, needs)
+    overwrites = read_of(accesses, boxes, needs, waiting) & ~reads
     latest = np.full(len(first) - 1, -1, needs.dtype)
     np.maximum.at(latest, waiting[overwrites], needs[overwrites])
     return kept_waits(first, needs, reads | (~overwrites & (needs > latest[waiting])))
 
 
-def read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
+def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
     """Return for each `reader` whether it reads bytes of the `writer` at the same index."""
     found = np.zeros(len(reader), np.bool_)
-    reads_of.over(len(reader))(accesses, reader, writer, found)
+    reads_of.over(len(reader))(accesses, boxes, reader, writer, found)
     return found
 
 

@@ -158,7 +158,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     waits = np.flatnonzero(follows & ~turn)
     reader, writer = path[waits], before[waits]
     ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))
-    data = read_of(timeline.compiled.accesses, reader, writer)
+    boxes = timeline.program.boxes().table
+    data = read_of(timeline.compiled.accesses, boxes, reader, writer)
     found[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
     found[follows & turn] = TURN
     return found

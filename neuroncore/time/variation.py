@@ -119,7 +119,8 @@ class Bench:
 
 
 def _renamed(form: Compiled) -> Compiled:
-    first, needs = flow_of_data(form.flow.first, form.flow.needs, form.accesses)
+    boxes = form.program.boxes().table
+    first, needs = flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
     nobody = np.full_like(form.flow.previous, -1)
     return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=nobody))
 

@@ -266,9 +266,11 @@ def test_an_instruction_reads_what_shares_bytes_with_its_inputs():
         near,
         np.append(0, np.cumsum(share.sum(axis=1))),
     )
+    boxes = np.column_stack([np.zeros((12, 3), np.int64), begin, end, np.arange(12) % 2])
+    boxes[:, 2] = 1
     reader, writer = np.divmod(np.arange(900), 30)
     operands = np.split(accesses.operands, start[1:-1])
     inputs = [own[:n] for own, n in zip(operands, accesses.reads, strict=True)]
     outputs = [own[n:] for own, n in zip(operands, accesses.reads, strict=True)]
     wanted = [share[np.ix_(inputs[i], outputs[j])].any() for i in range(30) for j in range(30)]
-    assert flow.read_of(accesses, reader, writer).tolist() == wanted
+    assert flow.read_of(accesses, boxes, reader, writer).tolist() == wanted

@@ -58,11 +58,13 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
     """Return the result that each instruction waits to write (-1 for none), and whether the other
     instruction uses the same bytes."""
-    areas = timeline.program.boxes().areas
+    boxes = timeline.program.boxes()
+    areas = boxes.areas
     on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
     operand, reused = np.full(len(waiting), -1), np.zeros(len(waiting), np.bool_)
     find = waiting_operands.over(len(waiting))
-    find(timeline.compiled.accesses, on_chip, waiting, before, operand, reused)
+    accesses = timeline.compiled.accesses
+    find(accesses, boxes.table, on_chip, waiting, before, operand, reused)
     return operand, reused
 
 

@@ -27,6 +27,7 @@ from neuroncore.time.variation import AS_IT_IS
 Array = npt.NDArray[Any]
 LEAST = 128  # elements per partition of a tile that is worth two instructions
 AXES = 16  # more than a tensor has
+NEAR = 8  # boxes that share bytes are looked at as fast as one instruction
 WHOLE = -1  # the axis of an operand that both halves use
 
 
@@ -191,5 +192,5 @@ def _ordered(program: Program, half: Array) -> Program:
     uses = Accesses(columns.start, columns.operands, reads, near, near_start)
     noted = np.full((2, boxes), -1), np.full(len(program.lines), -1)
     order = np.empty(len(half), np.int64)
-    put_off.over(len(half))(uses, half, columns.line, *noted, order)
+    put_off.over(len(half) + len(near) // NEAR)(uses, half, columns.line, *noted, order)
     return program.permuted(order)

@@ -279,23 +279,29 @@ def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Arr
 
 
 @compiled
-def reads_of(accesses: Accesses, reader: Array, writer: Array, found: Array) -> None:
+def reads_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array, found: Array) -> None:
     """Set found[k] if instruction reader[k] reads bytes that instruction writer[k] writes."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(reader.shape[0]):
         i, j = reader[k], writer[k]
         for one in range(start[i], start[i] + reads[i]):
             for other in range(start[j] + reads[j], start[j + 1]):
-                if not found[k] and share_bytes(operands[one], operands[other], accesses):
+                if not found[k] and share_bytes(operands[one], operands[other], accesses, boxes):
                     found[k] = True
 
 
 @borrowing
-def share_bytes(one: Any, other: Any, accesses: Accesses) -> bool:
-    """Return whether two boxes share bytes. The shorter of their two lists is read."""
+def share_bytes(one: Any, other: Any, accesses: Accesses, boxes: Array) -> bool:
+    """Return whether two boxes share bytes. If neither is dense, the shorter of their two lists is
+    read: both may be in thousands of lists. `boxes` are those of the record (`Boxes.table`)."""
     near, start = accesses.near, accesses.near_start
     if one == other:
         return True
+    if boxes[one, 5] or boxes[other, 5]:
+        same = boxes[one, 0] == boxes[other, 0]
+        rows = boxes[one, 1] < boxes[other, 2] and boxes[other, 1] < boxes[one, 2]
+        own = boxes[one, 3] < boxes[other, 4] and boxes[other, 3] < boxes[one, 4]
+        return bool(same and rows and own)
     if start[one + 1] - start[one] > start[other + 1] - start[other]:
         one, other = other, one
     n, end = start[one], start[one + 1]

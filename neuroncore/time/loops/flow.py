@@ -90,6 +90,7 @@ def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
 @compiled
 def waiting_operands(
     accesses: Accesses,
+    boxes: Array,
     on_chip: Array,
     waiting: Array,
     before: Array,
@@ -107,5 +108,6 @@ def waiting_operands(
                 break
             operand[k] = one
             for other in range(start[j], start[j + 1]):
-                if on_chip[operands[one]] and share_bytes(operands[one], operands[other], accesses):
+                box = operands[one]
+                if on_chip[box] and share_bytes(box, operands[other], accesses, boxes):
                     reused[k] = True
