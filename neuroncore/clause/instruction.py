@@ -252,6 +252,11 @@ class Instruction:
         """Parameters that may be a number or a register, and that a Call knows nothing of."""
         return tuple(p.name for p in self.parameters if p.is_value)
 
+    @cached_property
+    def may_move(self) -> bool:
+        """True if DMA may run it."""
+        return engine.dma in self.engines
+
     @property
     def family(self) -> str:
         return self.meaning.__module__.rpartition(".")[2]
@@ -290,8 +295,7 @@ class Call:
     def cost(self, machine: Machine) -> Any:
         """Its cost on a machine; those for the first and the last figures of machines are
         kept."""
-        moves = engine.dma in self.instruction.engines
-        figures = machine.figures_for(self.engine.name, moves)
+        figures = machine.figures_for(self.engine.name, self.instruction.may_move)
         costs = self.found.get("cost", ())
         for known, cost in costs:
             if known is figures or known == figures:

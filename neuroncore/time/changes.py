@@ -62,11 +62,16 @@ def as_it_is(timeline: Timeline) -> Change:
     return Change(
         what="nothing",
         how="",
-        bench=Bench(timeline.launch, timeline.machine, timeline.order, timeline.world),
+        bench=_bench(timeline),
         programs=timeline.launch,
         machine=timeline.machine,
         variations=[AS_IT_IS] * len(timeline.launch),
     )
+
+
+def _bench(timeline: Timeline) -> Bench:
+    forms = {timeline.core: timeline.compiled}
+    return Bench(timeline.launch, timeline.machine, timeline.order, timeline.world, forms)
 
 
 def _faster(engine: str, machine: Machine) -> Machine:

@@ -78,11 +78,16 @@ class Compiled:
 
 
 def compiled(
-    program: Program, machine: Machine, order: Order | None = None, like: Compiled | None = None
+    program: Program,
+    machine: Machine,
+    order: Order | None = None,
+    like: Compiled | None = None,
+    costs: CallTable | None = None,
 ) -> Compiled:
     """Return the program after its compiler. The default of `order` is the order of the program.
     `like` is its form on a machine with the same memories: its rows have the same order, and the
-    same ones are merged, because neither depends on costs."""
+    same ones are merged, because neither depends on costs. `costs` are those of its first calls,
+    for compilers that only reorder."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written, heads = policy_of(program, order), program, nobody
     if like is not None:
@@ -91,7 +96,7 @@ def compiled(
         program, made = vectorized.vectorized(written, machine, policy.reach)
         merged = copies.merged(program, machine.psum.bank_bytes)
         heads = np.where(merged < 0, made, merged)
-    columns, table = program.columns(), CallTable(program.calls, machine, policy)
+    columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
     reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
     copied, sums = nobody, nobody
@@ -142,7 +147,7 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
     cost; None if it differs in more, or if the compiler does more than reorder."""
     if form.policy.rewrites or not program.same_operands(form.program):
         return None
-    table = CallTable(program.calls, machine, form.policy)
+    table = CallTable(program.calls, machine, form.policy, form.table)
     row = table.first[program.columns().call]
     both = (
         (getattr(table, name).take(row), getattr(form.table, name).take(form.row))

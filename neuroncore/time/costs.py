@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.cost import Cost
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.time.loops import allocation as native
@@ -16,16 +18,45 @@ from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STOR
 Array = npt.NDArray[Any]
 
 
+class CallRow(NamedTuple):
+    """The numbers of a call with one cost, as CallTable has them. The queue of stores, which
+    depends on the policy, is -1."""
+
+    busy: float
+    latency: float
+    set_up_ns: float
+    weights_ns: float
+    rows: float
+    lane_ns: float
+    first: int
+    last: int
+    queue: int
+    reads: int
+    weights: int
+    picks_weights: bool
+    fills_half: bool
+    shares: bool
+    stays: bool
+    meets: bool
+
+
 class CallTable:
     """The costs of each distinct call on each engine that may run it, a row each; the rows of call
-    c are first[c] to last[c]."""
+    c are first[c] to last[c]. The first calls may be those of a table that is `known`, whose
+    compiler leaves each call its engine: costs whose figures do not differ are taken from it."""
 
-    def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
+    def __init__(
+        self,
+        distinct: list[Call],
+        machine: Machine,
+        policy: Policy,
+        known: CallTable | None = None,
+    ) -> None:
         self.calls = distinct
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
-        used = policy.on(machine)
-        costs = self.costs = [call.cost(used) for call in calls]
+        used = self.used = policy.on(machine)
+        costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
         # The row of a call on tensors in HBM that the kernel both writes and reads.
         self.between = np.arange(len(calls))
         if policy.generates(machine):
@@ -33,48 +64,58 @@ class CallTable:
             self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
             calls += [calls[k] for k in moves.tolist()]
             costs += [calls[k].cost(machine) for k in moves.tolist()]
-        count = len(calls)
-        times = [(c.busy_ns, c.latency_ns, c.set_up_ns, c.weights_ns, c.rows) for c in costs]
-        columns = np.array(times, np.float64).reshape(count, 5).T.copy()
-        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows = columns
         widths = [len(choices) for choices in several]
         self.last = np.cumsum(widths, dtype=np.int64)
         self.first = self.last - np.array(widths, np.int64)
-        self.queue = np.zeros(count, np.int32)
-        self.reads = np.array([c.inputs for c in calls], np.int32)
-        self.weights = np.full(count, -1, np.int32)
-        self.fills_half = np.array([c.fills_half for c in costs], np.bool_)
-        self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
-        # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
-        # space somebody takes over.
-        self.stays = np.array([_stays(c) for c in calls], np.bool_)
         self.collectives = [c.collective for c in costs]
-        self.meets = np.array([c.instruction.meets is not None for c in calls], np.bool_)
-        self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
-        self.lane = np.full((count, 2), -1, np.int32)
-        self.lane_ns = np.zeros(count, np.float64)
-        stores = SCALAR if policy.generates(machine) else STORES
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
-        for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):
-            if cost.transfer is not None:
-                ring = stores if cost.transfer.store else LOADS
-                self.queue[i] = GPSIMD if cost.transfer.software else ring
-                self.lane[i] = cost.transfer.first, cost.transfer.last
-                self.lane_ns[i] = cost.transfer.ns
-            else:
-                self.queue[i] = QUEUE_OF[call.engine]
-            if cost.weights_ns:
-                weights = call.instruction.traits.weights
-                self.weights[i] = call.reads.index(weights)
-                self.picks_weights[i] = call.view(weights).picked_by is not None
+        self._fill(list(map(_row, calls, costs)), SCALAR if policy.generates(machine) else STORES)
+
+    def _fill(self, rows: list[CallRow], stores: int) -> None:
+        each = np.array(rows, np.float64).reshape(len(rows), len(CallRow._fields)).T.copy()
+        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = each[:6]
+        of = dict(zip(CallRow._fields[6:], each[6:].astype(np.int32), strict=True))
+        self.lane = np.column_stack((of["first"], of["last"]))
+        self.queue = np.where(of["queue"] < 0, np.int32(stores), of["queue"])
+        self.reads, self.weights = of["reads"], of["weights"]
+        self.picks_weights = of["picks_weights"] > 0  # by an index, which may have changed
+        self.fills_half, self.shares = of["fills_half"] > 0, of["shares"] > 0
+        self.stays, self.meets = of["stays"] > 0, of["meets"] > 0
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
         """Return the table of the same calls on another machine: this one if no cost differs. Its
         compiler must leave each call its engine."""
         used = policy.on(machine)
-        same = all(c.cost(used) is cost for c, cost in zip(self.calls, self.costs, strict=True))
-        return self if same else CallTable(self.calls, machine, policy)
+        return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
+
+    def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
+        """Return the costs of calls, of which the first ones are those of this table."""
+        count, costs = len(self.calls), list(self.costs)
+        if calls[:count] != self.calls:
+            return [call.cost(machine) for call in calls]
+        for k in self._differing(machine):
+            costs[k] = calls[k].cost(machine)
+        return costs + [call.cost(machine) for call in calls[count:]]
+
+    def _differing(self, machine: Machine) -> list[int]:
+        """Return the calls whose costs read figures that differ on a machine."""
+        if machine is self.used:
+            return []
+        return [
+            k
+            for key, own in self._by_figures.items()
+            if self.used.figures_for(*key) != machine.figures_for(*key)
+            for k in own
+        ]
+
+    @cached_property
+    def _by_figures(self) -> dict[tuple[str, bool], list[int]]:
+        """The calls by what `figures_for` takes."""
+        found: dict[tuple[str, bool], list[int]] = {}
+        for k, call in enumerate(self.calls):
+            found.setdefault((call.engine.name, call.instruction.may_move), []).append(k)
+        return found
 
     def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
         """Return the row of each instruction; an instruction that is merged with another has the
@@ -86,7 +127,44 @@ class CallTable:
         return row
 
 
-def _stays(call: Call) -> bool:
-    return call.instruction.meets is not None or any(
-        view.on_chip for view in call.views(*call.reads)
+def _row(call: Call, cost: Cost) -> CallRow:
+    """Return the row of a call; those of its first and its last cost are kept."""
+    rows = call.found.get(__name__, ())
+    for known, row in rows:
+        if known is cost:
+            return row  # type: ignore[no-any-return]
+    made = _made_row(call, cost)
+    call.found[__name__] = (cost, made), *rows[-1:]
+    return made
+
+
+def _made_row(call: Call, cost: Cost) -> CallRow:
+    transfer, weights, picks = cost.transfer, -1, False
+    if cost.weights_ns:
+        stationary = call.instruction.traits.weights
+        weights = call.reads.index(stationary)
+        picks = call.view(stationary).picked_by is not None
+    queue = QUEUE_OF[call.engine] if transfer is None else LOADS
+    if transfer is not None and (transfer.software or transfer.store):
+        queue = GPSIMD if transfer.software else -1
+    meets = call.instruction.meets is not None
+    return CallRow(
+        busy=cost.busy_ns,
+        latency=cost.latency_ns,
+        set_up_ns=cost.set_up_ns,
+        weights_ns=cost.weights_ns,
+        rows=cost.rows,
+        lane_ns=transfer.ns if transfer else 0.0,
+        first=transfer.first if transfer else -1,
+        last=transfer.last if transfer else -1,
+        queue=queue,
+        reads=call.inputs,
+        weights=weights,
+        picks_weights=picks,
+        fills_half=cost.fills_half,
+        shares=cost.shares_sbuf and not meets,
+        # it keeps its place among loads: the other core waits for it, or it reads a tile, whose
+        # space others take over
+        stays=meets or any(view.on_chip for view in call.views(*call.reads)),
+        meets=meets,
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
-from neuroncore.time.compiled import compiled
+from neuroncore.time.compiled import Compiled, compiled
 from neuroncore.time.loops.timeline import timeline
 from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work
 from neuroncore.time.meetings import lay_out, partners
@@ -51,9 +51,15 @@ def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
     """Return the nanoseconds that a core takes with each phase of the Tensor engine's clock."""
     machine, world = timeline.machine, timeline.world
     shared = machine.beside(world.cores)
-    forms = [compiled(own, shared, timeline.order) for own in timeline.launch]
-    works = [prepared(form, shared) for form in forms]
+    works = [
+        prepared(form or compiled(own, shared, timeline.order), shared)
+        for own, form in zip(timeline.launch, _known_forms(timeline), strict=True)
+    ]
     return [timed(works, machine, world, p)[timeline.core].total_ns for p in phases]
+
+
+def _known_forms(timeline: Timeline) -> list[Compiled | None]:
+    return [timeline.compiled if n == timeline.core else None for n in range(len(timeline.launch))]
 
 
 def timed(

@@ -3,7 +3,7 @@ share their preparation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,15 +55,22 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once for all variations of it.
 
-    It keeps what `prepared` makes of each program on its machine. Another machine of the same
+    It keeps what `compiled` and `prepared` make of each program on its machine; some `forms` may be
+    known. Another machine of the same
     memories differs only in costs, unless the compiler rewrites programs by costs."""
 
     def __init__(
-        self, programs: Sequence[Program], machine: Machine, order: Order, world: World
+        self,
+        programs: Sequence[Program],
+        machine: Machine,
+        order: Order,
+        world: World,
+        forms: Mapping[int, Compiled] | None = None,
     ) -> None:
         self.programs, self.machine, self.world = programs, machine, world
         self.order: Order = order
         self._shared = machine.beside(world.cores)
+        self._forms = dict(forms or {})
         self._known: dict[int, Prepared] = {}
 
     def timelines(
@@ -80,7 +87,7 @@ class Bench:
         self, number: int, program: Program, variation: Variation, machine: Machine
     ) -> Prepared:
         if variation.renamed:
-            made = prepared(_renamed(compiled(program, machine, self.order)), machine)
+            made = prepared(_renamed(self._form(number, program, machine)), machine)
         elif program is self.programs[number]:
             made = self._on(number, machine)
         else:
@@ -97,25 +104,42 @@ class Bench:
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
-            return prepared(compiled(program, machine, self.order), machine)
+            costs = None if known.compiled.policy.rewrites else known.compiled.table
+            return prepared(compiled(program, machine, self.order, costs=costs), machine)
         return costed(known, form, machine)
 
     def _on(self, number: int, machine: Machine) -> Prepared:
         """A program of the launch on a machine."""
+        program = self.programs[number]
         if number not in self._known:
-            form = compiled(self.programs[number], self._shared, self.order)
+            form = self._form(number, program, self._shared)
             self._known[number] = prepared(form, self._shared)
         known = self._known[number]
         if machine is self._shared:
             return known
-        form, memories = known.compiled, (machine.sbuf, machine.psum)
-        alike = memories == (self._shared.sbuf, self._shared.psum)
-        if form.policy.rewrites or not alike:
-            like = form if alike else None
-            form = compiled(self.programs[number], machine, self.order, like)
+        form = self._form(number, program, machine)
+        if form.policy.rewrites or not self._is_alike(machine):
             return prepared(form, machine)
-        table = form.table.on(machine, form.policy)
-        return costed(known, replace(form, table=table), machine)
+        return costed(known, form, machine)
+
+    def _is_alike(self, machine: Machine) -> bool:
+        """Return whether a machine has the memories of the launch."""
+        return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
+
+    def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
+        """The compiled form of a program on a machine. Of a program of the launch, another machine
+        changes only costs, unless the compiler rewrites programs."""
+        if program is not self.programs[number]:
+            return compiled(program, machine, self.order)
+        if number not in self._forms:
+            self._forms[number] = compiled(program, self._shared, self.order)
+        form = self._forms[number]
+        if machine is self._shared:
+            return form
+        if form.policy.rewrites:
+            like = form if self._is_alike(machine) else None
+            return compiled(program, machine, self.order, like)
+        return replace(form, table=form.table.on(machine, form.policy))
 
 
 def _renamed(form: Compiled) -> Compiled:
