@@ -89,13 +89,8 @@ def compiled(
     same ones are merged, because neither depends on costs. `costs` are those of its first calls,
     for compilers that only reorder."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
-    policy, written, heads = policy_of(program, order), program, nobody
-    if like is not None:
-        program, heads = like.program, like.heads
-    elif policy.rewrites:
-        program, made = vectorized.vectorized(written, machine, policy.reach)
-        merged = copies.merged(program, machine.psum.bank_bytes)
-        heads = np.where(merged < 0, made, merged)
+    policy, written = policy_of(program, order), program
+    program, heads = _merged(written, machine, policy, like)
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
     reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
@@ -140,6 +135,20 @@ def compiled(
         heads=heads,
         moves=moves,
     )
+
+
+def _merged(
+    program: Program, machine: Machine, policy: Policy, like: Compiled | None
+) -> tuple[Program, Array]:
+    """Return the program in the order of its compiler, and the instruction that each is merged
+    with; -1 for none."""
+    if like is not None:
+        return like.program, like.heads
+    if not policy.rewrites:
+        return program, np.full(len(program), -1, np.int32)
+    ordered, made = vectorized.vectorized(program, machine, policy.reach)
+    merged = copies.merged(ordered, machine.psum.bank_bytes)
+    return ordered, np.where(merged < 0, made, merged)
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:

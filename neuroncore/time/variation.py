@@ -127,8 +127,8 @@ class Bench:
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
-        """The compiled form of a program on a machine. Of a program of the launch, another machine
-        changes only costs, unless the compiler rewrites programs."""
+        """The compiled form of a program on a machine. Another machine changes only costs of a
+        program of the launch, unless the compiler rewrites programs."""
         if program is not self.programs[number]:
             return compiled(program, machine, self.order)
         if number not in self._forms:
