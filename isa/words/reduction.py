@@ -88,7 +88,7 @@ def folded(call: Call) -> int:
 
 @rule(
     early=True,
-    because="a lane reduces its own elements; axis 0 is the lanes",
+    because="axis 0 is the partition axis, and each partition is reduced separately",
     hint="transpose first, or sum over partitions with nisa.nc_matmul against ones",
 )
 def last_axes(call: Call, machine: Machine) -> Fault | None:

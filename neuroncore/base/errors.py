@@ -149,7 +149,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
     def _fields(self) -> list[str]:
         said = ((label, getattr(self, name)) for name, label in LABELS.items())
         lines = [f"  {label:9} {value}" for label, value in said if value]
-        more = [f"  {'and':9} {line}" for line in self.more]
+        more = [f"  {'also':9} {line}" for line in self.more]
         end = len(lines) - bool(self.also)  # the vendor's text is about the first fault
         return lines[:end] + more + lines[end:]
 

@@ -181,9 +181,9 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
     return ShapeError(
         f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
         argument=name,
-        expected=f"({wanted[0]}, {wanted[1]})",
+        expected=f"the shape ({wanted[0]}, {wanted[1]})",
         got=str(view),
-        because=f"the instruction reads or writes {number} there: {_equation(call)}",
+        because=f"the instruction needs {number} {WHERE[axis]} here: {_equation(call)}",
     )
 
 
@@ -194,7 +194,7 @@ def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
         argument=name,
         expected=f"a multiple of {step} {WHERE[axis]}",
         got=str(view),
-        because=f"the instruction takes {step} at a time: {_equation(call)}",
+        because=f"the instruction works on {step} at a time: {_equation(call)}",
     )
 
 
@@ -219,7 +219,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
         argument=name,
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
-        because="the instruction's counters and registers have this limit",
+        because="one instruction can't process more",
         hint=f"loop over pieces of {most}",
         also="err_size_of_dimension_exceed_arch_limit",
     )
@@ -242,8 +242,8 @@ def _differs(
             argument=name,
             expected=f"{wanted} elements per partition",
             got=f"{view.free_size}",
-            because="all operands have the same number of elements per partition, "
-            f"{letter}: {_equation(call)}",
+            because="all operands must have the same number of elements per partition, which is "
+            f"{letter} in {_equation(call)}",
             hint="to repeat one element per partition use nisa.tensor_scalar"
             if view.free_size == 1 or other.free_size == 1
             else None,

@@ -103,7 +103,7 @@ class Operand:
                 argument=name,
                 expected=f"({view.partitions}, 1)",
                 got=str(view),
-                because="each lane takes one number from it",
+                because="the instruction takes one number of it for each partition",
             )
 
     def _has_format(self, dtype: Format, machine: Machine) -> bool:
@@ -144,8 +144,8 @@ def _place(region: MemoryRegion) -> str:
 def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
     places = " or ".join(dict.fromkeys(map(_place, regions)))
     copies = {
-        SBUF: "use a tile in SBUF: nisa.dma_copy moves data between HBM and SBUF, "
-        "nisa.tensor_copy between PSUM and SBUF",
+        SBUF: "use a tile in SBUF; to copy between SBUF and HBM use nisa.dma_copy, and between SBUF "
+        "and PSUM nisa.tensor_copy",
         PSUM: "allocate it with buffer=nl.psum",
     }
     return BufferKindError(
@@ -153,7 +153,7 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
         argument=name,
         expected=places,
         got=str(view),
-        because=f"the engine can access only {places} for this operand",
+        because=f"the instruction can access this operand only in {places}",
         hint=copies.get(regions[0]),
         also="err_unsupported_memory",
     )
@@ -235,7 +235,7 @@ def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
         argument=name,
         expected=f"shape[0] <= {most}",
         got=str(view),
-        because=f"axis 0 is the partition axis, and the engine has {most} lanes for it",
+        because=f"axis 0 is the partition axis, and the engine works on {most} partitions at once",
         hint=f"loop over pieces of {most} rows",
         also="err_num_partition_exceed_arch_limit",
     )
@@ -246,10 +246,10 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
     return StartPartitionError(
         f"{name} starts at partition {view.partition}",
         argument=name,
-        expected=f"one of {starts} for {view.partitions} partitions",
+        expected=f"a start at one of the partitions {starts}, for {view.partitions} partitions",
         got=f"partition {view.partition}",
-        because="engines reach SBUF and PSUM in groups of 32, 64 or 128 partitions",
-        hint="use the free axis, or move the data to such a partition with nisa.dma_copy",
+        because="engines access partitions in groups of 32, 64 or 128",
+        hint="copy the data to such a partition with nisa.dma_copy, or use the free axis instead",
         also="TEN404",
     )
 
@@ -260,8 +260,8 @@ def _stepped(name: str, view: View) -> KernelError:
         argument=name,
         expected="consecutive partitions",
         got=f"{view}, strides {view.strides}",
-        because="an instruction holds a first partition and a count, but no step",
-        hint="gather the rows with nisa.dma_copy first",
+        because="an instruction has a first partition and a number of partitions, but no step",
+        hint="first copy the rows to consecutive partitions with nisa.dma_copy",
     )
 
 
@@ -282,7 +282,7 @@ class Op:
                 f"{name} must be an operator such as nl.add",
                 argument=name,
                 got=repr(value),
-                hint=f"the engines have no such operator; call {value!r}(...) as a function"
+                hint=f"{value!r} is not an operator of the engines; call it as a function: {value!r}(...)"
                 if repr(value).startswith("nl.")
                 else None,
             )

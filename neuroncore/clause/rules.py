@@ -118,7 +118,7 @@ def same_total(first: str, second: str) -> Rule:
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
-        because="every element that is read is written once",
+        because="each element that is read is written to one place",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         a, tiles = call.view(first), call.tiles(second)
@@ -347,9 +347,9 @@ def within_one_bank(name: str) -> Rule:
             f"{name} crosses a PSUM bank",
             f"bytes within one bank of {psum.bank_bytes} ({numbers} float32 per partition)",
             f"bytes {view.byte} to {end} of the partition",
-            because=f"PSUM is {psum.banks} banks of {psum.bank_bytes} bytes per partition, and an "
-            "accumulation group lives in one",
-            hint=f"use tiles of at most {numbers} columns, each in a separate allocation",
+            because=f"PSUM has {psum.banks} banks of {psum.bank_bytes} bytes per partition, and the "
+            "result of a product must be in one bank",
+            hint=f"use tiles of at most {numbers} columns, and allocate each of them separately",
         )
 
     return check

@@ -321,6 +321,7 @@ def settle(
         raise SignatureError(
             f"{instruction.name} takes {len(arguments) + instruction.named} positional arguments",
             expected=form,
+            got=f"{len(arguments) + instruction.named + len(extra)} positional arguments",
         )
     if absent := _free(arguments):
         raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

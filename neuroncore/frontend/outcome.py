@@ -156,8 +156,8 @@ class Inputs:
             raise SignatureError(
                 f"the kernel returns {tile}",
                 expected="tensors in hbm",
-                because="on-chip memory doesn't outlive the kernel",
-                hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
+                because="on-chip memory is lost when the kernel ends",
+                hint="copy it to an nl.ndarray(..., buffer=nl.shared_hbm), and return that",
             ).placed(storage.born)
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]

@@ -98,7 +98,7 @@ class Unread:
         raise _unknown(
             self,
             "a number",
-            "use it as a run-time index, or load it into a register with nisa.register_load",
+            "to use it as an index, load it into a register with nisa.register_load",
         )
 
     __int__ = __index__

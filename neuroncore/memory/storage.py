@@ -326,9 +326,9 @@ class Memory:
                 position=0,
                 expected=f"at most {size.partition_bytes} bytes per partition",
                 got=f"{layout.row_bytes} bytes per partition",
-                because=f"{layout.region.value} is {size.partitions} partitions of "
+                because=f"{layout.region.value} has {size.partitions} partitions of "
                 f"{size.partition_bytes} bytes",
-                hint="split the free dimension into several tiles",
+                hint="use several tiles with fewer columns",
                 also="GCA035" if layout.region is MemoryRegion.sbuf else "NLA001",
             )
 

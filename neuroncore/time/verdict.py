@@ -55,7 +55,7 @@ class Bound:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
         if self.what == CHAIN:
-            return f"a serial chain: instructions wait for each other ({self.how})"
+            return f"a serial chain: each instruction waits for the one before ({self.how})"
         if self.what == COLLECTIVES:
             return f"the {self.what} ({self.how})"
         return f"{self.what} ({self.gain:.0%} less time {self.how})"
@@ -119,7 +119,7 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
     return Bound(
         CHAIN,
-        f"even the busiest of the engines and queues, {name}, works only {share:.0%} of the time",
+        f"the busiest engine or queue, {name}, works {share:.0%} of the time",
     )
 
 

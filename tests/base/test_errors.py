@@ -200,7 +200,7 @@ def test_messages_say_what_where_why_and_what_to_do(tmp_path, name):
         f"  {line} | {source}",
         f"  {margin} | {' ' * (column - 1)}{'^' * carets}",
         *(f"  {w:<9} {getattr(error, f)}" for f, w in errors.LABELS.items() if getattr(error, f)),
-        *(f"  and       {more}" for more in error.more),
+        *(f"  also      {more}" for more in error.more),
         f"  in        kernel at {path}:{innermost.line}" + (f"  ({variables})" if numbers else ""),
     ]
     fields = json.loads(json.dumps(error.to_dict()))
@@ -257,7 +257,7 @@ def test_everything_wrong_with_a_call_is_listed(tmp_path):
     error, *_ = refused(tmp_path, body)
     assert error.statement.startswith("dst ")
     assert [s.split()[0] for s in error.more] == ["stationary", "moving"]
-    assert str(error).count("\n  and       ") == 2
+    assert str(error).count("\n  also      ") == 2
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_page_of_a_kernel_with_an_error_of_its_source_ends_with_that_error(tmp
     page = str(tmp_path / "page.html")
     assert main(["view", f"{file}::kernel", "--args", "float32[128,16]", "-o", page]) == 1
     said = capsys.readouterr().err
-    assert "on-chip memory doesn't outlive the kernel" in said and "Traceback" not in said
+    assert "on-chip memory is lost when the kernel ends" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("words", [["check", "--static", __file__], ["explain", "SUM_GOES_ON"]])

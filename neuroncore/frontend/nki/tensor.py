@@ -89,8 +89,8 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
     else:
         hint = "numpy arrays enter a kernel as its arguments, or by nl.shared_constant"
     return SignatureError(
-        f"{type(value).__name__} can't be assigned to {slot}: this API writes to tiles on the "
-        "chip through instructions",
+        f"{type(value).__name__} can't be assigned to {slot}: only instructions write to tiles "
+        "on the chip",
         expected="a tile in sbuf or psum, which is copied",
         got=f"{value!r:.60}",
         hint=hint,
@@ -164,7 +164,7 @@ class NkiTensor(Assigned):
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
                 f"{what} can't change axis 0 of {self}",
-                because="axis 0 is the partition: its elements are in different memories",
+                because="axis 0 is the partition axis, and a reshape can't move data to another partition",
                 hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
             )
         return axis

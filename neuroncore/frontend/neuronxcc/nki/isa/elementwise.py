@@ -152,7 +152,7 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
             argument="axis",
             expected=f"some of the axes 1 to {rank - 1}",
             got=repr(axis),
-            because="a lane reduces its own elements; axis 0 is the lanes",
+            because="axis 0 is the partition axis, and each partition is reduced separately",
             hint="use nisa.tensor_partition_reduce, or a product with ones, across partitions",
         )
     return axes
