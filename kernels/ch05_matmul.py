@@ -17,7 +17,7 @@ step below computes the same tiles, bit for bit, and loads fewer bytes than the 
 * `blocked`: computes four tiles in a column; each tile of `b` is used four times, and `a_t` is
   loaded once. 5 MiB, 36.3 us.
 
-The last step saves little on trn2: the products of the Tensor engine then take most of the time, and
+The last step saves little on trn2: the products of the Tensor engine take most of the time, and
 loads happen meanwhile. On trn1 DMA is slower, and the number of bytes still matters: the last two
 steps take 48.0 us and 34.3 us.
 

@@ -79,7 +79,8 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
     banks = "all banks" if machine.has("results_across_banks") else "one bank"
     expected = f"at most {most} elements along the free axes"
     hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
-    return fault("moving", said, expected, because=f"the result must fit into {banks} of PSUM", hint=hint)
+    because = f"the result must fit into {banks} of PSUM"
+    return fault("moving", said, expected, because=because, hint=hint)
 
 
 @rule(DtypeError, because="the array supports one kind of multiplication at a time")

@@ -144,8 +144,8 @@ def _place(region: MemoryRegion) -> str:
 def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
     places = " or ".join(dict.fromkeys(map(_place, regions)))
     copies = {
-        SBUF: "use a tile in SBUF; to copy between SBUF and HBM use nisa.dma_copy, and between SBUF "
-        "and PSUM nisa.tensor_copy",
+        SBUF: "use a tile in SBUF; nisa.dma_copy copies between SBUF and HBM, and nisa.tensor_copy "
+        "between SBUF and PSUM",
         PSUM: "allocate it with buffer=nl.psum",
     }
     return BufferKindError(
@@ -282,7 +282,7 @@ class Op:
                 f"{name} must be an operator such as nl.add",
                 argument=name,
                 got=repr(value),
-                hint=f"{value!r} is not an operator of the engines; call it as a function: {value!r}(...)"
+                hint=f"{value!r} is not an operator; call it as a function: {value!r}(...)"
                 if repr(value).startswith("nl.")
                 else None,
             )

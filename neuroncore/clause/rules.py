@@ -347,8 +347,8 @@ def within_one_bank(name: str) -> Rule:
             f"{name} crosses a PSUM bank",
             f"bytes within one bank of {psum.bank_bytes} ({numbers} float32 per partition)",
             f"bytes {view.byte} to {end} of the partition",
-            because=f"PSUM has {psum.banks} banks of {psum.bank_bytes} bytes per partition, and the "
-            "result of a product must be in one bank",
+            because=f"PSUM has {psum.banks} banks of {psum.bank_bytes} bytes per partition, and "
+            "the result of a product must be in one bank",
             hint=f"use tiles of at most {numbers} columns, and allocate each of them separately",
         )
 

@@ -38,7 +38,7 @@ T = TypeVar("T", bound="Indexed")
 
 
 DROPPED = -1  # the count of an axis that an integer takes away
-RAGGED = "end the slice at the end of the axis; in a loop, end it at min(start + size, size of the axis)"
+RAGGED = "end the slice at the end of the axis; in a loop: min(start + size, size of the axis)"
 
 
 class Indexed(Seen, Unread, Parted):
