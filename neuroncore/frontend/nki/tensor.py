@@ -164,7 +164,7 @@ class NkiTensor(Assigned):
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
                 f"{what} can't change axis 0 of {self}",
-                because="axis 0 is the partition axis, and a reshape moves no data between partitions",
+                because="axis 0 is the partition axis, and a reshape moves no data",
                 hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
             )
         return axis
