@@ -99,7 +99,7 @@ def test_what_waits_for_ever_is_refused(wait):
 
 
 def test_other_changes_of_semaphores_are_refused():
-    with pytest.raises(UsageError, match="S= does"):
+    with pytest.raises(UsageError, match="effect of S="):
         times(program(Vector=[copy(64, update=(0x19, 6))]))
 
 
