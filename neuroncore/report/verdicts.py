@@ -33,10 +33,9 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
-        chain = (
-            f"serial chain: each instruction waits for the one before, {_chain(timeline, lines)}"
-        )
-        return f"bound by space: {space}; this makes a {chain}" if space else f"bound by a {chain}"
+        chain = f"each instruction waits for the one before, {_chain(timeline, lines)}"
+        waits = f" that waits for space: {space}; " if space else ": "
+        return f"bound by a serial chain{waits}{chain}"
     told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
     where = max(lines, key=lambda line: told.share(line.parts), default=None)
     said = told.sentence(timeline, where.name if where is not None else "")
