@@ -19,8 +19,11 @@ from neuroncore.report.summary import product
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
-ROOM = 3 << 20  # bytes of full contents on a page, unless steps are named
-MOST = 6000  # operands with thumbnails on a page
+# Unless steps are named, values take at most 3 MB of a page: a third more than the bytes of full
+# contents, and about 700 bytes for each tile's figures and thumbnail.
+ROOM = 3 << 19  # bytes of full contents
+TILES = 1200  # different tiles
+MOST = 6000  # operands
 SIDE = 16  # pixels of a thumbnail
 
 
@@ -58,6 +61,8 @@ def values(
     found = np.zeros(start[-1] - start[0], np.int64)
     few = int(np.searchsorted(start - start[0], MOST, side="right")) - 1
     for i in sorted(full | set(shown[:few])):
+        if i not in full and len(held.tiles) >= TILES:
+            continue
         own = slice(*(start[i - shown.start : i - shown.start + 2] - start[0]))
         found[own] = held.of(program, steps, core, i, i in full)
     return {"of_operand": packed(found), **held.document(steps.setting.options)}
