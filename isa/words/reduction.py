@@ -89,7 +89,7 @@ def folded(call: Call) -> int:
 @rule(
     early=True,
     because="axis 0 is the partition axis, and each partition is reduced separately",
-    hint="transpose first, or sum over partitions with nisa.nc_matmul against ones",
+    hint="transpose first, or sum over partitions by a product with ones (nisa.nc_matmul)",
 )
 def last_axes(call: Call, machine: Machine) -> Fault | None:
     """axis contains only the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one"""

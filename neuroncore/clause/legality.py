@@ -248,11 +248,12 @@ def _differs(
             if view.free_size == 1 or other.free_size == 1
             else None,
         )
+    needed = tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))
     return ShapeError(
         f"{call.name}: {letter} is {known.size} in {known.argument} and "
         f"{_letter(call, view, axis, term)} in {name}",
         argument=name,
-        expected=str(tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))),
+        expected=f"the shape {needed}",
         got=str(view),
         because=f"{_axes(letter, (known.axis, known.argument), (axis, name))}: {_equation(call)}",
     )

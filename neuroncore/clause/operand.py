@@ -334,7 +334,7 @@ class Static:
     def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
         if self.members is not None and not isinstance(value, self.members):
             yield SignatureError(
-                f"{name} must be a nisa.{self.members.__name__}",
+                f"{name} must be a member of nisa.{self.members.__name__}",
                 argument=name,
                 expected=", ".join(map(repr, self.members)),
                 got=repr(value),

@@ -118,7 +118,7 @@ def same_total(first: str, second: str) -> Rule:
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
-        because="each element that is read is written to one place",
+        because="as many elements are written as are read",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         a, tiles = call.view(first), call.tiles(second)

@@ -83,7 +83,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         argument=parameter.name,
         position=parameter.position,
         got=_shown(value),
-        hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
+        hint="pass numpy arrays to the kernel as arguments" if hasattr(value, "dtype") else None,
     )
 
 

@@ -111,7 +111,7 @@ class Unread:
         raise SignatureError(
             f"{self} has no len()",
             because="a tensor has a size for each of its axes",
-            hint="tensor.shape[0] is the size of the first",
+            hint="tensor.shape[0] is the size of axis 0",
         )
 
     def __delitem__(self, key: object) -> NoReturn:

@@ -62,7 +62,7 @@ def _store(slot: Assigned, value: Any) -> None:
             f"{type(value).__name__} can't be assigned to {slot}",
             expected="a tile in sbuf, a tensor in hbm or a number",
             got=f"{value!r:.60}",
-            hint="numpy arrays enter a kernel as its arguments, or by nl.shared_constant; "
+            hint="pass numpy arrays to the kernel as arguments, or by nl.shared_constant; "
             "nisa.register_store writes a register",
         )
     check_not_in_psum(value, "assignment")
@@ -85,9 +85,9 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
             "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"
         )
     elif isinstance(value, int | float | np.number):
-        hint = "nisa.memset(dst=t[...], value=number)"
+        hint = "to write a number use nisa.memset(dst=t[...], value=number)"
     else:
-        hint = "numpy arrays enter a kernel as its arguments, or by nl.shared_constant"
+        hint = "pass numpy arrays to the kernel as arguments, or by nl.shared_constant"
     return SignatureError(
         f"{type(value).__name__} can't be assigned to {slot}: only instructions write to tiles "
         "on the chip",

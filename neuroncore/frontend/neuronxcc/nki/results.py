@@ -154,7 +154,7 @@ def tile(value: Any, name: str = "data") -> Tensor:
             argument=name,
             expected="a tensor",
             got=f"{type(value).__name__} {value!r:.60}",
-            hint="numpy arrays enter a kernel as its arguments",
+            hint="pass numpy arrays to the kernel as arguments",
         )
     storage = value.storage
     if storage.scope is not None and storage.scope.over:
