@@ -1,7 +1,7 @@
 """Puzzle 2: more than 128 rows.
 
-Axis 0 of a tile is the partition. SBUF has 128 partitions, so a tile has at most 128 rows. A
-tensor with more rows needs a loop over tiles.
+SBUF has 128 partitions, and each row of a tile is in one partition. So a tile has at most 128 rows.
+A tensor with more rows needs a loop over tiles.
 
 Write 2 * x to out. The number of rows is a multiple of 128.
 

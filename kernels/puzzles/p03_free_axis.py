@@ -1,9 +1,9 @@
 """Puzzle 3: the free axis.
 
-The columns of a tile are its free axis. An instruction processes one column per cycle for all 128
-partitions, plus about 60 cycles that do not depend on the length. A transfer takes about 2 us plus
-the time for its bytes. Wide tiles are therefore better than narrow ones, but with a single tile
-loads, computation and stores can't overlap.
+The columns of a tile are its free axis. An instruction takes about 60 cycles, and one more cycle
+for each column. A copy by DMA takes about 2 us, and the time for its bytes. Wide tiles are
+therefore better than narrow ones. But with a single tile, loads, computation and stores can't
+overlap.
 
 Write x * x to out. Choose the number of columns per tile.
 

@@ -1,8 +1,8 @@
 """Puzzle 4: broadcast.
 
-`tensor_tensor` needs two tiles of the same shape: it does not broadcast. `tensor_scalar` takes a
-[rows, 1] tile as an operand: one number for each partition. It applies two operators in one pass:
-(data <op0> operand0) <op1> operand1.
+`tensor_tensor` needs two tiles of the same shape: it does not broadcast. `tensor_scalar` can take a
+[rows, 1] tile as an operand, which is one number for each row. It applies two operators in one
+pass: (data <op0> operand0) <op1> operand1.
 
 Write x * scale + shift to out, in one pass over x.
 

@@ -1,7 +1,7 @@
 """Puzzle 6: the sum of a row.
 
-A row is in one partition, so one lane of the Vector engine can add it up: `tensor_reduce` folds the
-free axis, axis 1, into one number per partition.
+`tensor_reduce` combines the elements of each row into one number. It reduces axis 1, the free axis:
+the elements of a row are all in the same partition.
 
 Write the sum of each row to out.
 

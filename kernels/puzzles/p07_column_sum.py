@@ -1,12 +1,12 @@
 """Puzzle 7: a sum over partitions.
 
-No lane of an engine reads another lane's memory, so `tensor_reduce` can't add rows together. The
-Tensor engine can: `nc_matmul` computes
+The Vector engine computes in each partition separately, so `tensor_reduce` can't add rows together.
+The Tensor engine can: `nc_matmul` computes
 
     dst[m, n] = sum over k of stationary[k, m] * moving[k, n]
 
-where k is the partition of both operands. With ones as stationary operand this is the sum over
-partitions. The result is in PSUM. DMA can't read PSUM: copy it to SBUF first.
+k is axis 0 of both operands, the partition axis. If all elements of `stationary` are 1, the product
+is the sum over the partitions. The result is in PSUM, which DMA can't read: copy it to SBUF first.
 
 Write the sum of each column to out.
 

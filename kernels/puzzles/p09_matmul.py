@@ -1,7 +1,7 @@
 """Puzzle 9: K on the partitions.
 
-`nc_matmul` sums over the partition: both operands have K, the axis that is summed, on axis 0. The
-left matrix a [M, K] has M there, so transpose it first. Operands are read from SBUF.
+`nc_matmul` sums over axis 0 of both operands, which has the length K. But in a @ b, the sum is over
+axis 1 of a [M, K]. So transpose a first. `nc_matmul` reads its operands from SBUF.
 
 Write a @ b to a tile `product` in PSUM. The tiles `left` [M, K] and `right` [K, N] are loaded.
 

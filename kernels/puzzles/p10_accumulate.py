@@ -1,8 +1,8 @@
 """Puzzle 10: accumulate in PSUM.
 
-The array has 128 rows, so one product sums over at most 128 values of K. For a larger K, several
-products write the same tile of PSUM: the first one overwrites it, the next ones add to it, without
-any other instruction.
+The array of multipliers has 128 rows, so one product sums over at most 128 values of K. For a
+larger K, several products write to the same tile in PSUM. The first one overwrites the tile, and
+the next ones add to it. No other instruction is needed.
 
 Write a_t.T @ b to a tile `result` in SBUF. K is a multiple of 128. Load 128 rows of both matrices
 at a time.

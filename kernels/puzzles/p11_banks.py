@@ -1,8 +1,8 @@
 """Puzzle 11: banks of PSUM.
 
-PSUM has 8 banks. A bank has 2 KiB per partition, which is 512 float32 columns, and one product
-writes to one bank. A wider result takes one product for each bank. The weights, the stationary
-operand, can be the same in all of them.
+PSUM has 8 banks. A bank has 2 KiB per partition, which is 512 float32 columns. One product writes
+to one bank, so a wider result takes one product for each bank. The stationary operand can be the
+same in all of them.
 
 Write a_t.T @ b to out, for any multiple of 512 columns. The tiles `left` and `right` are loaded.
 

@@ -1,7 +1,8 @@
 """Puzzle 12: double buffering.
 
-A load into a tile waits until the tile's previous contents have been read. With one tile, loads and
-computations alternate. With two tiles in turn, the next load runs while the engine computes.
+A load into a tile waits until the tile's previous contents have been read. So with one tile, the
+core either loads or computes. With two tiles that take turns, it loads one while it computes with
+the other.
 
 Write exp(x) to out. Use the two tiles of `buffers` in turn; x has a multiple of 128 rows.
 

@@ -1,8 +1,8 @@
 """Puzzle 14: engines in parallel.
 
-The engines run at the same time, each through its own queue. `tensor_scalar` runs on the Vector and
-on the Scalar engine, and the parameter `engine` chooses one: `nisa.engine.vector` or
-`nisa.engine.scalar`. If one engine does everything, the other is idle.
+The engines work at the same time. `tensor_scalar` can run on the Vector engine or on the Scalar
+engine. The parameter `engine` chooses one: `nisa.engine.vector` or `nisa.engine.scalar`. If one
+engine does everything, the other one has nothing to do.
 
 Apply 3 * x + 1 to each of the 8 parts of the tile, 12 times, and divide the parts between the two
 engines.

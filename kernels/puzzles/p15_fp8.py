@@ -1,7 +1,7 @@
 """Puzzle 15: fp8 with scales.
 
-float8_e4m3 has three bits of fraction, and 240 is its largest number. Rows of very different size
-do not fit into it unless each row has a scale:
+The largest number of float8_e4m3 is 240. Its range is small, so rows with numbers of very different
+sizes do not fit into it. With a scale for each row, they do:
 
     scale = the largest absolute value of the row / 240
     q = x / scale, rounded to float8_e4m3

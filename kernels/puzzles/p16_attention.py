@@ -1,12 +1,12 @@
 """Puzzle 16: attention.
 
-One tile of queries, all the ideas together:
+This puzzle uses the ideas of all the others. For 128 queries, compute
 
     softmax(q @ k.T / sqrt(d)) @ v
 
-q_t [d, 128] and k_t [d, keys] have d on the partitions, ready for the scores. The second product
-sums over keys, so the weights [128, keys] have to be transposed, 128 columns at a time, and v has
-128 keys per tile. Divide by the sum of the weights at the end: that is one column per query.
+Axis 0 of q_t [d, 128] and k_t [d, keys] is d, as the first product needs it. The second product
+sums over keys. So transpose the weights, exp(...) of [128, keys], 128 columns at a time. v is
+loaded in tiles of 128 keys. At the end, divide each row by the sum of its weights.
 
 Write the attention of the queries to `result`.
 
