@@ -181,6 +181,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
     read = numeric.reader(data, dst.shape)
     factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
     scaled, moved = isinstance(scale, Tile), bias is not None
+    once = moved and not scaled
 
     def value(data: Tile, scale: Any, bias: Any) -> Array:
         x = read(data)
@@ -188,6 +189,8 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
         if not (multiplied or moved):
             return x
         out = buffers.scratch("affine", x.shape, x.dtype)
+        if once and numeric.scale_and_add(x, factor(scale), term(bias), out):
+            return out
         if multiplied:
             x = np.multiply(x, factor(scale), out=out)
         if moved:  # adding 0 makes +0 of -0

@@ -285,10 +285,44 @@ def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
 
 def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
     """Return the function that puts a <op> b, or with reversed operands b <op> a, into an array."""
-    op, _, reverse = step
-    if not reverse or op.arity == 1:
-        return op.apply
-    return lambda a, b, out: apply(op, a, b, out, reverse=True)
+    op, operand, reverse = step
+    if reverse and op.arity != 1:
+        return lambda a, b, out: apply(op, a, b, out, reverse=True)
+    if isinstance(operand, Tile) and op.apply in elements.by_column:
+        return partial(_by_column, op.apply)
+    return op.apply
+
+
+WORTH = 1 << 13  # elements for which a loop takes less time than numpy, with the checks before it
+
+
+def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> None:
+    """out = function(a, b), where b often has one element for each partition. (Where the result
+    replaces a matrix, numpy is as fast as a loop.)"""
+    apart = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
+    if apart and b.dtype is FLOAT and not (_overlap(a, out) or _overlap(b, out)):
+        lanes = len(b)
+        loop = elements.by_column[function]()
+        loop(a.reshape(lanes, -1), b.reshape(-1), out.reshape(lanes, -1))
+    else:
+        function(a, b, out)
+
+
+_overlap = np.may_share_memory
+
+
+def _are_matrices(*arrays: Array) -> bool:
+    return all([one.dtype is FLOAT and one.flags.c_contiguous for one in arrays])
+
+
+def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
+    """out = x * scale + terms, which are one for each partition, if x is large, and float32 without
+    gaps; `out` is too, and shares no memory with x. Return whether it is done."""
+    lanes = len(x)
+    if x.size < WORTH or not _are_matrices(x):
+        return False
+    elements.affine()(x.reshape(lanes, -1), scale, terms.reshape(-1), out.reshape(lanes, -1))
+    return True
 
 
 def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Array:

@@ -37,3 +37,41 @@ def lattice(offset: int, per_row: int, along: Array, out: Array) -> None:
     for p in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[p, j] = np.int32(offset + p * per_row + along[j])
+
+
+_matrix = types.Array(types.f4, 2, "C", readonly=True)
+_column = types.Array(types.f4, 1, "A", readonly=True)
+
+
+@compiled_once(_matrix, types.f4, _column, types.f4[:, ::1])
+def affine(x: Array, scale: Any, terms: Array, out: Array) -> None:
+    """out[p, j] = x[p, j] * scale + terms[p], rounded twice."""
+    for p in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[p, j] = x[p, j] * scale + terms[p]
+
+
+@compiled_once(_matrix, _column, types.f4[:, ::1])
+def _multiply(x: Array, column: Array, out: Array) -> None:
+    for p in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[p, j] = x[p, j] * column[p]
+
+
+@compiled_once(_matrix, _column, types.f4[:, ::1])
+def _add(x: Array, column: Array, out: Array) -> None:
+    for p in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[p, j] = x[p, j] + column[p]
+
+
+@compiled_once(_matrix, _column, types.f4[:, ::1])
+def _subtract(x: Array, column: Array, out: Array) -> None:
+    for p in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[p, j] = x[p, j] - column[p]
+
+
+by_column: dict[Any, Any] = {np.multiply: _multiply, np.add: _add, np.subtract: _subtract}
+"""The same as functions of numpy, of a matrix and a number for each row, in a third of their time.
+All are float32; the result may be the matrix, and shares no memory otherwise."""
