@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log10
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.clause.instruction import Call
-from neuroncore.core.binding import perform
+from neuroncore.clause.instruction import Call, Run
+from neuroncore.core.binding import perform, stage
 from neuroncore.core.indirection import Picked
 from neuroncore.memory.access import is_dense
+from neuroncore.memory.geometry import make_room
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.loops import precision as native
 from neuroncore.precision.findings import (
@@ -193,7 +195,7 @@ class Step:
 
     def _perform(self, arguments: Inputs, registers: Registers, peers: Any = None) -> None:
         stand = Stand(self.around, registers, peers)
-        perform(self.call, arguments, stand, self.around.staged(self.call, arguments, stand))
+        perform(self.call, arguments, stand, staged(self.around, self.call, arguments, stand))
 
     def _join(self, owed: Energy) -> None:
         """Evaluate the sample with the chip's values for one input after the other."""
@@ -368,6 +370,21 @@ class Step:
                 + ("infinite" if form.infinite else "NaN"),
                 written.tile.storage.id,
             )
+
+
+def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stand) -> Run | None:
+    """Return the function of a call with tiles like these, made once; None for tiles at places that
+    are only known at run time."""
+    tiles = [arguments[name] for name in (*call.reads, *call.writes)]
+    if not call.instruction.staged or any([tile.dynamic for tile in tiles]):
+        return None
+    like = [(type(tile), tile.geometry, tile.held) for tile in tiles]
+    key = id(call), arguments.get(call.instruction.traits.adds), *like
+    known = around.staged.get(key)
+    if known is None:
+        make_room(around.staged)
+        known = around.staged[key] = call, stage(call, arguments, stand)
+    return known[1]
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:

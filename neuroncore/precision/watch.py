@@ -19,9 +19,9 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
-from neuroncore.core.binding import perform, stage
+from neuroncore.core.binding import perform
 from neuroncore.core.core import Core
-from neuroncore.memory.geometry import View, make_room
+from neuroncore.memory.geometry import View
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
@@ -71,21 +71,7 @@ class Around:
         self.options = replace(
             core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
         )
-        self._staged: dict[tuple[Any, ...], tuple[Call, Run]] = {}
-
-    def staged(self, call: Call, arguments: Mapping[str, Any], stand: Stand) -> Run | None:
-        """Return the function of a call with tiles like these, made once; None for tiles at places
-        that are only known at run time."""
-        tiles = [arguments[name] for name in (*call.reads, *call.writes)]
-        if not call.instruction.staged or any([tile.dynamic for tile in tiles]):
-            return None
-        like = [(type(tile), tile.geometry, tile.held) for tile in tiles]
-        key = id(call), arguments.get(call.instruction.traits.adds), *like
-        known = self._staged.get(key)
-        if known is None:
-            make_room(self._staged)
-            known = self._staged[key] = call, stage(call, arguments, stand)
-        return known[1]
+        self.staged: dict[tuple[Any, ...], tuple[Call, Run]] = {}  # see `step.staged`
 
 
 class Stand:
@@ -142,9 +128,7 @@ class Evaluation:
 
 def evaluation(call: Call) -> Evaluation:
     """The facts, made once for the copies of a Call that all launches have."""
-    found: Evaluation | None = call.found.get(__name__)
-    if found is None:
-        found = call.found[__name__] = _evaluation(call)
+    found: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return found
 
 
