@@ -148,8 +148,8 @@ class Options:
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.
     `chain`: in the order of the group, in float32, rounded once. `ring`: the partial sum
     for a rank travels around the group to that rank. Every hop writes it to memory, and so rounds
-    it. `mesh`: first the ranks of each chip, rounded once, and then the chips. Not published; the
-    runtime selects the algorithm, which therefore depends on the size."""
+    it. `mesh`: first the ranks of each chip, rounded once, and then the chips. Not published; it
+    depends on the algorithm that the runtime selects, which depends on the size."""
 
     rings: int = 0
     """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit, 0

@@ -150,8 +150,8 @@ DMA_CLOCKS, SEMAPHORE_CLOCK = 8, ENGINE_CLOCKS[SYNC]
 
 
 def load(path: Path) -> Trace:
-    """Read a trace. Raises UsageError if there is no such file, it is something else, of another
-    version, cut short or damaged."""
+    """Read a trace. Raises UsageError if the file does not exist, is not a trace, has an unknown
+    version, or is cut short or damaged."""
     data = content(path, LARGEST)
     try:
         return read(data)

@@ -163,19 +163,19 @@ def choose(chosen: Array, codes: Any, out: Array) -> None:
 
 
 def where(chosen: Array, values: Array, others: Any) -> Array:
-    """The chosen values, and others elsewhere: np.where takes many times as long."""
+    """Like np.where, which takes many times as long."""
     found = np.array(np.broadcast_to(others, values.shape), values.dtype, order="C")
     choose(chosen, values, found)
     return found
 
 
 def write(dst: Tile, numbers: Array) -> None:
-    """dst = numbers that its format has: nothing is rounded."""
+    """dst = numbers that its format can represent, so nothing is rounded."""
     dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
 
 
 def tiles(*operands: Any) -> tuple[Tile, ...]:
-    """Those that are tiles, and not numbers or left out."""
+    """Return the operands that are tiles, not numbers or None."""
     return tuple(operand for operand in operands if isinstance(operand, Tile))
 
 
@@ -240,7 +240,7 @@ def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] |
 
 
 def flags(tile: Tile) -> Array:
-    """The memory of a tile of bytes, as 0 and 1."""
+    """Return a tile of bytes that are 0 or 1 as an array of bools in the same memory."""
     return tile.codes().view(np.bool_)
 
 

@@ -69,7 +69,7 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """All that is written for each letter and argument."""
+    """Return the texts for each letter and argument, in order."""
     found: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")

@@ -92,7 +92,7 @@ def _told(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """A scalar register of a sequencer; with `number` an integer will do."""
+    """A scalar register of a sequencer; with `number`, an integer is accepted too."""
 
     number: bool = False
     written: bool = False

@@ -33,5 +33,5 @@ class Refused(Exception):
 
 
 def failed(refusal: Refused) -> dict[str, Any]:
-    """Return what a verdict has of a candidate that is refused."""
+    """Return the entries of the verdict on a refused candidate."""
     return {"passed": False, "error": refusal.to_dict(), "shapes": []}

@@ -171,7 +171,7 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """Return the same proportions of another sum; nothing if either sum is 0."""
+    """Scale the parts so that their sum is `total`; return no parts if either sum is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}

@@ -414,8 +414,8 @@ def _is_dma(call: Call) -> bool:
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Return which elements start a sum, as the Tensor engine has it: True for all, False for none,
-    or flags."""
+    """Return which elements of a tile start a sum in the Tensor engine: True for all, False for
+    none, or a flag for each."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

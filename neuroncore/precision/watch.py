@@ -417,8 +417,8 @@ class Watch:
     def _check_overflow(
         self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
     ) -> None:
-        """Let a call run, and report infinities (NaN in formats without) that come of finite
-        operands. Operands that it overwrites are checked before."""
+        """Run a call, and report infinities that finite operands produced (NaN in formats without
+        infinities). Operands that the call overwrites are checked first."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
         own = [tile for tile in read if any(tile.storage.data is data for data in written)]

@@ -182,7 +182,7 @@ class Storages(NamedTuple):
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage, by the number of the first storage in the area."""
+        """Return the area of each storage. An area has the number of its first storage."""
         placed = self.is_placed()
         kinds, first = np.unique(self.kind[placed], return_index=True)
         area = self.number.copy()
@@ -197,8 +197,8 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """The storages of the windows of a run. `births` belong to those that the kernel allocated, in
-    order, `names` to those with a name; the Calls know the machine."""
+    """Return the storages of the windows of a run. `births` has an entry for each storage that the
+    kernel allocated, in order; `names` has the names of some; the Calls know the machine."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -207,8 +207,8 @@ def storages(
     named = [texts.setdefault(name, len(texts)) for name in names.values()]
     fields = np.empty((len(number), 3), np.int64)
     fields[:, 0] = np.array(layout, np.int64)[windows.geometry[first]]
-    fields[:, 1] = _said(np.frombuffer(births, "<i8").reshape(-1, 2), number, -1)
-    fields[:, 2] = _said(np.array([[*names], named], np.int64).T, number, 0)
+    fields[:, 1] = _last_values(np.frombuffer(births, "<i8").reshape(-1, 2), number, -1)
+    fields[:, 2] = _last_values(np.array([[*names], named], np.int64).T, number, 0)
     first, alike = distinct(fields)
     laid_out, called = list(layouts), list(texts)
     kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
@@ -277,7 +277,7 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
     return Storages(number, kind, order[at], kinds)
 
 
-def _said(pairs: Array, wanted: Array, otherwise: int) -> Array:
+def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
     """The last value for each storage that is `wanted`, from pairs of a number and a value."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)

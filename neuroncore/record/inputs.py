@@ -41,7 +41,7 @@ def is_number(given: Any) -> bool:
 
 
 class _NegativeZero:
-    """-0.0 as a part of a key: it equals 0.0."""
+    """-0.0 as a part of a key, where it must differ from 0.0, although the two are equal."""
 
     def __repr__(self) -> str:
         return "-0.0"

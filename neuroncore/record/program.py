@@ -220,11 +220,11 @@ class Program:
         return tile.storage.id, self.numbers[lies], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
-        """Note that the host has copied a tile."""
+        """Record that the host has copied a tile."""
         self.data.copies[copied.id] = self._leaf(tile)
 
     def returns(self, result: Any) -> None:
-        """Note what the kernel returned, in which tensors are tiles."""
+        """Record the results of the kernel, whose tensors are tiles here."""
         self.data.results = mapped(result, self._leaf, is_tile)
 
     def _leaf(self, tile: Tile) -> Leaf:

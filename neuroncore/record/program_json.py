@@ -129,7 +129,7 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(given: dict[str, Any], index: int) -> Call:
-    """A call that its machine takes. Raises KernelError for another, ValueError for none."""
+    """Return a call. Raises KernelError if its machine refuses it, ValueError if it is damaged."""
     instruction, chip = value(given["instruction"]), value(given["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(f"a call of {instruction} on {chip}")

@@ -45,7 +45,7 @@ class Registers:
         return values[number]
 
     def load(self, row: int, value: int) -> None:
-        """Note what an instruction has loaded."""
+        """Record the value that an instruction has loaded."""
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
@@ -55,7 +55,7 @@ class Registers:
 
 
 class RegisterId(NamedTuple):
-    """A register among values, by its number in the record."""
+    """The number of a register in the record, where a value may also be a plain number."""
 
     number: int
 

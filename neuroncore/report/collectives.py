@@ -93,8 +93,8 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
 def slowest(
     timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """Return the rank that others waited for most in the collectives `found`, and the total wait;
-    if none waited, the last rank to end, and 0."""
+    """Return the rank that others waited for most in the collectives `found`, and the total wait.
+    If no rank waited, return the last rank to end, and 0."""
     world = timelines[0].world
     waited = dict.fromkeys(range(world.ranks), 0.0)
     for one in found:

@@ -154,8 +154,8 @@ class Residents(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The transfers that the compiler adds, of which counts[MADE] are made: rows of its kind, the
-    instruction that each comes before, and the piece. counts[USED] bytes of `width` are in use."""
+    """The transfers that the compiler adds: a row has the kind of the transfer, the instruction
+    that it precedes, and the piece. counts[MADE] rows are filled; counts[USED] bytes are in use."""
 
     rows: Array
     counts: Array

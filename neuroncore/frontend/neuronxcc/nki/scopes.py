@@ -238,8 +238,8 @@ def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
 
 
 def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Note the write of an instruction with these arguments, and report one like it in the previous
-    iteration."""
+    """Record the write of an instruction with these arguments. If the previous iteration wrote the
+    same elements, report it."""
     place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
