@@ -20,7 +20,7 @@ from neuroncore.base.errors import KernelError, UsageError, did_you_mean
 from neuroncore.base.findings import CodeRule, rules
 
 LEGAL = "legal here"
-SYMPTOMS = "On the device: "  # begins the line of a page with other names
+SYMPTOMS = "AWS's tools report it as "  # begins the line of a page with other names
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _printed(page: ExplainPage) -> Iterator[str]:
     names = [other.name for other in pages().values() if other.code == page.name != other.name]
     if names:
         yield ""
-        yield f"In nki.errors: {', '.join(names)}"
+        yield f"Names of this error on AWS's page nki.errors: {', '.join(names)}"
     if not page.diff:
         return
     yield ""
@@ -138,9 +138,10 @@ def _printed(page: ExplainPage) -> Iterator[str]:
 
 def _caption(page: ExplainPage) -> str:
     if not page.bad:
-        return "Runs:"
-    verbs = ("Reported", "not") if page.severity else ("Refused", "runs")
-    return f"{verbs[0]} with the lines marked -, {verbs[1]} with the lines marked +:"
+        return "This kernel runs:"
+    if page.severity:
+        return "The lines marked - cause this finding, and the lines marked + avoid it:"
+    return "The lines marked - cause this error, and the lines marked + avoid it:"
 
 
 def _indented(page: ExplainPage) -> Iterator[str]:

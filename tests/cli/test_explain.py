@@ -95,7 +95,7 @@ def test_a_code_leads_to_the_vendor_s_names(capsys):
 def test_what_is_legal_says_so(capsys):
     assert main(["explain", "err_annotation_shape_mismatch"]) == 0
     printed = capsys.readouterr().out
-    assert "(legal here)" in printed and "\nRuns:\n" in printed
+    assert "(legal here)" in printed and "\nThis kernel runs:\n" in printed
 
 
 @pytest.mark.parametrize(
