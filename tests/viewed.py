@@ -70,8 +70,22 @@ def column(core, name):
     if "planes" in packed:
         planes = np.frombuffer(content, np.uint8).reshape(packed["planes"], -1).astype(np.int64)
         values = (planes << 8 * np.arange(len(planes))[:, None]).sum(axis=0)
-        signed = np.where(values % 2, -(values + 1) // 2, values // 2)
-        values = signed if kind.kind == "i" else values
+        values = signed_order(values) if kind.kind == "i" else values
     else:
         values = np.frombuffer(content, kind).astype(np.int64)
+    if packed.get("by_call"):
+        return summed_by_call(signed_order(values), column(core, "call"))
     return np.cumsum(values) if packed.get("sums") else values
+
+
+def signed_order(values):
+    """0, 1, 2, 3, 4 as 0, -1, 1, -2, 2."""
+    return np.where(values % 2, -(values + 1) // 2, values // 2)
+
+
+def summed_by_call(values, call):
+    """Integers that are relative to the previous ones of the same call."""
+    found = np.zeros(len(values), np.int64)
+    for c in np.unique(call):
+        found[call == c] = np.cumsum(values[call == c])
+    return found

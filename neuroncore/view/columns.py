@@ -23,6 +23,7 @@ from neuroncore.record.program import Program
 from neuroncore.record.saved import narrowest
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
+from neuroncore.view.recent import ranks
 
 Array = npt.NDArray[Any]
 LEVEL = 6  # level of compression
@@ -131,12 +132,12 @@ class PageTimes:
         )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
-        """Return columns of instructions. `begin` is relative to the begin of the previous
-        instruction in its queue, in program order; `busy`, `taken` and `move` to `begin`, `moving`
-        to `move`; `cause` counts back from the instruction, 0 if there is none on the page."""
+        """Return columns of instructions. `begin` is relative to what the instruction waited for
+        (`_since`), `busy` and `move` to `begin`, `moving` to `move`, and `rest` to the end of the
+        move or, without one, of `busy`; `cause` counts back from the instruction, 0 if there is
+        none on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
-        begin, queue = self.begin[part], timeline.queue[part]
-        since = _since(begin, queue)
+        begin, until, end = self.begin[part], self.until[part], self.end[part]
         in_turn = before_in_queue(timeline.queue, timeline.begin)
         cause = np.where(timeline.cause == -2, in_turn, timeline.cause)[part]
         there = (cause >= shown.start) & (cause < shown.stop)
@@ -144,29 +145,52 @@ class PageTimes:
         flags = np.where(timeline.cause == -2, IN_TURN, 0) + np.where(timeline.moves, TRANSFER, 0)
         flags[timeline.critical_path] += CRITICAL
         moves = timeline.moves[part] & (timeline.engines_used[part] > 0)
+        done = np.where(moves, self.moved[part], until)
+        waited = np.where(there, cause - shown.start, -1)
+        over = np.where(timeline.cause[part] == -2, until[waited], end[waited])
+        since = _since(begin, timeline.queue[part], waited, over)
+        by_call = ByCall(timeline.columns.call[part])
         return {
-            "call": packed(timeline.columns.call[part]),
-            "site": packed(timeline.columns.line[part]),
-            "queue": packed(queue),
+            "call": packed(by_call.call),
+            "site": by_call.packed(timeline.columns.line[part]),
+            "queue": by_call.packed(timeline.queue[part]),
             "begin": packed(since),
-            "busy": packed(self.until[part] - begin),
-            "taken": packed(signed(self.end[part] - begin)),
+            "busy": by_call.packed(until - begin),
+            "rest": by_call.packed(end - done),
             "cause": packed(back),
-            "move": packed(np.where(moves, signed(self.move[part] - begin), 0)),
-            "moving": packed(np.where(moves, (self.moved - self.move)[part], 0)),
-            "engine": packed(np.where(moves, timeline.lane[part, 0], 0)),
-            "engines": packed(np.where(moves, timeline.engines_used[part], 0)),
+            "move": by_call.packed(np.where(moves, self.move[part] - begin, 0)),
+            "moving": by_call.packed(np.where(moves, (self.moved - self.move)[part], 0)),
+            "engine": by_call.packed(np.where(moves, timeline.lane[part, 0], 0)),
+            "engines": by_call.packed(np.where(moves, timeline.engines_used[part], 0)),
             "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
         }
 
 
-def _since(begin: Array, queue: Array) -> Array:
-    """Return begins relative to the previous ones of the same queue."""
+class ByCall:
+    """Columns whose values are mostly those of the previous instruction with the same call."""
+
+    def __init__(self, call: Array) -> None:
+        self.call, self.order = call, np.argsort(call, kind="stable")
+        self.first = np.diff(call[self.order], prepend=-1) != 0
+
+    def packed(self, values: Array) -> Packed:
+        """Return integers relative to the previous ones of the same call, in the order of
+        `signed`."""
+        ordered, since = values[self.order].astype(np.int64), np.empty(len(values), np.int64)
+        since[self.order] = np.where(self.first, ordered, np.diff(ordered, prepend=0))
+        return {**packed(signed(since)), "by_call": True}
+
+
+def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
+    """Return begins relative to the time `over` at which the wait for the `cause` ended, if that is
+    an earlier instruction; otherwise to the previous begin in the same queue, in program order."""
     since = np.empty_like(begin)
     for q in np.unique(queue).tolist():
         own = np.flatnonzero(queue == q)
         since[own] = np.diff(begin[own], prepend=0)
-    return since
+    known = np.flatnonzero((cause >= 0) & (cause < np.arange(len(begin))))
+    since[known] = begin[known] - over[known]
+    return signed(since)
 
 
 def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
@@ -176,15 +200,20 @@ def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
     begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
     rows = np.arange(len(begin))
     area, row, rows_of, byte, size = raw["boxes"].T
-    kept = {name: packed(raw[name]) for name in ("call", "site", "queue", "flags")}
-    nothing = packed(np.zeros(len(begin), np.int64))
+    by_call, turn = ByCall(raw["call"]), raw["flags"] & IN_TURN > 0
+    over = np.where(turn, raw["kept"][cause], raw["end"][cause])
+    nothing = by_call.packed(np.zeros(len(begin), np.int64))
     return {
-        **kept,
-        "begin": packed(_since(begin, queue)),
-        "busy": packed(raw["kept"] - begin),
-        "taken": packed(signed(raw["end"] - begin)),
+        "call": packed(by_call.call),
+        "flags": packed(raw["flags"]),
+        "site": by_call.packed(raw["site"]),
+        "queue": by_call.packed(queue),
+        "begin": packed(_since(begin, queue, cause, over)),
+        "busy": by_call.packed(raw["kept"] - begin),
+        "rest": by_call.packed(raw["end"] - raw["kept"]),
         "cause": packed(np.where(cause >= 0, signed(rows - cause), 0)),
         **dict.fromkeys(("move", "moving", "engine", "engines"), nothing),
+        "recent": packed(np.zeros(len(raw["operand"]), np.int64)),
         "operand": packed(_back(raw["operand"])),
         "box_area": packed(2 * area + 1),
         "box_row": differences(row),
@@ -210,18 +239,24 @@ class AccessTable:
         self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
         self.kind = areas.kind[self.areas]
         self.user = np.repeat(np.array(shown, np.int64), np.diff(start))
+        self.call, self.place = columns.call[self.user], np.arange(start[0], start[-1])
+        self.place -= columns.start[self.user]
 
     def columns(self, program: Program) -> dict[str, Packed]:
         """Return the boxes of each instruction's operands; the fields of a Box, where `pattern` is
         the number of its pattern plus one, or 0 if dense; and the kinds of the areas.
 
-        A box is stored as its distance from the next new one. An area is stored as twice this
-        distance, or as one more than twice its number if that is less.
+        A box is stored as its rank among those that the same operand of the same call used last
+        (`recent.ranks`), and if that is 0, as its distance from the next new one. An area is stored
+        as twice this distance, or as one more than twice its number if that is less.
         """
+        width = int(self.place.max(initial=0)) + 1
+        rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)
         table = dict(zip(Box._fields, self.table.T, strict=True))
         back = _back(self.area)
         return {
-            "operand": packed(_back(self.operand)),
+            "recent": packed(rank),
+            "operand": packed(_back(self.operand[rank == 0])),
             "box_area": packed(np.where(back <= self.area, 2 * back, 2 * self.area + 1)),
             "box_row": differences(table["row"]),
             "box_rows": packed(table["row_end"] - table["row"]),

@@ -170,7 +170,8 @@ def _once(each: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
 
 def _written(told: dict[str, Any], title: str, served: bool) -> Page:
     told = told | {"cores": [_compressed(core) for core in told["cores"]]}
-    style, (start, script) = REMARK.sub("", (WEB / "page.css").read_text("utf-8")), _scripts()
+    style = REMARK.sub("", (WEB / "page.css").read_text("utf-8"))
+    start, script, packed = _scripts()
     scripts = f"{_hash(start)} {_hash(script)}"
     policy = f"default-src 'none'; script-src {scripts}; style-src {_hash(style)}"
     policy += "; connect-src 'self'" if served else ""
@@ -179,7 +180,7 @@ def _written(told: dict[str, Any], title: str, served: bool) -> Page:
         "title": html.escape(title),
         "style": style,
         "document": _json(told).replace("<", "\\u003c"),
-        "script": columns.text(script.encode()),
+        "script": packed,
         "start": start,
     }
     # in one pass, so that text of a kernel cannot match a placeholder of the template
@@ -194,15 +195,16 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _scripts() -> tuple[str, str]:
-    """Return the script that starts a page and the one that it decompresses: their modules, each
-    in a separate scope after its imports."""
+def _scripts() -> tuple[str, str, str]:
+    """Return the script that starts a page and the one that it decompresses, also compressed: their
+    modules, each in a separate scope after its imports."""
     order: dict[str, str] = {}
     _add("start", order)
     first = len(order)
     _add("main", order)
     modules = ['"use strict";', *order.values()]
-    return "\n".join(modules[: first + 1]), "\n".join([modules[0], *modules[first + 1 :]])
+    script = "\n".join([modules[0], *modules[first + 1 :]])
+    return "\n".join(modules[: first + 1]), script, columns.text(script.encode())
 
 
 def _add(name: str, order: dict[str, str]) -> None:

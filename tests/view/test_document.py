@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from neuroncore.kernels import ch05_matmul
-from viewed import column, document, filled, operands, product, run
+from viewed import column, document, filled, operands, product, run, signed_order
 
 import neuroncore
 from neuroncore.base.errors import UsageError
@@ -15,6 +15,7 @@ from neuroncore.base.options import Options
 from neuroncore.view.columns import CRITICAL, IN_TURN, TRANSFER, addresses
 from neuroncore.view.document import Shown
 from neuroncore.view.page import forms_of, page
+from neuroncore.view.recent import KEPT, ranks
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +26,28 @@ def shown():
 
 def decoded(core):
     """The columns of instructions, put together as the page does it."""
-    queue, since = column(core, "queue"), column(core, "begin")
-    begin = np.zeros_like(since)
-    for q in range(len(core["queues"])):
-        begin[queue == q] = np.cumsum(since[queue == q])
-    back = column(core, "cause")
-    back = np.where(back % 2, -(back + 1) // 2, back // 2)
-    place = np.arange(len(back))
-    return begin, np.where(back != 0, place - back, -1)
+    queue, since = column(core, "queue"), signed_order(column(core, "begin"))
+    move, moving = column(core, "move"), column(core, "moving")
+    busy, rest, engines = column(core, "busy"), column(core, "rest"), column(core, "engines")
+    turn, back = column(core, "flags") & IN_TURN, signed_order(column(core, "cause"))
+    cause = np.where(back != 0, np.arange(len(back)) - back, -1)
+    begin, end, last = np.zeros_like(since), np.zeros_like(since), [0] * len(core["queues"])
+    for i, by in enumerate(cause.tolist()):
+        over = last[queue[i]]
+        if 0 <= by < i:
+            over = begin[by] + busy[by] if turn[i] else end[by]
+        begin[i] = last[queue[i]] = over + since[i]
+        end[i] = begin[i] + (move[i] + moving[i] if engines[i] else busy[i]) + rest[i]
+    return begin, end, cause
 
 
 def test_times_and_causes_are_those_of_the_run(shown):
     found, made = shown
     (core,), rows = made["cores"], found.instructions
-    begin, cause = decoded(core)
+    begin, end, cause = decoded(core)
     tick = core["tick_ns"]
     np.testing.assert_allclose(begin * tick, rows["begin_ns"], atol=tick)
+    np.testing.assert_allclose(end * tick, rows["end_ns"], atol=tick)
     np.testing.assert_allclose(column(core, "busy") * tick, rows["busy_ns"], atol=2 * tick)
     np.testing.assert_array_equal(cause, rows["waited_for"])
     flags = column(core, "flags")
@@ -119,3 +126,13 @@ def test_tiles_in_use_at_a_time_lie_apart(tiles):
         if bank:
             small = size <= bank
             assert (at[small] // bank == (at[small] + size[small] - 1) // bank).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, KEPT + 2)), max_size=60))
+def test_a_box_has_its_rank_among_the_last_ones_of_an_operand(uses):
+    key, box = np.array(uses, np.int64).reshape(-1, 2).T
+    last = [[], []]
+    for (own, used), rank in zip(uses, ranks(key, box, 2).tolist(), strict=True):
+        there = last[own][:KEPT]
+        assert rank == (there.index(used) + 1 if used in there else 0)
+        last[own] = [used, *(one for one in last[own] if one != used)]

@@ -18,6 +18,16 @@ export async function unpacked(column) {
   return sums;
 }
 
+/** A column that has integers relative to the previous ones of the same call. */
+export function summedByCall(values, call) {
+  const found = new Float64Array(values.length), last = new Map();
+  for (let i = 0; i < values.length; i++) {
+    found[i] = (last.get(call[i]) ?? 0) + signed(values[i]);
+    last.set(call[i], found[i]);
+  }
+  return found;
+}
+
 /** Integers whose bytes are in planes: all first ones, all second ones, and so on. */
 function joined(bytes, { type, planes }) {
   const count = bytes.length / planes, values = new KINDS[type](count);

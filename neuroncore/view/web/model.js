@@ -1,18 +1,22 @@
 // The timeline and the record of a core, read from the document once.
 
-import { filled, parsed, signed, unpacked } from "./columns.js";
+import { filled, parsed, signed, summedByCall, unpacked } from "./columns.js";
 
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
 export const TRANSFER = 4;
 export const ELSEWHERE = 8; // it waited for an instruction that is not on the page
+const KEPT = 8; // numbers of which each operand of a call has the rank, as in recent.py
 const EXACT = 1 << 16; // elements of an access that are compared one by one
 
 export class Core {
   /** Decode the columns of one core of the document. */
   static async read(core) {
     const columns = {};
-    for (const [name, column] of Object.entries(core.columns)) columns[name] = await unpacked(column);
+    for (const [name, column] of Object.entries(core.columns)) {
+      const values = await unpacked(column);
+      columns[name] = column.by_call ? summedByCall(values, columns.call) : values;
+    }
     const stacks = core.stacks && {
       of: await unpacked(core.stacks.of), all: await parsed(core.stacks.all),
     };
@@ -40,7 +44,7 @@ export class Core {
     return this.first + i;
   }
 
-  readTimes({ begin, busy, taken, cause, queue, move, moving }) {
+  readTimes({ begin, busy, rest, cause, queue, flags, move, moving, engines }) {
     const count = this.count, tick = this.tick_ns, last = new Float64Array(this.queues.length);
     this.begin = new Float64Array(count);
     this.kept = new Float64Array(count); // when its queue is free again
@@ -48,25 +52,30 @@ export class Core {
     this.move = new Float64Array(count); // when DMA engines begin to move its bytes,
     this.moved = new Float64Array(count); // and have done so
     this.cause = new Int32Array(count);
-    for (let i = 0; i < count; i++) {
-      const at = (last[queue[i]] += begin[i]);
-      this.begin[i] = at * tick;
-      this.kept[i] = (at + busy[i]) * tick;
-      this.end[i] = (at + signed(taken[i])) * tick;
-      // products of whole ticks, so that a transfer that begins where another ends has its time
-      this.move[i] = (at + signed(move[i])) * tick;
-      this.moved[i] = (at + signed(move[i]) + moving[i]) * tick;
-      this.cause[i] = cause[i] ? i - signed(cause[i]) : -1;
+    for (let i = 0; i < count; i++) { // in ticks
+      const by = this.cause[i] = cause[i] ? i - signed(cause[i]) : -1, waits = by >= 0 && by < i;
+      const over = flags[i] & IN_TURN ? this.kept[by] : this.end[by];
+      const at = (waits ? over : last[queue[i]]) + signed(begin[i]);
+      this.begin[i] = last[queue[i]] = at;
+      this.kept[i] = at + busy[i];
+      this.move[i] = at + move[i];
+      this.moved[i] = this.move[i] + moving[i];
+      this.end[i] = (engines[i] ? this.moved[i] : this.kept[i]) + rest[i];
+    }
+    // products of whole ticks, so that a transfer that begins where another ends has its time
+    for (const times of [this.begin, this.kept, this.end, this.move, this.moved]) {
+      for (let i = 0; i < count; i++) times[i] *= tick;
     }
   }
 
-  readOperands({ operand, call }) {
+  readOperands({ operand, recent, call }) {
     const widths = this.calls.map((c) => c.reads.length + c.indices.length + c.writes.length);
     this.start = new Uint32Array(this.count + 1);
     for (let i = 0; i < this.count; i++) this.start[i + 1] = this.start[i] + widths[call[i]];
-    this.box = numbered(operand);
-    this.user = new Uint32Array(operand.length);
+    this.user = new Uint32Array(recent.length);
     for (let i = 0; i < this.count; i++) this.user.fill(i, this.start[i], this.start[i + 1]);
+    const key = (k) => call[this.user[k]] * 65536 + k - this.start[this.user[k]];
+    this.box = withRecent(numbered(operand), recent, key);
   }
 
   readAreas(columns) {
@@ -201,6 +210,19 @@ function numbered(back, tagged = false) {
     const given = tagged ? Math.floor(back[n] / 2) : back[n];
     found[n] = tagged && back[n] % 2 ? given : next - given;
     if (found[n] === next) next++;
+  }
+  return found;
+}
+
+/** Put the numbers that the same key had last, by their ranks, among those that are given. */
+function withRecent(given, rank, key) {
+  const found = new Uint32Array(rank.length), known = new Map();
+  for (let k = 0, next = 0; k < rank.length; k++) {
+    const own = key(k), last = known.get(own) ?? [];
+    if (!last.length) known.set(own, last);
+    found[k] = rank[k] ? last.splice(rank[k] - 1, 1)[0] : given[next++];
+    last.unshift(found[k]);
+    if (last.length > KEPT) last.pop();
   }
   return found;
 }

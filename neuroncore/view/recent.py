@@ -1,0 +1,38 @@
+"""The boxes that an operand of a call used last: a compiled loop for `view.columns`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.jit import compiled
+
+Array = npt.NDArray[Any]
+KEPT = 8  # boxes of each operand of a call
+
+
+def ranks(key: Array, box: Array, keys: int) -> Array:
+    """Return how many different boxes the same operand (`key`, less than `keys`) used since it used
+    this box, plus one; 0 if these were KEPT or more."""
+    kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
+    _ranks.over(len(key))(key, box, kept, rank)
+    return rank
+
+
+@compiled
+def _ranks(key: Array, box: Array, kept: Array, rank: Array) -> None:
+    for k in range(key.shape[0]):
+        row, own, r = key[k], box[k], 0
+        while r < kept.shape[1] and kept[row, r] != own:
+            r += 1
+        if r < kept.shape[1]:
+            rank[k] = r + 1
+        else:
+            rank[k] = 0
+            r -= 1
+        while r > 0:
+            kept[row, r] = kept[row, r - 1]
+            r -= 1
+        kept[row, 0] = own
