@@ -240,16 +240,19 @@ class Memory:
         layout = self.layout(region, shape, dtype, name)
         if not layout.on_chip:
             self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
-        held = self.hbm.held(dtype) if self.hbm.wide else dtype
-        ids = self.hbm.ids if region is MemoryRegion.shared_hbm else self._ids
-        storage = Storage(next(ids), layout, held, name)
+        return self.new(layout, self.hbm.held(dtype) if self.hbm.wide else dtype, name)
+
+    def new(self, layout: Layout, held: Format, name: str) -> Storage:
+        """Allocate storage with a layout that is known to fit. Raises NotEmulated."""
+        shared = layout.region is MemoryRegion.shared_hbm
+        storage = Storage(next(self.hbm.ids if shared else self._ids), layout, held, name)
         storage.launch = self.hbm
         storage.gaps = layout.untouched
         try:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
             raise NotEmulated(
-                f"{_described(shape, name)} needs more memory than this computer has"
+                f"{_described(layout.shape, name)} needs more memory than this computer has"
             ) from None
         return storage
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -12,7 +12,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.core.core import Core
 from neuroncore.frontend.limits import DynamicSlice
 from neuroncore.memory.access import Dims
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.parts import Affine
 from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
@@ -28,7 +28,7 @@ class Operand(NamedTuple):
     """A tile among the arguments of an instruction."""
 
     name: str
-    storage: ref[Storage]
+    storage: Callable[[], Storage | None]  # as a weak reference
     number: int  # of the storage
     geometry: Geometry
     offset: int
@@ -43,6 +43,20 @@ class Step(NamedTuple):
     accumulates: bool
     continues: bool | None  # whether a sum adds to what its destination has; None for no sum
     site: Born
+    row: bytes  # of the record
+
+
+class StorageKind(NamedTuple):
+    """The common properties of the storages of an allocation in a loop."""
+
+    layout: Layout
+    held: Format
+    name: str
+    born: Born
+
+
+def kind_of(storage: Storage) -> StorageKind:
+    return StorageKind(storage.layout, storage.held, storage.name, storage.born)
 
 
 class NewTile(NamedTuple):
@@ -54,6 +68,7 @@ class NewTile(NamedTuple):
     name: str
     filled: float | None
     site: Born
+    kind: StorageKind
     number: int
 
 
@@ -64,6 +79,7 @@ class NewBlock(NamedTuple):
     block: tuple[int, ...]
     depth: int | None  # of the loop with whose iteration it ends
     site: Born
+    kind: StorageKind
     number: int
 
 
@@ -96,27 +112,36 @@ class Notes:
     def is_full(self) -> bool:
         return len(self.events) >= MOST
 
-    def _note(self, event: Any) -> None:
+    def note(self, event: Any) -> None:
         if not self.is_full:
             self.events.append(event)
 
     def fault(self) -> None:
         """Note that the iteration can't be repeated."""
-        self._note(FAULT)
+        self.note(FAULT)
 
     # --- loops -----------------------------------------------------------------------------------
 
     def begin_loop(self, loop: Any) -> None:
-        self._note(Begin(loop.values, loop.parallel))
+        self.note(Begin(loop.values, loop.parallel))
 
     def begin_iteration(self, value: int) -> None:
-        self._note(Turn(value))
+        self.note(Turn(value))
 
     def end_iteration(self) -> None:
-        self._note(END)
+        self.note(END)
 
     def end_loop(self) -> None:
-        self._note(END_LOOP)
+        self.note(END_LOOP)
+
+    @property
+    def written(self) -> int:
+        """Bytes of the rows of the record."""
+        return 0 if self.core.program is None else len(self.core.program.rows)
+
+    def rows_from(self, begun: int) -> bytes:
+        """Return the rows from a byte on."""
+        return b"" if self.core.program is None else bytes(self.core.program.rows[begun:])
 
     # --- tiles and instructions ------------------------------------------------------------------
 
@@ -126,7 +151,7 @@ class Notes:
             self.fault()
             return
         given = storage.region, storage.shape, storage.dtype, storage.name, filled
-        self._note(NewTile(*given, self.core.birthplace(), storage.id))
+        self.note(NewTile(*given, self.core.birthplace(), kind_of(storage), storage.id))
 
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
@@ -134,10 +159,11 @@ class Notes:
         """Note the allocation of a block."""
         if storage.layout.placed:
             self.fault()
-        self._note(NewBlock(tensor, block, depth, self.core.birthplace(), storage.id))
+        site = self.core.birthplace()
+        self.note(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
 
-    def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool) -> None:
-        """Note an instruction."""
+    def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool, begun: int) -> None:
+        """Note an instruction that has been issued. Its row begins at a byte of the record."""
         operands, others = [], []
         for key, value in arguments.items():
             if isinstance(value, Tile):
@@ -155,7 +181,9 @@ class Notes:
                 others.append((key, value))
         continues, self.continues = self.continues, None
         site = self.core.birthplace()
-        self._note(Step(name, tuple(operands), tuple(others), accumulates, continues, site))
+        row = self.rows_from(begun)
+        given = tuple(operands), tuple(others), accumulates, continues, site, row
+        self.note(Step(name, *given))
 
     # --- decisions -------------------------------------------------------------------------------
 

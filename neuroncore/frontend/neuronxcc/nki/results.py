@@ -198,13 +198,15 @@ def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
 
 def _issue(name: str, arguments: dict[str, Any]) -> None:
     state = running()
-    if state.notes is not None:
-        state.notes.step(name, arguments, state.accumulates)
+    notes = state.notes
+    begun = 0 if notes is None else notes.written
     try:
         function(name)(**arguments)
     except KernelError as error:
         explain(name, error)
         raise
+    if notes is not None:
+        notes.step(name, arguments, state.accumulates, begun)
 
 
 def explain(name: str, error: KernelError) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.neuronxcc.nki import notes as noted
+from neuroncore.frontend.neuronxcc.nki.known import KnownIterations
 from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
 from neuroncore.frontend.neuronxcc.nki.notes import (
     Begin,
@@ -31,10 +32,17 @@ from neuroncore.frontend.neuronxcc.nki.notes import (
     Turn,
 )
 from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
-from neuroncore.frontend.neuronxcc.nki.repetition import BLOCK, FIXED, MADE, IssuedStep, Repetition
+from neuroncore.frontend.neuronxcc.nki.repetition import (
+    BLOCK,
+    FIXED,
+    MADE,
+    IssuedStep,
+    NewStorage,
+)
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, Running, Turns, running
 from neuroncore.memory.storage import Storage
 from neuroncore.record.columns import birth
+from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
 Values = tuple[int, ...]  # of the variables of the running loops, outermost first
@@ -189,6 +197,7 @@ class _Layout:
         self.chip: list[tuple[int, int]] = []  # offsets on the chip, and elements that are alike
         self.still: list[int] = []  # offsets in tiles of the iteration
         self.made: dict[int, int] = {}  # by number of a storage
+        self.more: dict[int, Any] = {}  # by event: its row, or the kind of its storage
         self._last: dict[int, int] = {}  # by new tile: the last event that uses it
         self.fits = all(map(self._add, events))
         self.ends: dict[int, list[int]] = {}  # by event: the new tiles that no later one uses
@@ -206,10 +215,10 @@ class _Layout:
             case Step():
                 return self._step(event)
             case NewTile():
-                self._make(event.number)
-                self.events.append((NewTile, *event[:-1]))
+                self._make(event)
+                self.events.append((NewTile, *event[:-2]))
             case NewBlock():
-                self._make(event.number)
+                self._make(event)
                 at = self._put(*event.block)
                 self.blocks.append((event.tensor, at, at + len(event.block)))
                 self.events.append((NewBlock, event.tensor, event.depth, event.site, at))
@@ -221,15 +230,17 @@ class _Layout:
                 self.events.append((event,))
         return True
 
-    def _make(self, number: int) -> None:
-        place = self.made[number] = len(self.made)
+    def _make(self, event: NewTile | NewBlock) -> None:
+        place = self.made[event.number] = len(self.made)
         self._last[place] = len(self.events)
+        self.more[len(self.events)] = event.kind
 
     def _step(self, event: Step) -> bool:
         operands = [self._operand(operand, event) for operand in event.operands]
         if None in operands:
             return False
         more = event.others, event.accumulates, event.continues, event.site
+        self.more[len(self.events)] = event.row
         self.events.append((Step, event.name, tuple(operands), *more))
         return True
 
@@ -279,10 +290,19 @@ class Template:
         self._bounds = np.array([layout.low, layout.high], np.int64)
         self._changes = np.zeros((len(values), len(self._numbers)), np.int64)
         self._is_known = [False] * len(values)  # whether the changes with a variable are
-        self._events = [IssuedStep(*e[1:]) if e[0] is Step else e for e in layout.events]
+        self._events = [self._event(number, event) for number, event in enumerate(layout.events)]
+        self._iterations: KnownIterations | None = None
         self._at = np.array([at for at, _ in layout.chip], np.int64)
         self._apart = np.array([apart for _, apart in layout.chip], np.int64)
         self._places = self._numbers[self._at] // self._apart
+
+    def _event(self, number: int, event: Any) -> Any:
+        program, more = current().program, self._layout.more.get(number)
+        assert program is not None
+        if event[0] is Step:
+            name, operands, *given = event[1:]
+            return IssuedStep(name, operands, tuple(given), more or b"")
+        return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
         """Return the numbers of an iteration, with one variable as in the first one; None if they
@@ -310,6 +330,7 @@ class Template:
         if rest.any() or change[self._layout.still].any():
             return False
         self._changes[axis], self._is_known[axis] = change, True
+        self._iterations = None  # some are of steps that do not move
         return True
 
     def _is_like(self, other: Template) -> bool:
@@ -349,20 +370,33 @@ class Template:
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
 
+    def _iterations_for(self, program: Program | None) -> KnownIterations | None:
+        """Return how to do iterations; None if some instruction is not known, or if the record has
+        no room."""
+        if program is None:
+            return None
+        if self._iterations is None:
+            given = self._events, self._layout.ends, self._layout.outside
+            self._iterations = KnownIterations(program, *given, self._numbers, self._changes)
+        found = self._iterations
+        has_room = program.count + found.count <= program.limit
+        return found if found.fits and has_room else None
+
     def repeat(self, turns: Turns, value: int, values: Values) -> bool:
         """Do an iteration, if it is known; else do nothing, and return False."""
-        numbers = self._known(values)
-        found = None if numbers is None else self._resolved(numbers)
-        if found is None:
-            return False
         state, core = self._state, core_of_kernel() or current()
+        numbers = self._known(values)
+        iterations = None if numbers is None else self._iterations_for(core.program)
+        found = None if numbers is None else self._resolved(numbers)
+        if numbers is None or found is None or iterations is None:
+            return False
         before, site = state.accumulates, core.site
         index = turns.begin(value)
         if state.notes is not None:
             bounds = zip(found[0], *self._bounds.tolist(), strict=False)
             state.notes.guards.extend(bounds)
         try:
-            Repetition(core, state, self._events, self._layout.ends, *found).run()
+            iterations.run(core, state, numbers, *found)
         finally:
             state.accumulates, core.site = before, site
             turns.end(index)

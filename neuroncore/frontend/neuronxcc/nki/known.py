@@ -1,0 +1,303 @@
+"""Iterations of a template, whose instructions have all been issued before (`repetition`).
+
+Everything else that such an iteration does is as before, except for numbers: those of its template,
+and those of storages. So its rows and the marks of its loops are written at once, and a tile that
+several instructions use is made once. Its inner loops need no variables. They only tell which
+writes to a tensor are the first of an iteration, and whether the iteration before wrote the same
+elements, which is as before if all writes to the tensor move alike. Blocks that end with the
+iteration are in no table, because only its instructions can name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.core.core import Core
+from neuroncore.frontend.neuronxcc.nki import notes as noted
+from neuroncore.frontend.neuronxcc.nki.notes import Begin, Notes, Operand, Step, Turn
+from neuroncore.frontend.neuronxcc.nki.repetition import (
+    BLOCK,
+    FIXED,
+    MADE,
+    WORD,
+    Again,
+    IssuedStep,
+    NewStorage,
+    fault,
+)
+from neuroncore.frontend.neuronxcc.nki.scopes import Running, first_writes, note_writes
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory.storage import Storage
+from neuroncore.record.program import Program
+
+Numbers = npt.NDArray[np.int64]
+COUNT, LENGTH, LESS, COUNTERS = range(4)  # rows and marks before the iteration, and -marks
+
+
+class _Words:
+    """Words that are written in each iteration; elements of a list are added to some."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self._at: list[int] = []
+        self._of: list[int] = []
+
+    def add(self, word: int, element: int = -1) -> None:
+        if element >= 0:
+            self._at.append(len(self.words))
+            self._of.append(element)
+        self.words.append(word)
+
+    def end(self) -> None:
+        self._base = np.array(self.words, np.int64)
+        self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
+
+    def filled(self, elements: Numbers, count: int) -> bytes:
+        """Return the first words, as bytes."""
+        found, (at, of) = self._base.copy(), self._places
+        found[at] += elements[of]
+        return found[:count].tobytes()
+
+
+class _Known:
+    """An instruction, with the tiles that it is the first to use, and the argument of each tile."""
+
+    __slots__ = (
+        *("again", "drops", "dst", "ends", "is_noted", "marks", "new", "slots", "step", "words"),
+    )  # fmt: skip
+
+    def __init__(self, step: IssuedStep, again: Again) -> None:
+        self.step, self.again, self.is_noted = step, again, False
+        self.dst = 0  # the number of its tile
+        self.words, self.marks = 0, 0  # words of rows up to it, and of marks before it
+        # of a tile: its number, kind and place of its storage, geometry, and place of its offset
+        self.new: list[tuple[int, int, Any, Any, int]] = []
+        self.slots: list[tuple[int, int]] = []
+        self.drops: list[int] = []  # tiles that no later instruction uses
+        self.ends: Sequence[int] = ()  # and storages
+
+
+class KnownIterations:
+    """Iterations of a template with `numbers`, of which `changes` say how they depend on each
+    variable. `outside` are the template's blocks that exist before. `fits` says if they can be
+    made in this way."""
+
+    def __init__(
+        self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
+        outside: Sequence[Any], numbers: Numbers, changes: Numbers,
+    ) -> None:  # fmt: skip
+        self._program, self._source = program, events
+        self._depth, self._numbers, self._changes = len(changes) - 1, numbers, changes
+        self._outside, self._ends = outside, ends
+        self._events: list[_Known | NewStorage] = []
+        self._rows, self._marks = _Words(), _Words()
+        self._tiles: list[Tensor | None] = []  # by number, those that all iterations have
+        self._numbered: dict[Any, int] = {}
+        self._last: dict[int, _Known] = {}  # by number of a tile: the last that uses it
+        self._made: list[NewStorage] = []
+        self._moves: dict[Any, bytes] = {}  # by tensor: how writes to it move
+        self._loops: list[int] = []  # the number of each, after the marks before; -1 for none
+        self.count = 0  # of instructions
+        self.fits = all(self._add(number, event) for number, event in enumerate(events))
+        for tile, last in self._last.items():
+            last.drops.append(tile)
+        self._rows.end()
+        self._marks.end()
+
+    def _add(self, number: int, event: Any) -> bool:
+        if type(event) is IssuedStep:
+            again = event.again(self._program)
+            return again is not None and self._step(event, again, self._ends.get(number, ()))
+        if type(event) is NewStorage:
+            self._made.append(event)
+            self._events.append(event)
+            return True
+        marks, loops, rows = self._marks, self._loops, self.count
+        if event[0] is Begin:
+            loops.append(len(marks.words) if event[2] else -1)
+        elif event[0] is noted.END_LOOP:
+            loops.pop()
+        elif loops[-1] >= 0:
+            marks.add(rows, self._counter(COUNT))
+            if event[0] is Turn:
+                marks.add(loops[-1], self._counter(LENGTH))
+                marks.add(0, event[1])
+            else:
+                marks.add(~loops[-1], self._counter(LESS))
+                marks.add(0)
+        return True
+
+    def _counter(self, which: int) -> int:
+        """Return the place of a counter among the elements: they follow the numbers, and the
+        numbers of storages follow them."""
+        return len(self._numbers) + which
+
+    def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
+        known = _Known(step, again)
+        for slot, operand in zip(again.slots, step.operands, strict=True):
+            known.slots.append((slot, self._tile(known, *operand[1:])))
+        self._row(known)
+        self._events.append(known)
+        self.count += 1
+        known.ends, known.words, known.marks = ends, len(self._rows.words), len(self._marks.words)
+        known.dst = known.slots[step.dst][1]
+        _, kind, place, _, at = step.operands[step.dst]
+        ending = kind == MADE and self._made[place].ends_at(self._depth)
+        known.is_noted = step.accumulates or not ending
+        return ending or step.accumulates or self._moves_alike(kind, place, at)
+
+    def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
+        """Return the number of a tile."""
+        where = id(place) if kind == FIXED else place
+        moves = self._changes[:, at]
+        key = kind, where, id(geometry), int(self._numbers[at]), moves.tobytes()
+        tile = self._numbered.setdefault(key, len(self._tiles))
+        stays = kind == FIXED and not moves.any()
+        if tile == len(self._tiles):
+            self._tiles.append(Tensor(place, geometry, key[3]) if stays else None)
+            if not stays:
+                known.new.append((tile, kind, place, geometry, at))
+        if not stays:
+            self._last[tile] = known
+        return tile
+
+    def _row(self, known: _Known) -> None:
+        again, operands, rows = known.again, known.step.operands, self._rows
+        changed: dict[int, int] = {}  # words, to which elements are added
+        elements: dict[int, int] = {}
+        for at, number in again.windows:
+            _, kind, place, _, offset = operands[number]
+            changed[at], changed[at + 2], elements[at + 2] = 0, 0, offset
+            if kind == FIXED:
+                changed[at] = place.id
+            else:
+                new = len(self._outside) if kind == MADE else 0
+                elements[at] = self._counter(COUNTERS) + new + place
+        line, index, *words = again.row
+        rows.add(index << 32 | line)
+        for at, word in enumerate(words, 2):
+            rows.add(changed.get(at, word), elements.get(at, -1))
+
+    def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
+        """Return whether a write in a parallel loop moves as all other writes to its tensor."""
+        if kind == MADE or max(self._loops, default=-1) < 0:
+            return True
+        moves = self._changes[:, at].tobytes()
+        if kind == BLOCK:
+            place, begin, end, _ = self._outside[place]
+            moves += self._changes[:, begin:end].tobytes()
+        return self._moves.setdefault(id(place), moves) == moves
+
+    def run(
+        self, core: Core, state: Running, numbers: Numbers, listed: list[int],
+        storages: list[Storage],
+    ) -> None:  # fmt: skip
+        """Do an iteration with these numbers, on these blocks."""
+        numbered = [storage.id for storage in storages]
+        made: list[Storage | None] = []
+        tables, tiles = (made, storages), self._tiles.copy()
+        notes, state.notes = state.notes, None
+        begun = 0 if notes is None else notes.written
+        issued = words = marks = 0
+        try:
+            for event in self._events:
+                if type(event) is NewStorage:
+                    storage = event.make(core, state, listed, self._depth)
+                    made.append(storage)
+                    numbered.append(storage.id)
+                    continue
+                assert type(event) is _Known
+                marks = event.marks
+                for tile, kind, place, geometry, at in event.new:
+                    storage = place if kind == FIXED else tables[kind][place]
+                    tiles[tile] = Tensor(storage, geometry, listed[at])
+                _execute(core, state, event, tiles)
+                issued, words = issued + 1, event.words
+                for tile in event.drops:
+                    tiles[tile] = None
+                for place in event.ends:
+                    made[place] = None
+            marks = len(self._marks.words)
+        finally:
+            numbered += [0] * (len(storages) + len(self._made) - len(numbered))
+            self._write(numbers, numbered, issued, words, marks)
+            state.notes = notes
+        if notes is not None:
+            self._note(notes, begun, listed, numbered, storages)
+
+    def _note(
+        self, notes: Notes, begun: int, numbers: list[int], numbered: list[int],
+        storages: list[Storage],
+    ) -> None:  # fmt: skip
+        """Note the events of an iteration whose rows begin at a byte of the record."""
+        rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
+        for event in self._source:
+            if type(event) is NewStorage:
+                notes.note(event.noted(numbers, next(made)))
+            elif type(event) is IssuedStep:
+                begin, end = next(steps)
+                used = [_operand(one, numbers, numbered, storages) for one in event.operands]
+                row = rows[WORD * begin : WORD * end]
+                notes.note(Step(event.name, tuple(used), *event.more, row))
+            elif event[0] is Turn:
+                notes.note(Turn(numbers[event[1]]))
+            else:
+                notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
+
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """Yield the words in the rows of each instruction."""
+        begin = 0
+        for event in self._events:
+            if type(event) is _Known:
+                yield begin, event.words
+                begin = event.words
+
+    def _write(
+        self, numbers: Numbers, numbered: list[int], issued: int, words: int, marks: int
+    ) -> None:
+        """Write the rows of the instructions that were issued, and as many marks of loops."""
+        program = self._program
+        iterations = program.data.iterations
+        counters = program.count, len(iterations), -len(iterations)
+        elements = np.concatenate((numbers, np.array((*counters, *numbered), np.int64)))
+        program.rows.extend(self._rows.filled(elements, words))
+        iterations.frombytes(self._marks.filled(elements, marks))
+        program.count += issued
+
+
+def _operand(
+    operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
+) -> Operand:
+    """Return the note of an operand. A storage that the iteration has made is found by its
+    number."""
+    name, kind, place, geometry, at = operand
+    if kind == MADE:
+        return Operand(name, _none, numbered[len(storages) + place], geometry, numbers[at])
+    storage = place if kind == FIXED else storages[place]
+    return Operand(name, ref(storage), storage.id, geometry, numbers[at])
+
+
+def _none() -> None:
+    """The reference to a storage that nothing needs."""
+
+
+def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:
+    step, again = known.step, known.again
+    core.site = step.site
+    if known.is_noted:
+        state.accumulates, dst = step.accumulates, tiles[known.dst]
+        if first := first_writes(state, dst):
+            used = [tiles[tile] for _, tile in known.slots]
+            note_writes(first, dst, step.arguments(used))
+    given = again.given.copy()
+    for slot, tile in known.slots:
+        given[slot] = tiles[tile]
+    try:
+        again.execute(core, again.call, *given)
+    except Exception as error:
+        raise fault(core, again.call, error)  # noqa: B904
