@@ -186,6 +186,20 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
         if _is_operator_of(parameter) and listed:
             message = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
             yield "ORDER_OF_ARGUMENTS", value, message
+    if missing := _missing(scope, call, form):
+        message = f"{name_of(call.func)} is called without {' and '.join(missing)}"
+        yield "MISSING_ARGUMENT", call, message
+
+
+def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
+    """Return the parameters without a default that a call doesn't give; none if `*`, `**` or a
+    partial function may give them."""
+    spread = any(one.arg is None for one in call.keywords)
+    spread |= any(isinstance(one, ast.Starred) for one in call.args)
+    if spread or scope.program.modules.is_bound(scope.module, call.func):
+        return []
+    given = {parameter for parameter, _ in _given(scope, call, form)}
+    return [one for one in form.required if one not in given]
 
 
 def _given(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:

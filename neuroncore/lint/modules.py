@@ -47,6 +47,11 @@ class ApiForm:
         return tuple(one.rstrip("=") for one in self.parameters or ())
 
     @cached_property
+    def required(self) -> tuple[str, ...]:
+        """The names of the parameters without a default."""
+        return tuple(one for one in self.parameters or () if one[0] != "*" and one[-1] != "=")
+
+    @cached_property
     def takes_any(self) -> bool:
         return self.parameters is None or any(one.startswith("**") for one in self.parameters)
 
@@ -266,6 +271,16 @@ class Modules:
         meaning = self.meaning_of(module, f"{dotted}.{rest}" if rest else dotted)
         self._entered.discard((module, dotted))
         return meaning
+
+    def is_bound(self, module: Module, expression: ast.expr) -> bool:
+        """Return whether a name is assigned a function that is bound to arguments, in its file."""
+        seen: set[str | None] = set()
+        while (name := name_of(expression)) in module.values and name not in module.imports:
+            if name in seen:
+                return False
+            seen.add(name)
+            expression = module.values[name]
+        return isinstance(expression, ast.Call)
 
     def _imported(self, module: Module, first: str, rest: str, more: int) -> object:
         if first not in module.imports or not more:

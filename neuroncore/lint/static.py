@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,13 +78,15 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
     alike = [(spots[0], len(spots)) for spots in api_calls.alike(uses)]
-    strange = {
-        release: sum(many for spot, many in alike for _ in api_calls.misfits(spot, release))
-        for release in RELEASES[1:]
-    }
-    for one in forms:
-        for release in RELEASES[1:]:
-            strange[release] += release > rule(one.code).form_of
+    strange = {}
+    for release in RELEASES[1:]:
+        misfits = ((one, many) for spot, many in alike for one in api_calls.misfits(spot, release))
+        grave = Counter({"error": 0, "warning": 0})
+        for (code, *_), many in misfits:
+            grave[rule(code).severity] += many
+        for one in forms:
+            grave[rule(one.code).severity] += release > rule(one.code).form_of
+        strange[release] = grave["error"], grave["warning"]
     fewest = min(strange.values())
     return [release for release, count in strange.items() if count == fewest]
 

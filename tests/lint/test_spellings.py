@@ -287,6 +287,16 @@ MISTAKES = {
         "",
         "nisa.memset(dst=tile.reshape((128, 2, 2, 2, 2, 32)), value=0)  #!",
     ),
+    "a result of an instruction": (
+        "MISSING_ARGUMENT",
+        "",
+        "sums = nl.zeros((128, 512), nl.float32, nl.psum)\nsums += nisa.nc_matmul(x, tile)  #!",
+    ),
+    "an argument of another name": (
+        "MISSING_ARGUMENT",
+        "apply = nisa.activation\n",
+        "apply(dst=tile, data=tile)  #!",
+    ),
     "an issue of another name": ("KNOWN_ISSUE", "div = nl.divide\n", "one = div(tile, tile)  #!"),
     "an issue of a helper": (
         "KNOWN_ISSUE",
@@ -326,6 +336,16 @@ LEGAL = {
     "a tile of the same size": ("", "one = nl.add(tile, tile[:, 0:512])"),
     "names of the API that are verbs": ("", "one = nl.add(tile, tile)"),
     "a dictionary that is asked": ("", 'sizes = {"a": 1}\none = sizes.get("b", 0)'),
+    "arguments of a list": ("", "given = [tile, tile, tile]\nnisa.tensor_tensor(*given, nl.add)"),
+    "arguments of a dictionary": (
+        "",
+        'given = {"dst": tile}\ngiven["data"] = tile\nnisa.activation(op=nl.exp, **given)',
+    ),
+    "arguments that are given before": (
+        "cleared = partial(nisa.memset, value=0)\nanew = cleared\n",
+        "cleared(tile)\nanew(tile)\nmine = partial(nisa.memset, value=0)\nmine(tile)",
+    ),
+    "a range with one number": ("", "for i in nl.sequential_range(2):\n    pass"),
     "five axes": ("", "nisa.memset(dst=tile.reshape((128, 2, 2, 2, 64)), value=0)"),
     "a default that is read": ("def noted(one, seen=[]):\n    return one in seen\n", "noted(1)"),
     "a default that is replaced": (

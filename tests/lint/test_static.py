@@ -103,8 +103,24 @@ def test_functions_that_a_kernel_calls_are_read_in_their_files_and_not_executed(
 
 
 def test_a_helper_s_result_is_known(tmp_path):
-    text = kernel("if made():", "    pass") + "\ndef made():\n    return nl.full((1, 1), 1)\n"
+    text = (
+        kernel("if made():", "    pass")
+        + "\ndef made():\n    return nl.full((1, 1), 1, nl.float32)\n"
+    )
     assert found(tmp_path, text) == {("TENSOR_TRUTH", "if made():")}
+
+
+def test_a_release_that_warns_of_a_kernel_fits_better_than_one_that_lacks_its_forms(tmp_path):
+    kept = "left = nisa.iota(tile, [[1, 512]])"  # 0.2 has no default of `offset`
+    path = tmp_path / "mine.py"
+    text = kernel(kept).replace("@nki.jit", '@nki.jit(mode="auto")')
+    path.write_text(text, "utf-8")
+    checked = neuroncore.check(path, static=True)
+    assert checked.api == "0.6"
+    assert [one.code for one in _grave(checked)] == ["JIT_MODE"]
+    assert ("MISSING_ARGUMENT", kept) in found(tmp_path, text, api="0.2")
+    path.write_text(text.replace(kept, "pass"), "utf-8")
+    assert neuroncore.check(path, static=True).api == "0.2"
 
 
 def test_a_kernel_is_held_against_the_release_that_it_fits(tmp_path):
