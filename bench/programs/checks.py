@@ -132,7 +132,8 @@ def examine(
         _step("schedule", lambda: _schedule(run, uses))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
         before, again = deepcopy(others), deepcopy(others)
-        replay = _step("replay", lambda: _replayed(run.record, given, seed % SAVED == 0))
+        record = _step("file", lambda: _from_file(run)) if seed % SAVED == 0 else run.record
+        replay = _step("replay", lambda: _replayed(record, given))
         with _watched(isinstance(kernel, KernelOfOlder)):
             fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     _compare(replay.results(), fresh.results, "result")
@@ -202,10 +203,21 @@ def _watched(older: bool) -> Iterator[None]:
         sys.settrace(before)
 
 
-def _replayed(record: Record, given: Sequence[Any], from_file: bool) -> Replay:
-    """A record on other inputs, at its end; one that a file has had or itself."""
-    if from_file:
-        record = saved.unpacked(saved.packed(record), Path("of a program"))
+def _from_file(run: Run) -> Record:
+    """The record of a run as a file has had it, which takes the same time in each order."""
+    record = saved.unpacked(saved.packed(run.record), Path("of a program"))
+    for order in ORDERS:
+        times = [
+            [one.total_ns for one in schedule_cores(programs, run.machine, order, run.world)]
+            for programs in (run.record.programs, record.programs)
+        ]
+        if times[0] != times[1]:
+            raise Failure("schedule: another time from a file", f"{order}: {times}")
+    return record
+
+
+def _replayed(record: Record, given: Sequence[Any]) -> Replay:
+    """A record on other inputs, at its end."""
     replay = Replay(record, given or None, snapshots=0)
     replay.finish()
     return replay

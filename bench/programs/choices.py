@@ -15,7 +15,9 @@ EVERY_FLOAT = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 
 def pattern(maker: Maker, free: int) -> str:
     """[step, count] pairs whose counts multiply to the elements of a partition."""
-    counts = [free] if maker.chance(0.5) else [*maker.parts(free)]
+    counts = [free] if maker.chance(0.4) else [*maker.parts(free)]
+    if len(counts) > 1 and maker.chance(0.5):
+        counts = [*maker.parts(counts[0]), counts[1]]
     return str([[maker.between(-3, 4), count] for count in counts])
 
 

@@ -236,8 +236,16 @@ class Maker(Windows):
             if base.lanes < lanes or base.free < free:  # a format changes the lanes of one axis
                 continue
             if not (how.reads or written) or base.is_written():
-                return self.window(base, lanes, free, how)
+                return self._part_of(base, lanes, free, how)
         return None
+
+    def _part_of(self, base: View, lanes: int, free: int, how: How) -> View:
+        """A window of a whole tensor in some format. It may be a window, of any strides, of the
+        tensor in its own format, in another of the same width."""
+        own = base.tensor.whole()
+        if own.form != base.form and own.size == base.size and self.chance(0.6):
+            return self.window(own, lanes, free, how._replace(moves=False)).view(base.form)
+        return self.window(base, lanes, free, how)
 
     def _form_there(self, tensor: Tensor, forms: Sequence[str]) -> str | None:
         """A format to read a tensor as: its own, or now and then another that fits into it."""

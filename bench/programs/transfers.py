@@ -134,6 +134,23 @@ def scatter(maker: Maker) -> None:
     maker.issue("nisa.dma_copy", dst=again, src=table.tensor.whole())
 
 
+def interleaved(maker: Maker) -> None:
+    """Patterns of a tensor in HBM are written and read in turn. Their rows are as far apart as
+    those of the tensor, and may go on over the ends of these."""
+    rows, wide, form = maker.between(2, 20), maker.between(2, 40), maker.form()
+    table, lanes = _table(maker, rows, wide, form, changes=True), maker.between(1, rows)
+    for writes in maker.choose(((True, False), (False, True), (True, False, True))):
+        free = maker.between(1, wide)
+        step = maker.between(1, (wide - 1) // max(1, free - 1))
+        last = (rows - lanes + 1) * wide - 1 - step * (free - 1)
+        pattern = [[wide, lanes], [step, free]]
+        there = table.tensor.whole().ap(pattern, maker.between(0, last))
+        chosen = maker.to_read if writes else maker.to_write
+        tile = chosen(lanes, free, maker.forms, anywhere=True)
+        dst, src = (there, tile) if writes else (tile, there)
+        maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=["interleaved rows"])
+
+
 # --- registers and loops --------------------------------------------------------------------------
 
 
@@ -205,6 +222,6 @@ def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
 
 STEPS = (
     *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
-    (gather_transpose, 0.3),
+    *((gather_transpose, 0.3), (interleaved, 0.7)),
     *((register_store, 0.3), (loop, 1.7)),
 )

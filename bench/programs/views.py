@@ -198,7 +198,7 @@ class View:
         )
 
     def view(self, form: str) -> View:
-        """The bits as another format; the last axis must be dense."""
+        """The bits as another format; the last axis must be dense unless both are as wide."""
         size, ratio = SIZES[form], self.size / SIZES[form]
         firsts = self.at[..., :: max(1, round(1 / ratio))]
         steps = np.arange(max(1, round(ratio))) * size
