@@ -137,17 +137,17 @@ def scatter(maker: Maker) -> None:
 def interleaved(maker: Maker) -> None:
     """Patterns of a tensor in HBM are written and read in turn. Their rows are as far apart as
     those of the tensor, and may go on over the ends of these."""
-    rows, wide, form = maker.between(2, 20), maker.between(2, 40), maker.form()
-    table, lanes = _table(maker, rows, wide, form, changes=True), maker.between(1, rows)
-    for writes in maker.choose(((True, False), (False, True), (True, False, True))):
-        free = maker.between(1, wide)
-        step = maker.between(1, (wide - 1) // max(1, free - 1))
+    lanes, wide, form = maker.between(1, 20), maker.between(6, 40), maker.form()
+    rows = lanes + maker.between(1, 3)
+    table, first = _table(maker, rows, wide, form, changes=True), maker.between(0, 1)
+    for turn in range(first, first + maker.between(2, 4)):
+        step = maker.choose((1, 2, 2, 3))
+        free = maker.between(1, (wide - 1) // step + 1)
         last = (rows - lanes + 1) * wide - 1 - step * (free - 1)
-        pattern = [[wide, lanes], [step, free]]
-        there = table.tensor.whole().ap(pattern, maker.between(0, last))
-        chosen = maker.to_read if writes else maker.to_write
+        there = table.tensor.whole().ap([[wide, lanes], [step, free]], maker.between(0, last))
+        chosen = maker.to_write if turn % 2 else maker.to_read
         tile = chosen(lanes, free, maker.forms, anywhere=True)
-        dst, src = (there, tile) if writes else (tile, there)
+        dst, src = (tile, there) if turn % 2 else (there, tile)
         maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=["interleaved rows"])
 
 
