@@ -220,7 +220,10 @@ Total = Annotated[
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@rule(because="lane p reads and writes partition p", also="err_num_partition_mismatch")
+@rule(
+    because="each partition of a result comes from the same partition of the operands",
+    also="err_num_partition_mismatch",
+)
 def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
     """reduce_res has as many partitions as data, or more"""
     # nki-library's router_topk of NKI 0.2 reads out registers behind those of data

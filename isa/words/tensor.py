@@ -114,7 +114,7 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
         "dst",
         f"dst can't be {dst} on {machine.name}",
         "float32" + (" or bfloat16" if machine.has("psum_bfloat16") else ""),
-        because="sums leave the array as float32",
+        because="the Tensor engine writes its sums as float32",
         hint="round while copying to SBUF: nisa.tensor_copy into a narrower tile",
     )
 

@@ -94,7 +94,7 @@ def _out_of_reach(call: Call, name: str) -> KernelError:
         argument=name,
         expected="sbuf",
         got=str(call[name]),
-        because="the GpSimd engine has no port to PSUM",
+        because="the GpSimd engine can't access PSUM",
         hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
     )
 
@@ -287,7 +287,7 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
         argument=name,
         expected=f"{other.partitions} partitions, as {first} ({other})",
         got=str(view),
-        because="lane p of the engine reads and writes partition p",
+        because="each partition of a result comes from the same partition of the operands",
         also="err_num_partition_mismatch",
     )
 
@@ -346,7 +346,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
             argument=name,
             expected=f"a multiple of {quadrant}",
             got=f"partition {index.partition}",
-            because="an index starts on a quadrant boundary",
+            because="an index must start at partition 0, 32, 64 or 96",
         )
     if index.stepped:
         yield StartPartitionError(
@@ -394,7 +394,7 @@ def _starts_apart(
         argument=argument,
         expected="the same first partition",
         got=f"partitions {view.partition} and {index.partition}",
-        because="offsets are read by the lanes whose elements they pick",
+        because="each partition takes separate offsets",
         hint="give both the same first partition in `address`",
     )
 

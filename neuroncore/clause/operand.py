@@ -92,7 +92,7 @@ class Operand:
                 argument=name,
                 expected=f"at most {most} elements along the free axes",
                 got=str(view),
-                because="the instruction's element counter and the memory have this limit",
+                because="one instruction can't process more",
                 hint=f"loop over pieces of {most} elements",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
@@ -131,7 +131,7 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
             f"{name} needs {merged} free axes in its access pattern; there are {most}",
             argument=name,
             got=f"strides {view.strides}",
-            because="an instruction holds one partition count and four (stride, size) pairs",
+            because="an instruction can address the partition axis and at most four free axes",
             hint="copy it into a contiguous tile first",
             also="err_exceed_max_supported_dimension",
         )
@@ -166,7 +166,7 @@ def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool
         argument=name,
         expected=", ".join(dtypes),
         got=str(view),
-        because="the lane's scalar registers hold float32" if in_registers else None,
+        because="the engine takes such a number only in float32" if in_registers else None,
         hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
     )
 
@@ -224,7 +224,7 @@ def _not_indirect(name: str, view: View) -> KernelError:
         argument=name,
         expected="a tile with a strided access pattern",
         got=f"{view}, picked by an index",
-        because="this port of the instruction takes no index",
+        because="this operand of the instruction can't have an index",
         hint="gather it into a separate tile with nisa.tensor_copy first",
     )
 

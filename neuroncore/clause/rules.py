@@ -152,7 +152,7 @@ def not_both_in_psum(first: str, second: str) -> Rule:
     @rule(
         BufferKindError,
         f"{first} and {second} are not both in psum",
-        because="the Vector engine has one read port to PSUM",
+        because="the Vector engine can read only one operand from PSUM",
         hint="copy one of them to SBUF with nisa.tensor_copy first",
         also="NCC_INKI016",
     )
@@ -182,7 +182,7 @@ def lane_scalars(op: str, *names: str) -> Rule:
                 said = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
                 return fault(name, said, "an integer format", because=BITS)
             if not bits and view.dtype is not float32:
-                because = "the lane's scalar registers hold float32"
+                because = "the engine takes such a number only in float32"
                 hint = "copy it into a float32 tile with nisa.tensor_copy"
                 said = f"{name} is {view.dtype}"
                 return fault(name, said, "float32", because=because, hint=hint)

@@ -182,7 +182,7 @@ class Core:
                 yield OutsideKernelError(
                     f"{name} ({value}) is a tensor of an earlier launch",
                     argument=name,
-                    because="a kernel's tensors end with its launch",
+                    because="the tensors of a kernel exist only while it runs",
                     hint="return it to the host, and pass it as an argument",
                 )
 

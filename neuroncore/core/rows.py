@@ -182,7 +182,7 @@ def asked(
         argument=name,
         expected=f"0 to {dynamic.limit}",
         got=str(rows[worst]),
-        because="address checking is on for gather and scatter: the device stops here",
+        because="the device checks the addresses of gathers and scatters, and stops here",
         hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip",
         also=f"index {rows[worst] * dynamic.step} is out of bounds for axis 0 with size "
         f"{prod(tile.storage.shape)}",

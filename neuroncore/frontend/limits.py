@@ -55,7 +55,7 @@ def loop(*bounds: Any) -> range:
             expected="a stop, or a start and a stop, or both and a step that is not 0, as ints",
             got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
             because="the number of iterations is needed when the kernel is compiled",
-            hint="n // size is an int where n / size is a float",
+            hint="use n // size, which is an int; n / size is a float",
         ) from None
 
 

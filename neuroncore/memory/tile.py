@@ -410,7 +410,7 @@ def index_value(dynamic: Dynamic, name: str) -> int:
             f"the run-time index of {name} is {value}",
             expected=f"0 to {dynamic.limit}",
             got=str(value),
-            because="address checking is on for dynamic accesses: the device stops here",
+            because="the device checks addresses that are known at run time, and stops here",
             hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",
         )
     return value

@@ -100,7 +100,7 @@ ILLEGAL = {
         *("BUFFER_KIND", ValueError),
         "def kernel(x):\n    p = tile(4, 6, buffer=nl.psum)\n"
         "    nisa.tensor_tensor(tile(4, 6), p, «p», op=nl.add)\n",
-        {"statement": "data1 and data2 are in psum", "because": "one read port"},
+        {"statement": "data1 and data2 are in psum", "because": "only one operand from PSUM"},
     ),
     "gpsimd and psum": (
         *("BUFFER_KIND", ValueError),
@@ -116,7 +116,7 @@ ILLEGAL = {
     "partitions differ": (
         *("SHAPE_MISMATCH", ValueError),
         "def kernel(x):\n    nisa.tensor_copy(tile(4, 6), «tile(3, 6)»)\n",
-        {"statement": "src has 3 partitions, dst has 4", "because": "lane p"},
+        {"statement": "src has 3 partitions, dst has 4", "because": "the same partition of the operands"},
     ),
     "elements of a transfer": (
         *("SHAPE_MISMATCH", ValueError),

@@ -49,7 +49,7 @@ def test_a_letter_is_one_size_wherever_it_stands():
     shapes = "stationary: K M; moving: K N; dst: M N"
     assert not wrong(shapes, stationary=view(7, 3), moving=view(7, 5), dst=view(3, 5))
     (error,) = wrong(shapes, stationary=view(7, 3), moving=view(6, 5), dst=view(3, 5))
-    assert (error.argument, error.expected) == ("moving", "(7, 5)")
+    assert (error.argument, error.expected) == ("moving", "the shape (7, 5)")
     assert "K is 7 in stationary and 6 in moving" in error.statement
 
 
@@ -92,7 +92,7 @@ def test_a_factor_that_the_clause_gives():
     shapes, given = "src: P G*F; dst: P F", {"G": lambda call: 2}
     assert not wrong(shapes, given, src=view(4, 6), dst=view(4, 3))
     (error,) = wrong(shapes, given, src=view(4, 6), dst=view(4, 6))
-    assert error.expected == "(4, 3)"
+    assert error.expected == "the shape (4, 3)"
 
 
 @pytest.mark.parametrize("text", ["src: P", "src: P F G", "src: P F-1", "src: P 2F"])

@@ -154,7 +154,7 @@ class Indexed(Seen, Unread, Parted):
                 expected="integers",
                 got=repr(value),
                 because="the bounds of a slice are numbers of elements",
-                hint="n // size is an int where n / size is a float",
+                hint="use n // size, which is an int; n / size is a float",
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
@@ -197,8 +197,8 @@ class Indexed(Seen, Unread, Parted):
         return DynamicControlError(
             "the partition can't be chosen at run time",
             got=str(self),
-            because="an instruction's start partition is part of its encoding",
-            hint="move the indexed axis to the free axes, or go through HBM",
+            because="the first partition of an operand is fixed when the kernel is compiled",
+            hint="move the indexed axis to the free axes, or copy the data through HBM",
         )
 
     def _past(self, first: int, last: int, axis: int) -> OutOfBoundsError:
@@ -220,7 +220,7 @@ class Indexed(Seen, Unread, Parted):
         return ViewError(
             f"axis {axis} of an indirect view can't be indexed again",
             got=str(self),
-            because="an instruction holds one run-time offset",
+            because="an instruction can have only one offset that is known at run time",
             hint="slice first, then make the view indirect",
         )
 

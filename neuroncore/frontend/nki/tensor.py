@@ -106,7 +106,7 @@ def check_not_in_psum(value: Tile, what: str) -> None:
             position=1,
             expected="sbuf",
             got=repr(value),
-            because="the DMA engines have no port to PSUM",
+            because="DMA engines can't access PSUM",
             hint="nl.copy(value) copies it to SBUF",
         )
 

@@ -218,7 +218,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
             position=1,
             expected="the last free axes",
             got=repr(axis),
-            because="axis 0 is the partition, and a lane reduces only its own elements",
+            because="axis 0 is the partition axis, and each partition is reduced separately",
             hint="nl.transpose first, or a product with ones: nl.matmul",
         )
     return axes

@@ -115,7 +115,7 @@ def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
         position=1,
         expected=f"axes from 1 to {x.ndim - 1}",
         got=repr(axis),
-        because="axis 0 is the partition, and a lane reduces only its own elements",
+        because="axis 0 is the partition axis, and each partition is reduced separately",
         hint="nl.transpose first, or a product with ones: nl.matmul",
     )
 
