@@ -116,7 +116,7 @@ ILLEGAL = {
     "partitions differ": (
         *("SHAPE_MISMATCH", ValueError),
         "def kernel(x):\n    nisa.tensor_copy(tile(4, 6), «tile(3, 6)»)\n",
-        {"statement": "src has 3 partitions, dst has 4", "because": "the same partition of the operands"},
+        {"statement": "src has 3 partitions, dst has 4", "because": "the same partition"},
     ),
     "elements of a transfer": (
         *("SHAPE_MISMATCH", ValueError),
