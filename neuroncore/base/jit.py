@@ -16,6 +16,11 @@ import numpy as np
 
 from neuroncore.base.lazy import Lazy
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 PACKAGE = Path(__file__).parents[1]
 # The modules of compiled loops, and the two that those import.
 LOOPS = ("base/jit.py", "base/buffers.py", "*/loops.py", "*/loops/*.py")
@@ -76,6 +81,7 @@ UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # is gets read in 0.06 s, once numba is imported, which takes half a second; to compile a loop takes
 # up to three.
 WARM, COLD = 3_000, 20_000
+LONGEST_TURN = 30.0  # seconds that a process waits while another one compiles the same function
 QUIET = "NEURONCORE_PROGRESS"  # a variable: 0 for no lines about work that takes long
 ASSERTS = "NEURONCORE_ASSERTS"  # a variable: 1 to hold what machine code is given to its types
 
@@ -163,10 +169,69 @@ class KeptCode(CompiledLoop[P, R]):
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
         renew(made.stats.cache_path)
-        kept = made._cache
-        kept.save_overload = _where_allowed(kept.save_overload)
-        kept.load_overload = _where_allowed(kept.load_overload)
+        kept, turn = made._cache, Turn(Path(made.stats.cache_path, f"{self.plain.__name__}.lock"))
+        kept.load_overload = turn.before(_where_allowed(kept.load_overload))
+        kept.save_overload = turn.after(_where_allowed(kept.save_overload))
         return made
+
+
+class Turn:
+    """The right to compile a function, which one process at a time has. The others wait, and then
+    load its machine code: processes that start together, such as workers of a test runner, would
+    otherwise compile every loop once each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._held: int | None = None
+
+    def before(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that loads machine code; if there is none, the turn is taken."""
+
+        def loaded(*given: Any) -> Any:
+            found = load(*given)
+            if found is None and self._held is None:
+                self._held = locked(self._file)
+                found = load(*given)
+                if found is not None:
+                    self._end()
+            return found
+
+        return loaded
+
+    def after(self, save: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that keeps machine code and ends the turn."""
+
+        def saved(*given: Any) -> None:
+            save(*given)
+            self._end()
+
+        return saved
+
+    def _end(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+        self._held = None
+
+
+def locked(file: Path) -> int | None:
+    """Return the descriptor of the open file once this process alone has its lock; None if it can't
+    be locked or another process keeps it for longer than LONGEST_TURN."""
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
+    except OSError:
+        return None
+    until = time.monotonic() + LONGEST_TURN
+    while fcntl and time.monotonic() < until:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            break
+        else:
+            return opened
+    os.close(opened)
+    return None
 
 
 def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
