@@ -109,6 +109,27 @@ def test_a_second_buffer_saves_what_why_says():
     assert answers.bound.what == "serial chain" and len(answers.chain) == 3
 
 
+@nki.jit
+def loaded_at_two_lines(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape[1:], x.dtype, buffer=nl.sbuf)
+    for i in range(x.shape[0]):
+        if i % 2:
+            nisa.dma_copy(tile, x[i])
+        else:
+            nisa.dma_copy(tile, x[i])
+        made = nl.ndarray(x.shape[1:], x.dtype, buffer=nl.sbuf)
+        nisa.tensor_scalar(made, tile, nl.add, 1.0, engine=nisa.engine.vector)
+        nisa.dma_copy(out[i], made)
+    return out
+
+
+def test_a_buffer_that_two_lines_wait_for_is_doubled_once():
+    x = np.zeros((12, 128, 512), np.float32)
+    edits = run(loaded_at_two_lines, x, target="trn2").why().answers.edits
+    assert [one.how for one in edits].count("double-buffer `tile` (SBUF)") == 1
+
+
 def ran(capsys, *words):
     code = main(["why", *words])
     return code, capsys.readouterr().out

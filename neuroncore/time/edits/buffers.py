@@ -90,9 +90,8 @@ def _buffer(program: Program, kind: int, lies: int, user: Place) -> Buffer:
     return Buffer(program.name_of(area), place, area.region, None)
 
 
-def second_buffer(base: Change, wait: SpaceWait) -> Edit | None:
+def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
     """The edit by which the contents of a buffer alternate between two places."""
-    buffer = wait.buffer
     name = f"`{buffer.name}`" if buffer.name else "its tile"
     action = f"double-buffer {name} ({buffer.region.value.upper()})"
     return edit(base, buffer.place, action, partial(_doubled, buffer=buffer))

@@ -31,8 +31,9 @@ def candidates(
     """Return edits of the buffers that instructions on the critical path wait for, and of the lines
     that occupy the path longest. An edit of one line saves no more than the time that the line
     occupies the path, unless instructions are reordered."""
-    for wait in [wait for wait in waits if wait.reused][:BUFFERS]:
-        found = second_buffer(base, wait)
+    buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
+    for buffer in islice(buffers, BUFFERS):
+        found = second_buffer(base, buffer)
         if found is not None:
             yield found
     room = timeline.machine.sbuf.usable_bytes - timeline.peak_sbuf
