@@ -50,6 +50,15 @@ def test_what_runs_on_over_the_ends_of_rows_reaches_the_end_of_its_last_element(
     assert near(device, tiles)[0] == {0, 1, 2, 3, 4}
 
 
+def test_steps_that_run_on_over_the_ends_of_rows_meet_those_of_the_next_row():
+    """Columns 5, 7 and 9 of rows of 8 are columns 5 and 7, and column 1 of the next row."""
+    device = Device()
+    table = device.zeros((6, 8), buffer="hbm")
+    inside, across = ([[8, 4], [2, count]] for count in (2, 3))
+    tiles = [table.ap(inside, offset=1), table.ap(across, offset=5), table.ap(inside, offset=0)]
+    assert near(device, tiles) == sharing(tiles) == [{0, 1}, {0, 1}, {2}]
+
+
 def test_a_program_s_boxes_stay_as_they_are():
     device = Device()
     tensor = device.zeros((128, 64, 2), address=(0, 0))
