@@ -253,7 +253,7 @@ def loads(x, form):
 
 def expression_lines() -> Iterator[Line]:
     x = np.ones((128, 64), np.float32)
-    forms = {"expressions": 1.2, "mask": 2.5}  # times a load by slices
+    forms = {"expressions": 1.2, "mask": 1.8}  # times a load by slices
     add, *spent = least(yardstick(), *(lambda form=form: loads(x, form) for form in forms))
     for (form, limit), whole in zip(forms.items(), spent):
         each = whole / STEPS
