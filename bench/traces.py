@@ -1,20 +1,23 @@
 """Published traces of devices next to ours: what chips did, and what we estimate.
 
-    python bench/traces.py CLONES
+    python bench/traces.py CLONES [--json OUT.json] [-k TEXT]
 
 For each trace of `bench/traces.csv` it prints the time of the kernel, and as parts of that two
 estimates: of the compiled program's own instructions, and of the kernel's source. Then, for each
-kind of instruction, it prints how many the chip has and how many ours. CLONES is a folder of
-clones, OWNER+NAME each; files are those of the commit that is named.
+kind of instruction, it prints how many the chip has and how many ours, and in how many windows of
+the Tensor engine's clock the law of the clock agrees with the trace. `-k` selects traces whose
+repository or file has the text. CLONES is a folder of clones, OWNER+NAME each; files are those of
+the commit that is named. docs/calibration.md has the figures (docs/generate/traces.py).
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib.util
+import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -26,13 +29,17 @@ import numpy as np
 import neuroncore
 from neuroncore import machine
 from neuroncore.capture import joining, neff, run
-from neuroncore.capture.estimate import estimate
+from neuroncore.capture.estimate import Clock, estimate
 from neuroncore.capture.measured import MeasuredCore
+from neuroncore.capture.trace import TENSOR
 from neuroncore.hosts.api import Run
+from neuroncore.machine import Machine
 
 HERE = Path(__file__).resolve().parent
 FORMATS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
 KINDS = ("product", "transpose", "load", "store", "DMA", "compute")
+ESTIMATES = ("own", "ours")
+FULL = 8  # eighths of the clock
 
 
 def fetched(clones: Path, row: dict[str, str], path: str, folder: Path) -> Path:
@@ -71,48 +78,113 @@ def argument(text: str, rng: np.random.Generator) -> object:
 
 
 def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
+    """Times in nanoseconds; for each kind of instruction how many the chip has, and ours; in how
+    many windows of the clock the law is right, and how many there are."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         trace, program = (fetched(clones, row, row[kind], folder) for kind in ("trace", "neff"))
         measured, made = run.load(trace, program), neff.load(program)
-        core = measured.capture.busiest
-        own = estimate(made, machine.load(made.target)).busiest
-        found = {"window": core.window_ns, "own": own.window_ns, "chip": counts(core)}
-        if row["source"]:
-            kernel = source_run(row, fetched(clones, row, row["source"], folder))
-            timeline = max(kernel.timelines, key=lambda one: one.total_ns)
-            found |= {"ours": timeline.total_ns}
-            found |= {"kinds": Counter(work.kind for work in joining.ours(timeline))}
-        return found
+        core, target = measured.capture.busiest, machine.load(made.target)
+        kernel = source_run(row, fetched(clones, row, row["source"], folder))
+        timeline = max(kernel.timelines, key=lambda one: one.total_ns)
+        chip = Counter(work.kind for _, work in joining.of_core(core))
+        kinds = Counter(work.kind for work in joining.ours(timeline))
+        return {
+            "repository": row["repository"],
+            "trace": row["trace"],
+            "machine": made.target,
+            "window": core.window_ns,
+            "own": estimate(made, target).busiest.window_ns,
+            "ours": timeline.total_ns,
+            "counts": {kind: [chip[kind], kinds[kind]] for kind in KINDS},
+            "clock": clock(core, target),
+        }
 
 
-def counts(core: MeasuredCore) -> Counter[str]:
-    return Counter(work.kind for _, work in joining.of_core(core))
+def clock(core: MeasuredCore, target: Machine) -> tuple[int, int]:
+    """The windows of the Tensor engine's clock from the first product to the last one: in how many
+    the law has the clock of the trace, and how many there are. The law gets the begin of a window
+    and the products as they were measured."""
+    if not len(core.clock):
+        return 0, 0
+    begins, full = core.clock["ns"], core.clock["eighths"] >= FULL
+    law, length = Clock(target, float(begins[0])), target.fixed.clock_window_ns
+    moved = [
+        (float(done["end_ns"]), core.kinds[int(done["kind"])].operand("src"))
+        for done in core.instructions[core.instructions["engine"] == TENSOR]
+        if done["own"] and core.kinds[int(done["kind"])].role == "product"
+    ]
+    peak, spans = target.engines["tensor"].clock_ghz, []
+    for end, read in moved:
+        rows = read.free * (2 if read.free_bytes == 4 * read.free else 1)
+        end -= target.engines["tensor"].latency_ns
+        before = np.searchsorted(begins, end, "right") - 1
+        share = 1.0 if before >= 0 and full[before] else target.fixed.cold_clock_share
+        spans.append((end - rows / peak / share, end))
+        law.move(*spans[-1], rows)
+    if not spans:
+        return 0, 0
+    first, last = (int((ns - law.phase) // length) for ns in (spans[0][0], spans[-1][1]))
+    middles = law.phase + (np.arange(first, last + 1) + 0.5) * length
+    changes = np.searchsorted(begins, middles, "right") - 1
+    chip = (changes >= 0) & full[changes]
+    ours = np.array([law.slow(ns) == 1.0 for ns in middles])
+    return int((ours == chip).sum()), len(chip)
 
 
-def main(clones: Path) -> None:
-    with (HERE / "traces.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    ratios: dict[str, list[float]] = {"own": [], "ours": []}
-    print(f"{'trace':<52}{'window us':>10}{'own':>7}{'ours':>7}  chip/ours: " + ", ".join(KINDS))
-    for row in rows:
-        found = compared(clones, row)
-        cells = ""
-        for name, values in ratios.items():
-            if name in found:
-                values.append(found[name] / found["window"])
-            cells += f"{values[-1]:>7.3f}" if name in found else f"{'-':>7}"
-        kinds = found.get("kinds", Counter())
-        both = ", ".join(f"{found['chip'][kind]}/{kinds[kind]}" for kind in KINDS)
-        label = f"{row['repository'].split('/')[0]} {'/'.join(row['trace'].split('/')[-2:])}"
-        print(f"{label[:51]:<52}{found['window'] / 1e3:>10.1f}{cells}  {both}", flush=True)
-    for name, values in ratios.items():
-        off = np.abs(np.array(values) - 1)
-        print(
+def line(found: dict[str, Any]) -> str:
+    """One line of the table."""
+    label = f"{found['repository'].split('/')[0]} {'/'.join(found['trace'].split('/')[-2:])}"
+    shares = "".join(f"{found[name] / found['window']:>7.3f}" for name in ESTIMATES)
+    both = ", ".join(f"{chip}/{ours}" for chip, ours in found["counts"].values())
+    right, windows = found["clock"]
+    return f"{label[:51]:<52}{found['window'] / 1e3:>10.1f}{shares}  {both}, {right}/{windows}"
+
+
+def totals(rows: list[dict[str, Any]]) -> list[str]:
+    """Lines about all traces."""
+    lines = []
+    for name in ESTIMATES:
+        off = np.array([abs(found[name] / found["window"] - 1) for found in rows])
+        lines.append(
             f"{name}: median error {np.median(off):.1%}, worst {off.max():.1%}, "
             f"{(off <= 0.1).sum()} of {len(off)} within 10 %, {(off <= 0.2).sum()} within 20 %"
         )
+    close = sum(is_close(*found["counts"]["compute"]) for found in rows)
+    right, windows = (sum(found["clock"][i] for found in rows) for i in (0, 1))
+    return [
+        *lines,
+        f"compute: within 10 % of the chip's instructions, or 3, in {close} of {len(rows)}",
+        f"clock: right in {right} of {windows} windows",
+    ]
+
+
+def is_close(chip: int, ours: int) -> bool:
+    """Whether a number of instructions is within 10 % of the chip's, or within 3."""
+    return abs(ours - chip) <= max(3, 0.1 * chip)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("clones", type=Path, metavar="CLONES")
+    parser.add_argument("--json", type=Path, metavar="OUT.json")
+    parser.add_argument("-k", dest="text", default="", metavar="TEXT")
+    given = parser.parse_args()
+    with (HERE / "traces.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if given.text in f"{r['repository']}/{r['trace']}"]
+    print(
+        f"{'trace':<52}{'window us':>10}{'own':>7}{'ours':>7}  chip/ours: {', '.join(KINDS)}, clock"
+    )
+    each = []
+    for row in rows:
+        each.append(compared(given.clones, row))
+        print(line(each[-1]), flush=True)
+    print("\n".join(totals(each)))
+    if given.json:
+        given.json.write_text(json.dumps({"schema": "neuroncore.traces/1", "traces": each}) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -190,6 +190,8 @@ class Fit:
 def text(found: Fit) -> Iterator[str]:
     for name, points in (("in use", found.in_use), ("left out", found.left_out)):
         yield f"{name:10} {said(*_figures(points))}"
+        for api, own in by_api(points).items():
+            yield f"    {api}: {said(*_figures(own))}"
     for choice, gains in found.shown.items():
         told = ", ".join(f"{v!r} {n}" for v, n in found.chosen[choice].items())
         yield f"{choice}: {choice.in_use!r} in use, {choice.without!r} without; chosen {told}"
@@ -197,6 +199,14 @@ def text(found: Fit) -> Iterator[str]:
             sources = [f"{s} {gain:+.3f}" for s, gain in gains.items() if sign * gain >= SHOWN]
             if sources:
                 yield f"    {verb} {', '.join(sources)}"
+
+
+def by_api(points: Sequence[ScoredPoint]) -> dict[str, list[ScoredPoint]]:
+    """The kernels of the older API and those of today's, which compilers order differently."""
+    return {
+        "older API": [p for p in points if p.order == "compiled"],
+        "today's API": [p for p in points if p.order != "compiled"],
+    }
 
 
 def _figures(points: Sequence[ScoredPoint]) -> tuple[Errors, Order]:
@@ -213,9 +223,13 @@ def said(found: Errors, pairs: Order) -> str:
 
 
 def document(found: Fit) -> dict[str, Any]:
-    def quality(points: Sequence[ScoredPoint]) -> dict[str, Any]:
+    def figures(points: Sequence[ScoredPoint]) -> dict[str, Any]:
         each, pairs = _figures(points)
         return {"errors": asdict(each), "order": {**asdict(pairs), "accuracy": pairs.accuracy}}
+
+    def quality(points: Sequence[ScoredPoint]) -> dict[str, Any]:
+        apis = {api: figures(own) for api, own in by_api(points).items()}
+        return {**figures(points), "by API": apis}
 
     return {
         "schema": "neuroncore.fit/1",

@@ -2,7 +2,8 @@
 
     neuroncore score CSV --records FOLDER --by generation --by source --by limit --json > SCORE.json
     python bench/calibration/fit.py CSV --records FOLDER --json FIT.json
-    python docs/generate/calibration.py SCORE.json FIT.json
+    python bench/traces.py CLONES --json TRACES.json
+    python docs/generate/calibration.py SCORE.json FIT.json TRACES.json
 
 The tables come from the files, from neuroncore/report/ranges.toml and from
 bench/calibration/offsets.toml. The text is in this module.
@@ -24,6 +25,7 @@ sys.path.append(str(DOCS.parent))
 
 from docs.generate.handouts import handouts  # noqa: E402
 from docs.generate.observed import OBSERVED, wrong  # noqa: E402
+from docs.generate.traces import traces  # noqa: E402
 
 PAGE = DOCS / "calibration.md"
 OFFSETS = DOCS.parent / "bench/calibration/offsets.toml"
@@ -63,7 +65,8 @@ SUMMARY = """\
 
 For a new kernel, expect the first line. It is the result of leave-one-source-out
 cross-validation: each source of kernels is left out in turn, and estimated with a model that was
-fitted to the other sources ([below](#evidence-for-the-model)).
+fitted to the other sources ([below](#evidence-for-the-model)). The same follows for the kernels of
+each API alone.
 
 """
 
@@ -238,7 +241,7 @@ python bench/calibration/fit.py CSV --records FOLDER --json FIT.json       # ten
 """
 
 
-def page(score: Json, fit: Json) -> str:
+def page(score: Json, fit: Json, traced: Json) -> str:
     return "".join(
         (
             HEAD,
@@ -262,6 +265,7 @@ def page(score: Json, fit: Json) -> str:
             "\n",
             harnesses(),
             handouts(score["rows"], table),
+            traces(traced, table),
             "\n## Known errors of the model\n\n",
             wrong(score["rows"]),
             OBSERVED,
@@ -274,32 +278,53 @@ def page(score: Json, fit: Json) -> str:
 
 def summary(rows: Sequence[Json], fit: Json) -> str:
     """Return the table of errors in cross-validation and with the model in use."""
-    each = residuals(rows)
-    own = estimate.fitted(each)
-    ranged = {
-        "left out": estimate.coverage(estimate.left_out(each)),
-        "in use": estimate.coverage((r, estimate.chosen(own, r.kind)) for r in each),
-    }
     names = {
         "left out": "cross-validation: each source, with the model from the others",
         "in use": "all, with the model in use",
     }
+    covered = {which: ranged(rows, which == "left out") for which in names}
+    lines = [(name, fit[which], covered[which]["all"]) for which, name in names.items()]
+    lines += [
+        (f"{api}, {'cross-validation' if which == 'left out' else 'with the model in use'}",
+         found, covered[which][api])
+        for api in ("older API", "today's API")
+        for which, found in ((which, fit[which]["by API"][api]) for which in names)
+    ]  # fmt: skip
     return table(
         "estimates of | kernels | median error | within 20 % | pairs in order | median Spearman | "
         "in their range | half-width",
         (
             (
                 name,
-                fit[which]["errors"]["count"],
-                *(f"{fit[which]['errors'][k]:.1%}" for k in ("median", "close")),
-                f"{fit[which]['order']['accuracy']:.1%}",
-                f"{fit[which]['order']['spearman']:.2f}",
-                f"{ranged[which].share:.1%}",
-                f"{ranged[which].half_width:.1%}",
+                found["errors"]["count"],
+                *(f"{found['errors'][k]:.1%}" for k in ("median", "close")),
+                f"{found['order']['accuracy']:.1%}",
+                f"{found['order']['spearman']:.2f}",
+                f"{hold.share:.1%}",
+                f"{hold.half_width:.1%}",
             )
-            for which, name in names.items()
+            for name, found, hold in lines
         ),
     )
+
+
+def ranged(rows: Sequence[Json], left_out: bool) -> dict[str, estimate.Coverage]:
+    """Return how well ranges hold, for all kernels and for those of each API."""
+    each = residuals(rows)
+    own = estimate.fitted(each)
+    pairs = (
+        estimate.left_out(each) if left_out else ((r, estimate.chosen(own, r.kind)) for r in each)
+    )
+    by_api: dict[str, list[tuple[Residual, Range]]] = {
+        "all": [],
+        "older API": [],
+        "today's API": [],
+    }
+    for residual, found in pairs:
+        api = "older API" if residual.kind.order == "compiled" else "today's API"
+        by_api["all"].append((residual, found))
+        by_api[api].append((residual, found))
+    return {name: estimate.coverage(own) for name, own in by_api.items()}
 
 
 def chosen(choices: Sequence[Json]) -> str:
@@ -450,8 +475,8 @@ def kernels(score: Json) -> str:
 
 
 def main() -> None:
-    score, fit = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:3])
-    PAGE.write_text(page(score, fit), "utf-8")
+    score, fit, traced = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:4])
+    PAGE.write_text(page(score, fit, traced), "utf-8")
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ class _Semaphores:
         return None if value > len(times) else times[value - 1] if value > 0 else 0.0
 
 
-class _Clock:
-    """The Tensor engine's clock by its law; `phase` is when its windows begin."""
+class Clock:
+    """The Tensor engine's clock by its law; `phase` is when a window begins, in nanoseconds."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -108,7 +108,7 @@ class _Replay:
 
     def __init__(self, graph: Graph, machine: Machine, phase_ns: float) -> None:
         self.graph, self.machine, self.times = graph, machine, machine.replay
-        self.clock, self.semaphores = _Clock(machine, phase_ns), _Semaphores()
+        self.clock, self.semaphores = Clock(machine, phase_ns), _Semaphores()
         self.at = {engine: 0 for engine in graph.code}
         self.free = dict.fromkeys(graph.code, 0.0)
         self.array_free = 0.0  # when the array has streamed what it has

@@ -13,10 +13,13 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.legality import stays_legal
 from neuroncore.clause.operand import PSUM, SBUF
+from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
+FLOAT_BYTES = 4
+BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
@@ -25,11 +28,13 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
     They are the same call of the same line, each directly after a transpose; they write next to
     each other, and read at most one bank together. In profiles of attention on trn2, four
-    transposes of 128 columns share a bank and one copy (trainium-kernel-fusion).
+    transposes of 128 columns share a bank and one copy; eight of 16 bits have a copy each, as they
+    have more than 512 columns together (trainium-kernel-fusion).
     """
     columns, found = program.columns(), np.full(len(program), -1, np.int32)
     read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
-    size = np.array([v.free_size * v.dtype.itemsize if v else 0 for v in read], np.int64)
+    both = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in read]
+    elements, size = np.array(both, np.int64).reshape(-1, 2).T
     transposes = _flags(lambda call: call.transposes, program.calls)
     own = 1 + np.flatnonzero((size > 0)[columns.call[1:]] & transposes[columns.call[:-1]])
     if not len(own):
@@ -43,7 +48,10 @@ def merged(program: Program, bank_bytes: int) -> Array:
     order = np.arange(len(own))
     place = order - np.maximum.accumulate(np.where(same, 0, order))
     place %= np.maximum(bank_bytes // size[columns.call[own]], 1)
-    found[own[place > 0]] = own[(order - place)[place > 0]]
+    first = order - place
+    length = np.bincount(first, elements[columns.call[own]], len(own))[first]
+    merges = (place > 0) & (length <= bank_bytes // FLOAT_BYTES)
+    found[own[merges]] = own[first[merges]]
     return found
 
 
@@ -54,7 +62,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     Such a copy is between equal formats, and copies exactly what one instruction wrote. All of its
     readers read exactly what was copied, may read it in PSUM, where it stays until then, and take
     no more time there. Reductions and exponentials do this in profiles of attention on trn2
-    (trainium-kernel-fusion).
+    (trainium-kernel-fusion), but not for copies to the rest of a tile: only one that begins where
+    its tile begins is left out.
     """
     calls, call = program.calls, program.columns().call
     start, operands = accesses.start, accesses.operands
@@ -64,6 +73,7 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
         return source, operands
     makers, last_operand = flow.reaching[start[copies]], start[1:] - 1
     exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
+    exact &= program.box_table()[operands[last_operand[copies]], BEGIN] == 0
     plain[copies], copies, makers = exact, copies[exact], makers[exact]
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]

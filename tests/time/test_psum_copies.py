@@ -60,10 +60,11 @@ def overwritten_and_reduced(device, product, copy):
     reduced(device, product, copy)
 
 
-def copied(*uses, kept="float32", machine="trn2", **named):
-    """A product, a copy of it and what uses that."""
+def copied(*uses, kept="float32", machine="trn2", begin=0, **named):
+    """A product, a copy of it into the columns of a tile from `begin` on, and what uses that."""
     device = Device(machine)
-    product, copy = device.empty(SHAPE, buffer="psum"), device.empty(SHAPE, kept)
+    product = device.empty(SHAPE, buffer="psum")
+    copy = device.empty((128, begin + SHAPE[1]), kept)[:, begin:]
     device.issue("nc_matmul", product, device.zeros((128, 128)), device.zeros(SHAPE))
     device.issue("tensor_copy", copy, product, **named)
     for use in uses:
@@ -100,6 +101,7 @@ def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(or
         ((reduced,), {"kept": "bfloat16"}),
         ((reduced,), {"engine": VECTOR}),
         ((reduced,), {"machine": "trn1"}),
+        ((reduced,), {"begin": SHAPE[1]}),
     ],
 )
 def test_other_copies_out_of_psum_are_made(uses, how):
@@ -146,12 +148,12 @@ def test_columns_of_scalars_that_are_read_in_psum_are_in_no_counter():
 # --- in one go ------------------------------------------------------------------------------------
 
 
-def transposed(count, width=128, step=128, between=None, **named):
+def transposed(count, width=128, step=128, between=None, dtype="float32", **named):
     """Transposes, each with a copy into the columns behind those of the one before it."""
     device = Device()
-    out, data = device.empty((128, max(step, width) * count)), device.zeros((width, 128))
+    out, data = device.empty((128, max(step, width) * count)), device.zeros((width, 128), dtype)
     for i in range(count):
-        product = device.empty((128, width), buffer="psum")
+        product = device.empty((128, width), dtype, buffer="psum")
         device.issue("nc_transpose", product, data)
         if between is not None:
             between(device)
@@ -189,6 +191,13 @@ def test_copies_of_transposes_that_share_a_bank_are_set_up_once(width, together)
 )
 def test_other_copies_are_set_up_one_by_one(how):
     assert (in_order(transposed(8, **how)).compiled.heads == -1).all()
+
+
+@pytest.mark.parametrize(("count", "merged"), [(4, 3), (8, 0)])
+def test_copies_of_16_bits_are_merged_if_a_bank_has_at_most_512_columns_of_them(count, merged):
+    """A bank has room for eight, which are 1,024 columns."""
+    timeline = in_order(transposed(count, dtype="bfloat16"))
+    assert (timeline.compiled.heads[copies(timeline)] >= 0).sum() == merged
 
 
 @pytest.mark.parametrize("order", ["in-order", "scheduled"])

@@ -159,7 +159,7 @@ def test_the_estimate_of_a_compiled_program_has_the_same_windows():
     """Half of the rows of a window at once: the next window has the full clock, the one after it
     not."""
     machine = Device().core.machine
-    clock = estimate._Clock(machine, phase_ns=100.0)
+    clock = estimate.Clock(machine, phase_ns=100.0)
     clock.move(100.0, 100.0 + WINDOW / 2, 4096)
     slow = [clock.slow(100.0 + (n + 0.5) * WINDOW) for n in range(3)]
     assert slow == [2.0, 1.0, 2.0]

@@ -1,0 +1,92 @@
+"""Traces of devices next to our estimates, for docs/calibration.md: tables from the JSON of
+`bench/traces.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+Json = dict[str, Any]
+Table = Callable[[str, Iterable[Sequence[object]]], str]
+
+NEAR, CLOSE = 0.1, 0.2  # relative errors
+FEW = 3  # instructions: the largest difference that counts as close in any case
+ESTIMATES = (
+    ("own", "of the compiled program's own instructions"),
+    ("ours", "of the kernel's source"),
+)
+
+TEXT = """
+## Traces of devices
+
+`bench/traces.py` compares {count} published traces of {repositories} repositories with two
+estimates of the time from the first instruction of the kernel to the last one: of the compiled
+program's own instructions and semaphores (`neuroncore why FILE.neff`), and of the kernel's source.
+
+{estimates}
+For the {attention} traces of attention, estimates of the source are {share:.3f} of the measured
+time in the median. The number of instructions of Vector, Scalar and GpSimd (without table loads and
+those that only wait) is within 10 % of the chip's, or within {few}, in {compute} of {count} traces.
+The law of the Tensor engine's clock, with the begin of one window and the products from the trace,
+has the measured clock in {right} of {windows} windows.
+
+<details><summary>All traces</summary>
+
+{rows}
+</details>
+"""
+
+
+def traces(found: Json, table: Table) -> str:
+    """Return the section: figures about all traces, and a row for each."""
+    each = found["traces"]
+    attention = [one for one in each if "fusion" in one["repository"]]
+    right, windows = (sum(one["clock"][i] for one in each) for i in (0, 1))
+    return TEXT.format(
+        count=len(each),
+        repositories=len({one["repository"] for one in each}),
+        estimates=table(
+            "estimate | median error | worst | within 10 % | within 20 %",
+            (_errors(text, [one[name] / one["window"] for one in each])
+             for name, text in ESTIMATES),
+        ),
+        attention=len(attention),
+        share=median(one["ours"] / one["window"] for one in attention),
+        few=FEW,
+        compute=sum(_is_close(*one["counts"]["compute"]) for one in each),
+        right=right,
+        windows=windows,
+        rows=table(
+            "trace | machine | measured, us | own instructions | source | products | transfers | "
+            "compute | windows of the clock",
+            map(_row, each),
+        ),
+    )  # fmt: skip
+
+
+def _errors(text: str, ratios: Sequence[float]) -> Sequence[object]:
+    off = [abs(ratio - 1) for ratio in ratios]
+    shares = (f"{sum(e <= limit for e in off)} of {len(off)}" for limit in (NEAR, CLOSE))
+    return text, f"{median(off):.1%}", f"{max(off):.1%}", *shares
+
+
+def _is_close(chip: int, ours: int) -> bool:
+    return abs(ours - chip) <= max(FEW, NEAR * chip)
+
+
+def _row(one: Json) -> Sequence[object]:
+    """Counts are the chip's and ours."""
+    owner, file = one["repository"].split("/")[0], "/".join(one["trace"].split("/")[-2:])
+    counts = one["counts"]
+    products, transfers = (
+        "{}/{}".format(*(sum(counts[kind][side] for kind in kinds) for side in (0, 1)))
+        for kinds in (("product", "transpose"), ("load", "store", "DMA"))
+    )
+    right, windows = one["clock"]
+    return (
+        f"{owner} {file.removesuffix('.ntff')}", one["machine"], f"{one['window'] / 1e3:.1f}",
+        *(f"{one[name] / one['window']:.2f}" for name, _ in ESTIMATES),
+        products, transfers, "{}/{}".format(*counts["compute"]),
+        f"{right} of {windows}" if windows else "",
+    )  # fmt: skip
