@@ -166,8 +166,8 @@ RULES = (
      "compiled",
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
     ("on trn2 and trn3 a copy out of PSUM is omitted if its readers can read PSUM in no more time",
-     "compiled", "trainium-kernel-fusion (profiles), AccelOpt; not on trn1: AccelOpt (counters of "
-     "swiglu)"),
+     "compiled", "trainium-kernel-fusion (profiles; a copy to the rest of a tile stays in its "
+     "compiled programs), AccelOpt; not on trn1: AccelOpt (counters of swiglu)"),
     ("small instructions of all iterations of a parallel loop are merged, and the rest of the "
      "loop comes before or after them", "compiled",
      "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "
@@ -185,8 +185,9 @@ RULES = (
      "omitted if its readers can read the source",
      "compiled", "cs149stanfordasst4 (traces), Ericcsr/asst4-trainium, sahiljain01/asst4-trainium "
      "(compiled programs)"),
-    ("copies of transposes in the same bank are merged", "compiled",
-     "trainium-kernel-fusion (profiles), autocomp"),
+    ("copies of transposes in the same bank are merged, up to 512 columns", "compiled",
+     "trainium-kernel-fusion, Ericcsr/asst4-trainium, sahiljain01/asst4-trainium, "
+     "waahm7/asst4-trainium (compiled programs)"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),
     ("with `--disable-dge`, descriptors are written before the kernel runs", "compiled",
      "AccelOpt, "

@@ -138,6 +138,13 @@ class Options:
     releases have `hardware`, and so does the default, because all kernels that the estimates were
     fitted to are of earlier releases, except some on trn1 that `software` does not improve."""
 
+    loads: Literal["ahead", "single", "limited"] = "ahead"
+    """The loads that wait for their turn, for the estimate, which one source reports and no other
+    source has shown yet. `ahead`: none; loads run ahead while there is space. `single`: a load for
+    a product waits until the product has read the tile of the load before it at the same line, and
+    such loads are never left out. `limited`: so does every load, if tiles that DMA writes take more
+    than 88 KiB of a partition."""
+
     clock_phase: float | None = None
     """The phase of the Tensor engine's clock when the first product begins, for the estimate: the
     part of a window of 3,413 ns that has passed, from 0 to less than 1. It differs from run to run,
@@ -187,9 +194,9 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise UsageError for an illegal value of a field."""
-        for name, choices in _choices().items():
-            if (given := getattr(self, name)) not in choices:
-                known = " or ".join(map(repr, choices))
+        for name, legal in choices().items():
+            if (given := getattr(self, name)) not in legal:
+                known = " or ".join(map(repr, legal))
                 raise UsageError(f"{name} is {given!r}; it must be {known}")
         if not 0 <= self.rng_seed < 1 << 32:
             raise UsageError(f"rng_seed is {self.rng_seed}; it must be from 0 to 2^32 - 1")
@@ -213,7 +220,7 @@ def phase(given: Any) -> float:
 
 
 @cache
-def _choices() -> dict[str, tuple[Any, ...]]:
+def choices() -> dict[str, tuple[Any, ...]]:
     """Return the legal values of fields with a fixed set of values."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, kind in get_type_hints(Options).items():

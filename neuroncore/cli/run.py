@@ -37,7 +37,7 @@ else:
 
 
 SIMILAR = 0.8  # of a misspelled option and one of a command that takes any
-ESTIMATED = "order", "launch", "descriptors", "clock_phase"  # options of the estimate alone
+ESTIMATED = "order", "launch", "descriptors", "loads", "clock_phase"  # options of estimates alone
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -182,6 +182,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("hardware", "software"),
         help="the writer of the descriptors of DMAs of today's API without a dge_mode, for the "
         "estimate (default: hardware)",
+    )
+    parser.add_argument(
+        "--loads",
+        choices=("ahead", "single", "limited"),
+        help="the loads that wait for their turn, for the estimate, which only one source reports: "
+        "single: a load for a product waits until the tile before it was read; limited: so does "
+        "every load, if tiles that DMA writes take more than 88 KiB of a partition (default: "
+        "ahead)",
     )
     parser.add_argument(
         "--clock-phase",

@@ -83,6 +83,8 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("WRONG_ORDER", "a kernel of today's API has compiler flags of the older API")
     if program.software != (spec.options.descriptors == "software"):
         yield Refused("WRONG_ORDER", "the specification names another writer of DMA descriptors")
+    if program.loads != spec.options.loads:
+        yield Refused("WRONG_ORDER", "the specification names other loads that wait")
     if program.clock_phase != spec.options.clock_phase:
         yield Refused("WRONG_ORDER", "the specification names another phase of the clock")
     if len(program.data.branches) and not spec.dynamic:

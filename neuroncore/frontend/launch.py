@@ -244,14 +244,15 @@ class _Rank:
 def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
 ) -> None:
-    """Set the order of instructions, the phase of the clock, and the writer of descriptors: without
-    DISABLE_DGE the older API's compiler leaves them to hardware."""
+    """Set the order of instructions, the phase of the clock, the loads that wait, and the writer of
+    descriptors: without DISABLE_DGE the older API's compiler leaves them to hardware."""
     for core in cores:
         if core.program is not None:
             core.program.order = chosen.order or order_of(order, chosen.launch)
             core.program.flags = tuple(flags or ())
             core.program.dge = flags is not None and DISABLE_DGE not in flags
             core.program.software = chosen.descriptors == "software"
+            core.program.loads = chosen.loads
             core.program.clock_phase = chosen.clock_phase
 
 

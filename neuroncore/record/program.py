@@ -123,6 +123,7 @@ class Program:
         self.order: Order = "in-order"
         self.dge = False  # whether hardware writes descriptors while the older API's kernel runs
         self.software = False  # whether it writes descriptors of today's DMAs without a mode
+        self.loads = "ahead"  # those that wait for their turn: `Options.loads`
         self.clock_phase: float | None = None  # of the Tensor engine; None: as the machine assumes
         self.flags: tuple[str, ...] = ()  # that the kernel's compiler was given
         self.left_out = 0  # instructions after the last one that is recorded

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import KernelError
-from neuroncore.base.options import Order, phase
+from neuroncore.base.options import Order, choices, phase
 from neuroncore.base.source import Place
 from neuroncore.clause import legality
 from neuroncore.clause.immediate import Immediate
@@ -49,6 +49,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "order": program.order,
         "dge": program.dge,
         "software": program.software,
+        "loads": program.loads,
         "clock_phase": program.clock_phase,
         "flags": list(program.flags),
         "left_out": program.left_out,
@@ -97,6 +98,9 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
         raise ValueError(f"no order is called {made.order!r}")
     made.dge = tables.get("dge", False) is True  # files from before have none
     made.software = tables.get("software", False) is True
+    made.loads = tables.get("loads", "ahead")
+    if made.loads not in choices()["loads"]:
+        raise ValueError(f"no loads are called {made.loads!r}")
     given = tables.get("clock_phase")
     made.clock_phase = None if given is None else phase(given)
     made.flags = tuple(map(str, tables.get("flags", ())))

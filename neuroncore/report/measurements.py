@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.options import DISABLE_DGE, LaunchPath, order_of, phase
+from neuroncore.base.options import DISABLE_DGE, LaunchPath, choices, order_of, phase
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load
@@ -58,13 +58,14 @@ class Harness:
 
 class LaunchFacts(NamedTuple):
     """How the kernel of a row was compiled: with descriptors left to hardware (older API), by which
-    launch path, and with descriptors left to software (today's API); and the phase of the Tensor
-    engine's clock, None if it is not known."""
+    launch path, and with descriptors left to software (today's API); the phase of the Tensor
+    engine's clock, None if it is not known; and the loads that wait for their turn."""
 
     dge: bool = False
     path: LaunchPath = "framework"
     software: bool = False
     clock_phase: float | None = None
+    loads: str = "ahead"
 
 
 PLAIN = LaunchFacts()
@@ -158,8 +159,20 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
     path = _launch_path(row.get("launch") or by_harness)
     software = row.get("descriptors") == "software"
     return LaunchFacts(
-        leaves_descriptors(row, known), path, software, phase_of(row, f"row {row['id']}")
+        leaves_descriptors(row, known),
+        path,
+        software,
+        phase_of(row, f"row {row['id']}"),
+        _loads_of(row),
     )
+
+
+def _loads_of(row: Row) -> str:
+    """Return the column `loads`. Raise UsageError if `Options.loads` has no such value."""
+    given = row.get("loads") or "ahead"
+    if given not in choices()["loads"]:
+        raise UsageError(f"row {row['id']}: loads is {given!r}")
+    return given
 
 
 def phase_of(row: Row, name: str) -> float | None:
@@ -216,7 +229,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
     again = [copy(program) for program in record.programs]
     for program in again:
         program.dge, program.software = facts.dge, facts.software
-        program.clock_phase = facts.clock_phase
+        program.clock_phase, program.loads = facts.clock_phase, facts.loads
         program.order = order_of(program.order, facts.path)
     return again
 

@@ -294,8 +294,11 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _launch(timeline: Timeline) -> dict[str, str]:
-    """Return the launch path that an estimate assumes; today's API alone depends on it."""
-    return next(({"launch": path} for path, order in PATHS.items() if order == timeline.order), {})
+    """Return the launch path that an estimate assumes, on which today's API alone depends; and the
+    loads that wait."""
+    loads = timeline.program.loads
+    paths = [("launch", path) for path, order in PATHS.items() if order == timeline.order]
+    return dict([*paths, *[("loads", loads)] * (loads != "ahead")])
 
 
 def _range(estimated: Estimate) -> dict[str, Any]:
@@ -449,6 +452,8 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
+    if (loads := timeline.program.loads) != "ahead":
+        yield f"loads      wait for their turn (--loads {loads}), which only one source reports"
     if (phase := clock_phase(timeline)) is not None:
         yield f"clock      {phase}"
     if timeline.program.flags:

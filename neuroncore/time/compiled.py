@@ -24,16 +24,18 @@ from neuroncore.time.loops.work import NO_MOVES, Moves
 from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
 
-if TYPE_CHECKING:  # what only the older API's compiler does
-    from neuroncore.time import copies, forwarding, hoisting, residency, vectorized
+if TYPE_CHECKING:  # what only the older API's compiler does, or only one source reports
+    from neuroncore.time import copies, forwarding, hoisting, reported, residency, vectorized
 else:
     copies = Lazy("neuroncore.time.copies")
     forwarding = Lazy("neuroncore.time.forwarding")
     hoisting = Lazy("neuroncore.time.hoisting")
+    reported = Lazy("neuroncore.time.reported")
     residency = Lazy("neuroncore.time.residency")
     vectorized = Lazy("neuroncore.time.vectorized")
 
 Array = npt.NDArray[Any]
+NOBODY_WAITS = np.zeros((0, 2), np.int64)
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # what becomes of an instruction
 
 
@@ -46,7 +48,7 @@ class Compiled:
     again (REPEATED), a product that is read in PSUM (BYPASSED), one that accumulates (ACCUMULATED),
     or one whose result is read instead of a copy in SBUF (FORWARDED). heads[i] is the instruction
     that i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
-    are left.
+    are left. `held` has pairs: a load that waits for its turn, and the instruction before it.
     """
 
     written: Program
@@ -61,6 +63,7 @@ class Compiled:
     instead: Array
     heads: Array
     moves: Moves
+    held: Array
 
     @property
     def read_in_psum(self) -> Array:
@@ -104,10 +107,13 @@ def compiled(
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)
-    flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, policy.rewrites)
+    defines = policy.rewrites or program.loads != "ahead"
+    flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
+    turns = _turns(program, accesses, flow)
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+        loaded[turns] = -1
         products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = copies.bypassed(program, accesses, flow)
@@ -117,10 +123,8 @@ def compiled(
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
         made = hoisting.hoisted(program, made)
         repeated = np.where(loaded < 0, made, loaded)
-        instead = nobody.copy()
         rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)
-        for rule, found in rules:
-            fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
+        fate, instead = _fates(len(program), rules)
     return Compiled(
         written=written,
         program=program,
@@ -134,6 +138,7 @@ def compiled(
         instead=instead,
         heads=heads,
         moves=moves,
+        held=reported.waits(program, accesses, flow, turns) if turns.any() else NOBODY_WAITS,
     )
 
 
@@ -149,6 +154,22 @@ def _merged(
     ordered, made = vectorized.vectorized(program, machine, policy.reach)
     merged = copies.merged(ordered, machine.psum.bank_bytes)
     return ordered, np.where(merged < 0, made, merged)
+
+
+def _turns(program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow) -> Array:
+    """Return which instructions are loads that wait for their turn (`Options.loads`)."""
+    if program.loads == "ahead":
+        return np.zeros(len(program), np.bool_)
+    return reported.in_turn(program, accesses, flow)
+
+
+def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:
+    """Return what becomes of each instruction, and the one that replaces it, by the rule that finds
+    one."""
+    fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
+    for rule, found in rules:
+        fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
+    return fate, instead
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:

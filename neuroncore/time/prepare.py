@@ -65,6 +65,7 @@ def _work(form: Compiled, machine: Machine) -> Work:
     order."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
+    first, needs = _with(first, needs, *form.held.T)
     first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous

@@ -1,0 +1,88 @@
+"""Loads that wait for their turn (`Options.loads`), which one source reports, and no other source
+has shown yet.
+
+`single`: a load for a product waits until the product has read the tile of the load before it, so
+that each product takes a whole round trip of a DMA. Products of rows that were normalized before
+take 3.6 to 4.1 us each on trn2 (AccelOpt's add_rmsnorm_matmul and matmul_add_rmsnorm, as
+kda-for-trainium and voyager-compiler measured them). `limited`: so does every load, if tiles that
+DMA writes take more than 88 KiB of a partition at one time. Streaming is then four times slower on
+trn1 with NKI 0.6, because the compiler places such tiles in one half of SBUF
+(aws-samples/sample-spectral-dns-on-aws-neuron, docs/neuron-rules.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.record.program import Program
+from neuroncore.time.loops.dependencies import Accesses, Flow
+
+Array = npt.NDArray[Any]
+MOST = 88 << 10  # bytes of a partition that DMA may write while loads run ahead
+
+
+def in_turn(program: Program, accesses: Accesses, flow: Flow) -> Array:
+    """Return which instructions are loads that wait for their turn. The flow must have reaching
+    definitions."""
+    loads = _loads(program)
+    if program.loads == "single":
+        uses, found = _uses(accesses, flow, loads), np.zeros_like(loads)
+        multiplies = np.array([c.instruction.traits.multiplies for c in program.calls], np.bool_)
+        by_product = multiplies[program.columns().call[accesses.user[uses]]]
+        found[flow.reaching[uses[by_product]]] = True
+        return found
+    full = program.loads == "limited" and _peak(program, accesses, loads) > MOST
+    return loads if full else np.zeros_like(loads)
+
+
+def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Array:
+    """Return pairs: a load that waits, and the instruction that it waits for, the last one that
+    reads the tile of the load before it at the same line."""
+    uses = _uses(accesses, flow, turns)
+    last = np.full(len(turns), -1, np.int64)
+    np.maximum.at(last, flow.reaching[uses], accesses.user[uses])
+    line = program.columns().line
+    own = np.flatnonzero(turns)
+    own = own[np.argsort(line[own], kind="stable")]
+    follows = line[own[1:]] == line[own[:-1]]
+    load, reader = own[1:][follows], last[own[:-1]][follows]
+    kept = (reader >= 0) & (reader < load)
+    return np.column_stack((load[kept], reader[kept]))
+
+
+def _uses(accesses: Accesses, flow: Flow, of: Array) -> Array:
+    """The operands that read a result of these instructions."""
+    found: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & of[flow.reaching])
+    return found
+
+
+def _loads(program: Program) -> Array:
+    """Return which instructions load a tile from HBM to SBUF."""
+    found = np.zeros(len(program.calls), np.bool_)
+    for number, call in enumerate(program.calls):
+        reads, writes = call.views(*call.reads), call.views(*call.writes)
+        fills = [view.region is MemoryRegion.sbuf for view in writes]
+        found[number] = bool(fills) and all(fills) and not any(view.on_chip for view in reads)
+        found[number] &= bool(reads)
+    loads: Array = found[program.columns().call]
+    return loads
+
+
+def _peak(program: Program, accesses: Accesses, loads: Array) -> int:
+    """The most bytes of a partition that tiles of loads take at one time, in program order."""
+    areas = program.boxes().areas
+    area = areas.of_box[accesses.operands]
+    first, last = np.full(len(areas.kind), len(loads)), np.full(len(areas.kind), -1)
+    np.maximum.at(last, area, accesses.user)
+    written = loads[accesses.user] & ~accesses.is_read
+    np.minimum.at(first, area[written], accesses.user[written])
+    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind]
+    own = np.flatnonzero(last >= first)
+    change = np.zeros(len(loads) + 1, np.int64)
+    np.add.at(change, first[own], size[own])
+    np.add.at(change, last[own] + 1, -size[own])
+    return int(np.cumsum(change).max(initial=0))
