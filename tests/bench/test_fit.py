@@ -60,7 +60,7 @@ def test_latencies_do_not_decide_about_what_programs_of_two_other_authors_show()
     fewer = replace(shown, shown_by=shown.shown_by[:2])
     assert fit.settings(own, [fewer]) == {"a/kernels": {fewer: 1}, "b": {}, "c": {fewer: 1}}
     named = {choice.name for choice in EVERY if choice.shown_by}
-    assert len(named) == 5 and named <= set(choices.OFF)
+    assert len(named) == 6 and named <= set(choices.OFF)
 
 
 def test_a_kernel_that_is_not_understood_decides_nothing():
