@@ -356,15 +356,20 @@ class Program:
         varied._read = found
         return varied
 
-    def with_parts(self, columns: Columns, parts: Parts, calls: Sequence[Call]) -> Program:
+    def with_parts(
+        self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
+    ) -> Program:
         """Other rows, to be scheduled: of this program's calls and windows, and after them of
-        further calls and of parts of windows. It is for programs whose rows are not waited for by
-        number."""
+        further calls and of parts of windows. Those for row i begin at begin[i]. It is for programs
+        whose rows are not waited for by number."""
         read, varied = self._reading(), copy.copy(self)
         windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
         varied.calls, varied.geometries = [*self.calls, *calls], lies
         varied.count = len(columns.call)
         varied._read = _Read(columns, windows, found, lies)
+        varied.data = copy.copy(self.data)
+        varied.data.iterations = _at_other_rows(self.data.iterations, 3, begin)
+        varied.data.programs = _at_other_rows(self.data.programs, 2, begin)
         return varied
 
     def permuted(self, rows: Array) -> Program:
@@ -456,6 +461,13 @@ COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 def _values(column: array[int]) -> Array:
     """Return a copy, because an array that numpy refers to cannot grow."""
     return np.array(column, column.typecode)
+
+
+def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
+    """Return a table whose lines start with a row, for rows that begin elsewhere."""
+    found = np.array(table, np.int64).reshape(-1, width)
+    found[:, 0] = begin[found[:, 0]]
+    return array("q", found.reshape(-1).tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,13 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.legality import stays_legal
 from neuroncore.memory.geometry import Geometry
 from neuroncore.record.columns import Parts, owners
-from neuroncore.record.program import Program
+from neuroncore.record.program import Order, Program
 from neuroncore.time.changes import Change
 from neuroncore.time.edits.edit import Edit, Edited, edit
 from neuroncore.time.lines import Line
 from neuroncore.time.loops.dependencies import Accesses
 from neuroncore.time.loops.halves import put_off
+from neuroncore.time.policy import policy_of
 from neuroncore.time.variation import AS_IT_IS
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,8 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
             if key not in seen:
                 seen.add(key)
                 action = f"work in halves{_with(base.programs, rows, line)}"
-                make = partial(_split, rows=dict(zip(base.programs, rows, strict=True)))
+                own = dict(zip(base.programs, rows, strict=True))
+                make = partial(_split, rows=own, order=base.bench.order)
                 found = edit(base, line.place, action, make)
                 if found is not None:
                     yield found
@@ -67,11 +69,16 @@ def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str
     return f", with {words} {', '.join(map(str, sorted(near)))}" if near else ""
 
 
-def _split(program: Program, rows: Mapping[Program, Array]) -> Edited | None:
+def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
+    """Return the program in which these rows are two. Today's compiler leaves second halves where
+    the kernel has them, as late as possible; the older one finds an order."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
-    return None if split is None else Edited(_ordered(*split), AS_IT_IS)
+    if split is None:
+        return None
+    rewrites = policy_of(program, order).rewrites
+    return Edited(split[0] if rewrites else _ordered(*split), AS_IT_IS)
 
 
 def _halved(call: Call) -> Halves | None:
@@ -157,7 +164,8 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     number = np.cumsum([one is not None for one in halves]) - 1 + len(halves)
     call = np.where(half >= 0, number[columns.call], columns.call)
     columns = replace(columns, call=call, operands=operands)
-    return program.with_parts(columns, parts, [one.call for one in known]), half
+    begin = np.append(0, np.cumsum(1 + rows))
+    return program.with_parts(columns, parts, [one.call for one in known], begin), half
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:

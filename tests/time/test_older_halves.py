@@ -1,0 +1,37 @@
+"""Work in halves of kernels of the older API, whose compiler merges iterations."""
+
+import numpy as np
+from neuronxcc import nki
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+
+from neuroncore import run
+from neuroncore.time.changes import as_it_is
+from neuroncore.time.edits.halves import in_halves
+from neuroncore.time.lines import on_the_path
+
+
+@nki.jit
+def scaled(x, parts):
+    """Rows by the inverse of their sum, which the compiler merges over iterations, in `parts`."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    own = [nl.ds(k * x.shape[2] // parts, x.shape[2] // parts) for k in range(parts)]
+    for i in nl.affine_range(x.shape[0]):
+        tile, made = (nl.ndarray(x.shape[1:], x.dtype, buffer=nl.sbuf) for _ in range(2))
+        for part in own:
+            tile[:, part] = nl.load(x[i, :, part])
+        inverse = nisa.reciprocal(nl.sum(tile, axis=1))
+        for part in own:
+            made[:, part] = nisa.tensor_scalar(tile[:, part], nl.multiply, inverse)
+        for part in own:
+            nl.store(out[i, :, part], made[:, part])
+    return out
+
+
+def test_halves_keep_the_iterations_that_are_merged():
+    x = np.ones((8, 128, 512), np.float32)
+    (whole,), (halved,) = (run(scaled, x, parts, target="trn2").timelines for parts in (1, 2))
+    (edit, *_) = in_halves(as_it_is(whole), on_the_path(whole))
+    made = edit.change.scheduled(0)
+    assert (made.compiled.heads >= 0).sum() == (halved.compiled.heads >= 0).sum() > 0
+    assert made.total_ns == halved.total_ns
