@@ -360,8 +360,8 @@ class Program:
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
         """Other rows, to be scheduled: of this program's calls and windows, and after them of
-        further calls and of parts of windows. Those for row i begin at begin[i]. It is for programs
-        whose rows are not waited for by number."""
+        further calls and of parts of windows. Row i of this program begins at begin[i]. It is for
+        programs whose rows are not waited for by number."""
         read, varied = self._reading(), copy.copy(self)
         windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
         varied.calls, varied.geometries = [*self.calls, *calls], lies
