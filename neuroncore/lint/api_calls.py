@@ -1,13 +1,11 @@
 """Calls of the API and the interface of a kernel: names and parameters that a release lacks, forms
-that it refuses, the vendor's lists of known issues (`api/issues.toml`), decorators, parameters,
-classes and results; and source to which the older API gives another meaning."""
+that it refuses, decorators, parameters, classes and results; and source to which the older API
+gives another meaning."""
 
 from __future__ import annotations
 
 import ast
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 
@@ -15,7 +13,6 @@ from neuroncore.lint.constructs import Rules, Spot, Told
 from neuroncore.lint.inference import Scope
 from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import (
-    HOME,
     RELEASES,
     ROLES,
     ApiForm,
@@ -23,7 +20,6 @@ from neuroncore.lint.modules import (
     elsewhere,
     form_in,
     forms,
-    is_in,
 )
 from neuroncore.lint.syntax import argument, name_of
 
@@ -280,100 +276,6 @@ def _constants(scope: Scope, node: ast.expr) -> list[object]:
 
 def _is_operator_of(parameter: str) -> bool:
     return parameter.rstrip("0123456789").rpartition("_")[2] == "op"
-
-
-# --- known issues ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Issue:
-    """A row of the vendor's lists of known issues: the report about a name in some releases, `when`
-    a condition of `CONDITIONS` holds for its call. A run reports issues of single machines."""
-
-    name: str
-    when: str
-    releases: str
-    sentence: str
-    hint: str
-    source: str
-    code: str = "KNOWN_ISSUE"
-    because: str | None = None
-
-
-@cache
-def issues() -> Mapping[str, Sequence[Issue]]:
-    """Return all rows, by name."""
-    table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
-    rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
-    return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
-
-
-def _always(_: Scope, __: ast.Call) -> bool:
-    return True
-
-
-def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
-    first, second = argument(call, 0, "x"), argument(call, 1, "y")
-    if first is None or second is None:
-        return False
-    is_number = scope.value(second).kind in ("host", "integer")
-    return scope.value(first).kind == "tensor" and is_number
-
-
-def _not_transposed(scope: Scope, call: ast.Call) -> bool:
-    transpose = argument(call, 2, "transpose_x")
-    transpose = None if transpose is None else scope.stands_for(transpose)
-    return transpose is None or (isinstance(transpose, ast.Constant) and not transpose.value)
-
-
-def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
-    """Return whether two operands are known to have different shapes."""
-    operands = [argument(call, 0, "x"), argument(call, 1, "y")]
-    shapes = [scope.value(one).shape for one in operands if one is not None]
-    if len(shapes) < 2 or None in shapes:
-        return False
-    first, second = (shape for shape in shapes if shape is not None)
-    known = [pair for pair in zip(first, second, strict=False) if None not in pair]
-    return len(first) == len(second) and any(one != other for one, other in known)
-
-
-def _reads_psum(scope: Scope, call: ast.Call) -> bool:
-    operand = call.args[0] if call.args else argument(call, 0, "x")
-    return operand is not None and scope.value(operand).memory == "psum"
-
-
-def _stores_psum(scope: Scope, call: ast.Call) -> bool:
-    stored = argument(call, 1, "value")
-    return stored is not None and scope.value(stored).memory == "psum"
-
-
-NAMED = "it is named"  # wherever the name is used
-CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
-    "it is called": _always,
-    "the second operand is a number": _second_is_a_number,
-    "transpose_x is not True": _not_transposed,
-    "the shapes differ": _of_other_shapes,
-    "the operand is in PSUM": _reads_psum,
-    "it stores PSUM": _stores_psum,
-}
-
-
-def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Return the issues of a name or a call in a release of today's API."""
-    node, scope = spot.node, spot.scope
-    if scope.is_older:
-        return
-    called = node.func if isinstance(node, ast.Call) else node
-    named = scope.api(called) if isinstance(called, ast.expr) else ""
-    for one in issues().get(named, ()):
-        if not is_in(one.releases, release):
-            continue
-        if isinstance(node, ast.Call) and one.when != NAMED:
-            holds = CONDITIONS[one.when](scope, node)
-        else:
-            holds = one.when == NAMED and not isinstance(node, ast.Call)
-        if holds:
-            yield one
 
 
 ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.IntFlag", "enum.StrEnum")

@@ -1,20 +1,24 @@
-"""Findings from the source of a file and of all that its kernels call; nothing is executed."""
+"""Findings from the source of a file and of all that its kernels call, also those of the vendor's
+lists of known issues (`api/issues.toml`); nothing is executed."""
 
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, Severity, rule
 from neuroncore.lint import api_calls, constructs, dynamic
 from neuroncore.lint.constructs import Rule, Spot, Told, spots
-from neuroncore.lint.inference import Scopes
+from neuroncore.lint.inference import Scope, Scopes
 from neuroncore.lint.kernels import SourceFiles
-from neuroncore.lint.modules import RELEASES, Module, Modules, asks_if_run, is_in
+from neuroncore.lint.modules import HOME, RELEASES, Module, Modules, asks_if_run, is_in
+from neuroncore.lint.syntax import argument
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (constructs.RULES, dynamic.RULES, api_calls.RULES)
@@ -139,7 +143,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
     """Return the vendor's known issues of a release."""
     for spot in uses:
-        for one in api_calls.known_issues(spot, release):
+        for one in known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
             details = {"because": one.because, "hint": one.hint, "source": one.source}
             text = f"{one.sentence} (releases {one.releases})"
@@ -152,3 +156,97 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
     if kernel is not None:
         return any(isinstance(one, ast.FunctionDef) and one.name == "inputs" for one in tree.body)
     return any(isinstance(one, ast.If) and asks_if_run(one.test) for one in tree.body)
+
+
+# --- known issues ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A row of the vendor's lists of known issues: the report about a name in some releases, `when`
+    a condition of `CONDITIONS` holds for its call. A run reports issues of single machines."""
+
+    name: str
+    when: str
+    releases: str
+    sentence: str
+    hint: str
+    source: str
+    code: str = "KNOWN_ISSUE"
+    because: str | None = None
+
+
+@cache
+def issues() -> Mapping[str, Sequence[Issue]]:
+    """Return all rows, by name."""
+    table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
+    rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
+    return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
+
+
+def _always(_: Scope, __: ast.Call) -> bool:
+    return True
+
+
+def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
+    first, second = argument(call, 0, "x"), argument(call, 1, "y")
+    if first is None or second is None:
+        return False
+    is_number = scope.value(second).kind in ("host", "integer")
+    return scope.value(first).kind == "tensor" and is_number
+
+
+def _not_transposed(scope: Scope, call: ast.Call) -> bool:
+    transpose = argument(call, 2, "transpose_x")
+    transpose = None if transpose is None else scope.stands_for(transpose)
+    return transpose is None or (isinstance(transpose, ast.Constant) and not transpose.value)
+
+
+def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
+    """Return whether two operands are known to have different shapes."""
+    operands = [argument(call, 0, "x"), argument(call, 1, "y")]
+    shapes = [scope.value(one).shape for one in operands if one is not None]
+    if len(shapes) < 2 or None in shapes:
+        return False
+    first, second = (shape for shape in shapes if shape is not None)
+    known = [pair for pair in zip(first, second, strict=False) if None not in pair]
+    return len(first) == len(second) and any(one != other for one, other in known)
+
+
+def _reads_psum(scope: Scope, call: ast.Call) -> bool:
+    operand = call.args[0] if call.args else argument(call, 0, "x")
+    return operand is not None and scope.value(operand).memory == "psum"
+
+
+def _stores_psum(scope: Scope, call: ast.Call) -> bool:
+    stored = argument(call, 1, "value")
+    return stored is not None and scope.value(stored).memory == "psum"
+
+
+NAMED = "it is named"  # wherever the name is used
+CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
+    "it is called": _always,
+    "the second operand is a number": _second_is_a_number,
+    "transpose_x is not True": _not_transposed,
+    "the shapes differ": _of_other_shapes,
+    "the operand is in PSUM": _reads_psum,
+    "it stores PSUM": _stores_psum,
+}
+
+
+def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
+    """Return the issues of a name or a call in a release of today's API."""
+    node, scope = spot.node, spot.scope
+    if scope.is_older:
+        return
+    called = node.func if isinstance(node, ast.Call) else node
+    named = scope.api(called) if isinstance(called, ast.expr) else ""
+    for one in issues().get(named, ()):
+        if not is_in(one.releases, release):
+            continue
+        if isinstance(node, ast.Call) and one.when != NAMED:
+            holds = CONDITIONS[one.when](scope, node)
+        else:
+            holds = one.when == NAMED and not isinstance(node, ast.Call)
+        if holds:
+            yield one
