@@ -100,7 +100,7 @@ def test_what_would_help_is_told_as_why_tells_it(tab, run):
     answers = run.why().answers
     tab.does("view.set({ pane: 'whatif' })")
     shown = tab.text("[data-pane=whatif].pane")
-    assert tab.text("#sentence") == answers.sentence
+    assert tab.text("#sentence") == answers.sentence.replace("->", "→")
     for one in (*answers.edits[:1], answers.limits[0]):
         (row,) = (line for line in shown.split("\n") if line.startswith(f"{one}\t"))
         assert f"{100 * abs(one.gain):.1f} %" in row and row.endswith(one.bound)

@@ -103,7 +103,12 @@ def answers(core):
     hot = max(core["lines"], key=lambda line: line["critical_ns"])
     gains = [f"{100 * one['gain']:.1f} %" for one in core["suggestions"]]
     before = "line " if len({line["file"] for line in core["lines"]}) == 1 else ".py:"
-    return [core["verdict"]["text"], core["sentence"], *gains, f"{before}{hot['line']}"]
+    return [
+        core["verdict"]["text"],
+        core["sentence"].replace("->", "→"),
+        *gains,
+        f"{before}{hot['line']}",
+    ]
 
 
 @pytest.mark.parametrize(("file", "name"), ALL)

@@ -19,7 +19,8 @@ export function drawHead(core, cores, { version, served, error }) {
   drawOutcome(error ?? core.outcome);
   const part = core.outcome?.kind === "failed" ? ", up to the error" : "";
   $("verdict").textContent = `${core.kernel} on ${core.machine}${part}: ${core.verdict.text}`;
-  $("sentence").textContent = core.sentence ?? "";
+  // an arrow of one letter does not break at the end of a line
+  $("sentence").textContent = (core.sentence ?? "").replaceAll("->", "→");
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
   const parts = [core.measured ? "measured on a device" : `an estimate, ${core.order}`, plural(core.instructions, "instruction"), `busy: ${shares.join(", ")}`,
