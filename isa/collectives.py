@@ -125,7 +125,7 @@ def all_to_all_v(
     metadata_tensor: words.Metadata, recv_counts_known: bool = False, has_rdispls: bool = False,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata has for the rank"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
     how = do.Lengths(to_all=False, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_reach(core, mine.ranks, how.displaced)

@@ -54,9 +54,10 @@ and changes instructions ("compiled"); for today's API it models reordering only
 the order of the source for kernels that were compiled without optimizations of the backend
 ("standalone"). `isa/compilers.toml` has the reasons.
 
-Variants of one kernel that one harness measured are a chain. The latencies that nki-library
-asserts in its tests are constants with an inferred unit. They are not part of any figure, fit or
-range.
+A chain is a set of variants of one kernel that one harness measured.
+
+The tests of nki-library contain expected latencies. Their unit is not stated, only inferred, so no
+figure, fit or range uses them.
 """
 
 SUMMARY = """\

@@ -281,10 +281,10 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 
 
 def estimate(program: Neff, machine: Machine) -> Capture:
-    """The program as a capture of estimated times. No program says where the windows of the Tensor
-    engine's clock begin: the times are those of the middle of several, the range is over all.
-    Raises UsageError if a semaphore is never incremented as far as something waits, or changed in a
-    way that is not known."""
+    """Return the program as a capture of estimated times. A program does not contain the phase of
+    the Tensor engine's clock, so it is timed at several: the times are those of the middle one, and
+    the range covers all. Raises UsageError if a semaphore is never incremented as far as something
+    waits, or changed in a way that is not known."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -297,7 +297,8 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
-    """Return the same if the windows of the clock begin at a time."""
+    """Return the program as a capture of estimated times, if the windows of the Tensor engine's
+    clock begin at `phase_ns`. Raises UsageError as `estimate` does."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)

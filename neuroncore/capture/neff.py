@@ -94,7 +94,7 @@ class DmaMove:
 
     @property
     def nbytes(self) -> int:
-        """Its result."""
+        """The number of bytes that it writes."""
         return prod(self.target_sizes)
 
     @property

@@ -80,10 +80,12 @@ class EventStream:
 class Graph:
     """The trace of one core. All times are picoseconds on one clock.
 
-    `instructions`, `transfers`, `updates` and `clock` are structured arrays in the order of time,
-    of INSTRUCTION (`pc` is an index of the stream's code, -1 outside of it), TRANSFER (one element
-    of a DMA on one of the DMA engines), UPDATE (a semaphore's new value; `by` is the engine, -1
-    for a DMA) and CLOCK (how many eighths of its full clock the Tensor engine has from then on).
+    Four structured arrays are sorted by time:
+
+    * `instructions` of dtype INSTRUCTION; `pc` is an index of the stream's code, or -1 outside.
+    * `transfers` of dtype TRANSFER; each is one element of a DMA on one DMA engine.
+    * `updates` of dtype UPDATE, the new values of semaphores; `by` is the engine, or -1 for a DMA.
+    * `clock` of dtype CLOCK; from then on, the Tensor engine has so many eighths of its full clock.
     """
 
     name: str

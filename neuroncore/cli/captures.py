@@ -55,7 +55,8 @@ def add_import(actions: Any) -> None:
     parser.add_argument(
         "--source",
         metavar="FILE.py::KERNEL",
-        help="the kernel, which is run with --args or --inputs: statements become its lines",
+        help="the source of the kernel. It is run with --args or --inputs, so that the report "
+        "names its lines instead of statements of the compiled program",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(

@@ -404,7 +404,7 @@ def all_to_all_v(
     has_rdispls: Any,
     priority: Any,
 ) -> Offsets | None:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata has for the rank"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

@@ -32,9 +32,10 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 @dataclass
 class _Laid(Generic[T]):
-    """The reads of a storage that met leftovers of one format. A read is identified by its site,
-    its window and the number of elements written so far; its value is the finding and the site. The
-    code of a site is kept alive. Every write that fills a gap is counted."""
+    """The reads of a storage that met leftovers of one format. The keys of
+    `findings` are a read's site, its window and the number of elements written so far: after a
+    write that fills a gap, a read is looked at again. The values have the site too, which keeps its
+    code alive."""
 
     gaps: Gaps
     held: Format

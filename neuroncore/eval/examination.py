@@ -118,7 +118,8 @@ def waits_for_registers(program: Program) -> bool:
 
 
 def _last_loads(data: Data) -> Array:
-    """The last row that loads any of each register; -1 for constants."""
+    """For each register, the last row with a load that its value depends on; -1 if it depends on
+    constants only."""
     made = np.array(data.registers, np.int64).reshape(-1, 3)
     found = np.full(len(made), -1, np.int64)
     for number, (operation, left, right) in enumerate(made.tolist()):

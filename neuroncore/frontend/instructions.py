@@ -1176,7 +1176,7 @@ def all_to_all_v(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata has for the rank"""
+    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
     if (
         extra
         or unknown

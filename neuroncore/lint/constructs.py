@@ -340,7 +340,7 @@ def functions(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Assign)
 def targets(spot: Spot) -> Iterator[Told]:
-    """Report elements among the targets of an unpacked tuple."""
+    """Report an unpacking whose targets are not all plain names, such as `a[0], b = pair`."""
     if not isinstance(spot.node, ast.Assign):
         return
     for target in spot.node.targets:

@@ -81,17 +81,21 @@ def value(given: Any) -> Any:
 def _view(given: list[Any]) -> View:
     shape, strides, dtype, region, *numbers, index, read = given
     if not isinstance(dtype, Format) or not isinstance(region, MemoryRegion):
-        raise ValueError(f"a view of {dtype} in {region}")
+        raise ValueError(
+            f"a view has the format {dtype!r} and the memory {region!r}, of which one is unknown"
+        )
     if not are_dims(shape) or not are_dims(strides) or not len(shape) == len(strides) > 0:
-        raise ValueError(f"a view of shape {shape} and strides {strides}")
+        raise ValueError(
+            f"a view has the shape {shape} and the strides {strides}, which do not fit"
+        )
     if not all(isinstance(number, int) for number in (*numbers, read)):
-        raise ValueError(f"a view at {numbers}")
+        raise ValueError(f"a view has a position that is no whole number: {numbers}")
     if min(*shape, *numbers) < 0 or 0 in shape:
-        raise ValueError("a view of no elements")
+        raise ValueError("a view has no elements, or a negative position")
     if not 0 <= read < 1 << 16:  # a row of a program has no more windows
-        raise ValueError(f"a view moved by {read} indices")
+        raise ValueError(f"a view has {read} indices, more than a row has windows")
     if not (index is None or isinstance(index, View)):
-        raise ValueError(f"a view picked by {index}")
+        raise ValueError(f"the index of a view is {index!r}, which is no view")
     return view(*given)
 
 

@@ -152,7 +152,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
             rest = iter(row[len(moved) :])
             for name, window in zip(call.dynamic, row, strict=False):
                 if window not in places:
-                    raise ValueError(f"{name} of {call.name} has a known place")
+                    raise ValueError(f"the window of {name} of {call.name} does not move")
                 _moves(program, call.view(name), *places[window], rest)
     inside(windows.geometry, len(program.geometries), "geometries")
 

@@ -101,7 +101,7 @@ def counted(timeline: Timeline) -> Counters:
 
 
 def _merge(found: Counters, timeline: Timeline) -> None:
-    """Count instructions that are merged into one as one."""
+    """Correct the counts for merged instructions: each merged group counts once."""
     form = timeline.compiled
     merged = np.flatnonzero((form.heads >= 0) & (form.fate == ISSUED))
     pairs = zip(timeline.columns.call[merged].tolist(), form.queue[merged].tolist(), strict=True)

@@ -52,7 +52,7 @@ def hoisted(program: Program, made: Array) -> Array:
 
 
 def _first(made: Array) -> Array:
-    """The first row with the same result as each row."""
+    """For each row, the first row that has the same result."""
     found = np.where(made >= 0, made, np.arange(len(made)))
     while (earlier := found[found]).tobytes() != found.tobytes():
         found = earlier

@@ -395,7 +395,7 @@ def test_a_result_doesn_t_change_its_partitions_on_the_way(of):
 
     with pytest.raises(ShapeError, match="does not fit into") as caught:
         run(kernel, A)
-    assert caught.value.because == "an engine writes the partitions that it reads"
+    assert caught.value.because == "an engine does not move data to other partitions"
 
 
 def test_a_result_of_one_row_goes_into_one_partition():

@@ -25,8 +25,8 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The data that shows whether pieces have the same content: call[i] of each instruction, and
-    the position of operand k's box, operands[k], in its piece, by the rows of both (`pieces`)."""
+    """The data that shows whether two pieces have the same content. Instruction i is of call[i].
+    Operand k accesses boxes[operands[k]]. Its position in piece p is relative to extents[p]."""
 
     call: Array
     operands: Array

@@ -270,7 +270,8 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the first keys of a subscript, while each is for one axis; None for any other use."""
+    """Return the keys of a subscript of `name`, up to the first that may not index exactly one
+    axis; None if the use is no such subscript."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -281,7 +282,7 @@ def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
 
 
 def _is_several(key: ast.expr) -> bool:
-    """Return whether a key may be for no axis, or for several."""
+    """Return whether a key may index more or fewer axes than one: `*keys`, None or `...`."""
     return isinstance(key, ast.Starred) or (
         isinstance(key, ast.Constant) and not isinstance(key.value, int)
     )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.neuronxcc.nki import notes as noted
-from neuroncore.frontend.neuronxcc.nki.known import KnownIterations
+from neuroncore.frontend.neuronxcc.nki.known_iterations import KnownIterations
 from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
 from neuroncore.frontend.neuronxcc.nki.notes import (
     Begin,

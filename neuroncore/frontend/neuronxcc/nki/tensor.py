@@ -422,7 +422,7 @@ class Tensor(Seen, Unread, Parted):
                 f"a result of shape {shape} does not fit into {self}",
                 expected=str(self.shape),
                 got=str(shape),
-                because="an engine writes the partitions that it reads" if moved else None,
+                because="an engine does not move data to other partitions" if moved else None,
                 also="err_store_dst_shape_smaller_than_other_shape",
             )
         strides = access.reshaped(self.shape, self.strides, shape)
