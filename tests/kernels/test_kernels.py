@@ -16,7 +16,6 @@ from device import TARGETS
 from every import every
 
 import neuroncore
-from neuroncore import machine
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.frontend.settings import settings
 from neuroncore.report.summary import bound_by, summary
@@ -178,8 +177,6 @@ def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():
     assert f"the last two steps take {before:.1f} us and {last:.1f} us" in text
     first = [bound.partition(" ")[0] for *_, bound in found["trn2"]]  # of "DMA issue"
     assert first == ["DMA", "DMA", "DMA", "Tensor"]
-    clock = machine.load("trn2").engines["tensor"].clock_ghz
-    assert f"whose 128 products take at least {128 * 512 / clock / 1e3:.1f} us" in text
 
 
 def test_every_kernel_of_every_chapter_is_listed_here():
