@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """Clocks in GHz, peaks in TFLOPS of one core, SBUF in KiB per partition, a core's HBM in GiB
-    and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark. A machine has
-    the features of generation `features_of`: its own, unless the file copies an older machine."""
+    """Clocks in GHz, peaks in TFLOPS of one core, SBUF and PSUM in KiB per partition, a core's HBM
+    in GiB and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark. A
+    machine has the features of generation `features_of`: its own, unless the file copies an older
+    machine."""
 
     generation: int
     features_of: int
@@ -18,6 +19,7 @@ class Published(NamedTuple):
     stack: int
     bandwidth: float
     dma: float
+    psum: int = 16
 
 
 PUBLISHED = {

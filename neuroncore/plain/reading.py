@@ -23,8 +23,11 @@ OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out t
 
 
 def meaning(name: str) -> Any:
-    """Return the function that computes an instruction."""
-    return next(getattr(family, name) for family in FAMILIES if hasattr(family, name))
+    """Return the function that computes an instruction. Raises LookupError if there is none."""
+    for family in FAMILIES:
+        if hasattr(family, name):
+            return getattr(family, name)
+    raise LookupError(f"no file of neuroncore/plain has a function {name}")
 
 
 def approximate(i: Any) -> str | None:

@@ -117,7 +117,8 @@ def test_fast_modes_are_multiples_of_the_clock(name, dtype, factor, peak):
 def test_memories_and_dma_are_as_published(name):
     core, published = machine.load(name), PUBLISHED[name]
     assert core.sbuf.partition_bytes == published.sbuf * 1024 >= core.sbuf.usable_bytes
-    assert core.psum.partition_bytes == core.psum.banks * core.psum.bank_bytes == 16 * 1024
+    assert core.psum.partition_bytes == published.psum * 1024
+    assert core.psum.partition_bytes == core.psum.banks * core.psum.bank_bytes
     assert core.hbm.capacity_bytes == published.hbm * GIB
     assert core.hbm.gigabytes_per_s == published.bandwidth
     assert (core.dma.engines, core.dma.gigabytes_per_s_per_engine) == (16, published.dma)

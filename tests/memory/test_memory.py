@@ -20,7 +20,7 @@ from neuroncore.base.errors import (
 
 KIB = 1024
 SBUF_BYTES = {name: row.sbuf * KIB for name, row in PUBLISHED.items()}
-PSUM_BYTES = 16 * KIB
+PSUM_BYTES = {name: row.psum * KIB for name, row in PUBLISHED.items()}
 
 
 # --- how much there is ----------------------------------------------------------------------------
@@ -31,8 +31,11 @@ def test_memories_are_as_large_as_published(target):
     machine = Device(target).core.machine
     assert (machine.sbuf.partitions, machine.psum.partitions) == (128, 128)
     assert machine.sbuf.partition_bytes == SBUF_BYTES[target]
-    assert machine.psum.partition_bytes == PSUM_BYTES
-    assert (machine.psum.banks, machine.psum.bank_bytes) == (8, 2 * KIB)
+    assert machine.psum.partition_bytes == PSUM_BYTES[target]
+    assert (machine.psum.banks, machine.psum.bank_bytes) == (
+        PSUM_BYTES[target] // (2 * KIB),
+        2 * KIB,
+    )
 
 
 @for_all("target", TARGETS)
@@ -40,7 +43,7 @@ def test_memories_are_as_large_as_published(target):
 @for_all("dtype, size", [("float32", 4), ("bfloat16", 2), ("uint8", 1)])
 def test_a_tensor_may_fill_a_partition_but_not_more(target, buffer, dtype, size):
     device = Device(target)
-    most = (SBUF_BYTES[target] if buffer == "sbuf" else PSUM_BYTES) // size
+    most = (SBUF_BYTES[target] if buffer == "sbuf" else PSUM_BYTES[target]) // size
     assert device.empty((2, most), dtype, buffer).storage.row_bytes == most * size
     assert device.empty((2, 2, most // 2), dtype, buffer).storage.row_bytes == most * size
     with pytest.raises(CapacityError) as refused:
@@ -220,7 +223,7 @@ def test_instructions_start_there_too(buffer, start, rows, legal):
 def test_addresses_stay_inside_the_partition(buffer, past):
     device = Device()
     columns = 10 if buffer == "sbuf" else 512
-    end = (SBUF_BYTES["trn2"] if buffer == "sbuf" else PSUM_BYTES) - 4 * columns
+    end = (SBUF_BYTES["trn2"] if buffer == "sbuf" else PSUM_BYTES["trn2"]) - 4 * columns
     if not past:
         tile = device.empty((4, columns), buffer=buffer, address=(0, end))
         device.issue("memset", tile, 1.0)

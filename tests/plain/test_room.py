@@ -11,7 +11,7 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.plain.reading import meaning
 
 FILES = sorted(Path(plain.__file__).parent.glob("*.py"))
-MOST_LINES = 1560
+MOST_LINES = 1600
 ENUMS = "neuroncore.base.enums"
 MOST_LINES_OF_ONE = 12  # of an instruction's function, without its equation
 

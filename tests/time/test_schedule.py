@@ -412,9 +412,10 @@ def test_room_that_a_result_got_by_a_spill_is_not_there_again():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("banks", "fit"), [(4, 2), (8, 1), (2, 4)])
-def test_sums_wait_for_psum_to_be_emptied(target, banks, fit):
+@pytest.mark.parametrize("banks", [4, 8, 2])
+def test_sums_wait_for_psum_to_be_emptied(target, banks):
     device = Device(target)
+    fit = device.core.machine.psum.banks // banks
     stationary, moving = device.zeros((1, 1), "bfloat16"), device.zeros((1, 4), "bfloat16")
     out, count = device.zeros((1, 4)), fit + 2
     for _ in range(count):
