@@ -380,6 +380,8 @@ def _meant(name: str) -> str | None:
         return (
             f"did you mean {str(float8_e4m3)!r} (up to 240) or {str(float8_e4m3fn)!r} (up to 448)?"
         )
+    if name in ROWS:
+        return "it is only the format of an element of packed formats"
     known = _by_any_name(ROWS)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {str(known[near[0]])!r}?" if near else None
