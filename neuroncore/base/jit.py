@@ -278,7 +278,7 @@ def seconds_compiling() -> float:
 
 def tells() -> bool:
     """True if lines on standard error report long work."""
-    return QUIET not in os.environ or os.environ[QUIET] != "0"  # `get` takes longer
+    return os.environ.get(QUIET) != "0"
 
 
 def no_progress() -> None:

@@ -300,15 +300,12 @@ def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> 
     """out = function(a, b), where b often has one element for each partition. (Where the result
     replaces a matrix, numpy is as fast as a loop.)"""
     apart = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
-    if apart and b.dtype is FLOAT and not (_overlap(a, out) or _overlap(b, out)):
+    if apart and b.dtype is FLOAT and not any([np.may_share_memory(one, out) for one in (a, b)]):
         lanes = len(b)
         loop = elements.by_column[function]()
         loop(a.reshape(lanes, -1), b.reshape(-1), out.reshape(lanes, -1))
     else:
         function(a, b, out)
-
-
-_overlap = np.may_share_memory
 
 
 def _are_matrices(*arrays: Array) -> bool:

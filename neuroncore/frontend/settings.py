@@ -64,12 +64,7 @@ def current_settings() -> Settings:
 def verifies() -> bool:
     """Return whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1,
     or the name of a file to which each launch appends a line of JSON."""
-    return current_settings().verify or _variable(VERIFY_VARIABLE) not in ("", "0")
-
-
-def _variable(name: str) -> str:
-    """Return a variable of the environment, empty if it is not set."""
-    return os.environ[name] if name in os.environ else ""  # noqa: SIM401 - `get` takes 3 times that
+    return current_settings().verify or os.environ.get(VERIFY_VARIABLE, "0") not in ("", "0")
 
 
 @contextmanager
@@ -159,7 +154,7 @@ def unobserved() -> Iterator[None]:
 def target_machine(name: str | None = None) -> Machine:
     """Return the machine to run on: by name, else by the settings, else by the environment, else
     trn2."""
-    chosen = name or current_settings().target or _variable(TARGET_VARIABLE) or DEFAULT_TARGET
+    chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(chosen)
 
 
@@ -173,7 +168,7 @@ def environment_options() -> Options:
     chosen = documented if _switched(PRECISE_VARIABLE, True) else ideal
     if not _switched(STOCHASTIC_VARIABLE, False):
         return chosen
-    seed = _variable(SEED_VARIABLE) or "0"
+    seed = os.environ.get(SEED_VARIABLE) or "0"
     if not (seed.isdecimal() and int(seed) < 1 << 32):
         raise UsageError(f"{SEED_VARIABLE} is {seed!r}; it must be from 0 to 2^32 - 1")
     return replace(chosen, stochastic=True, stochastic_seed=int(seed))
@@ -181,11 +176,11 @@ def environment_options() -> Options:
 
 def compiler_flags(more: str | None = None) -> list[str]:
     """Return the words of the compiler's flags, from the environment and from `more`."""
-    return f"{_variable(FLAGS_VARIABLE)} {more or ''}".split()
+    return f"{os.environ.get(FLAGS_VARIABLE, '')} {more or ''}".split()
 
 
 def _switched(variable: str, default: bool) -> bool:
-    value = _variable(variable)
+    value = os.environ.get(variable, "")
     if not value:
         return default
     if value.lower() not in SWITCH:

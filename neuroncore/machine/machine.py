@@ -141,6 +141,7 @@ class Dma:
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
     merged_bytes: int  # of loads or stores that the older compiler makes one; 0 for none
+    ahead_bytes: int  # of a partition that loads write while they run ahead (`Options.loads`)
 
 
 @dataclass(frozen=True)

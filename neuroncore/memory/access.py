@@ -276,25 +276,6 @@ class Gaps(Flags):
         return np.logical_not(whole)
 
 
-FEW, KINDS = 1 << 10, 1 << 12  # flags of Gaps that are kept, and how many are
-_begun: dict[tuple[int, int, Footprint], Gaps] = {}
-
-
-def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage after its first write; None if nothing is missing."""
-    known = _begun.get((nbytes, start, what))
-    if known is None:
-        known = Gaps(nbytes)
-        if known.write(start, what):
-            return None
-        if known.mask.size > FEW:
-            return known
-        if len(_begun) >= KINDS:
-            _begun.clear()
-        _begun[nbytes, start, what] = known
-    return known.another()
-
-
 def _all(flags: Array) -> bool:
     """Return whether all flags are set; numpy's own `all` takes several times as long for a few."""
     return bool(flags.item(flags.argmin()))

@@ -24,8 +24,8 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.memory import geometry
-from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, begun, footprint
-from neuroncore.memory.geometry import Geometry, View
+from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
+from neuroncore.memory.geometry import Geometry, View, make_room
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
 from neuroncore.numerics import codec
@@ -414,3 +414,21 @@ def index_value(dynamic: Dynamic, name: str) -> int:
             hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",
         )
     return value
+
+
+FEW = 1 << 10  # flags of Gaps that are kept
+_gaps: dict[tuple[int, int, Footprint], Gaps] = {}
+
+
+def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
+    """Return the Gaps of a storage after its first write; None if nothing is missing."""
+    known = _gaps.get((nbytes, start, what))
+    if known is None:
+        known = Gaps(nbytes)
+        if known.write(start, what):
+            return None
+        if known.mask.size > FEW:
+            return known
+        make_room(_gaps)
+        _gaps[nbytes, start, what] = known
+    return known.another()

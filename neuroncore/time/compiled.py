@@ -109,7 +109,7 @@ def compiled(
     queue = table.queue.take(row)
     defines = policy.rewrites or program.loads != "ahead"
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
-    turns = _turns(program, accesses, flow)
+    turns = _turns(program, accesses, flow, machine)
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
@@ -156,11 +156,13 @@ def _merged(
     return ordered, np.where(merged < 0, made, merged)
 
 
-def _turns(program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow) -> Array:
+def _turns(
+    program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
+) -> Array:
     """Return which instructions are loads that wait for their turn (`Options.loads`)."""
     if program.loads == "ahead":
         return np.zeros(len(program), np.bool_)
-    return reported.in_turn(program, accesses, flow)
+    return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
 
 
 def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:

@@ -16,9 +16,9 @@ from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
+from neuroncore.time.vectorized import FLOAT_BYTES
 
 Array = npt.NDArray[Any]
-FLOAT_BYTES = 4
 BEGIN = Box._fields.index("byte")
 
 

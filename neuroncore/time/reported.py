@@ -5,8 +5,8 @@ has shown yet.
 that each product takes a whole round trip of a DMA. Products of rows that were normalized before
 take 3.6 to 4.1 us each on trn2 (AccelOpt's add_rmsnorm_matmul and matmul_add_rmsnorm, as
 kda-for-trainium and voyager-compiler measured them). `limited`: so does every load, if tiles that
-DMA writes take more than 88 KiB of a partition at one time. Streaming is then four times slower on
-trn1 with NKI 0.6, because the compiler places such tiles in one half of SBUF
+DMA writes take more than `ahead_bytes` of a partition at one time (88 KiB). Streaming is then four
+times slower on trn1 with NKI 0.6, because the compiler places such tiles in one half of SBUF
 (aws-samples/sample-spectral-dns-on-aws-neuron, docs/neuron-rules.md).
 """
 
@@ -22,10 +22,9 @@ from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
-MOST = 88 << 10  # bytes of a partition that DMA may write while loads run ahead
 
 
-def in_turn(program: Program, accesses: Accesses, flow: Flow) -> Array:
+def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:
     """Return which instructions are loads that wait for their turn. The flow must have reaching
     definitions."""
     loads = _loads(program)
@@ -35,7 +34,7 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow) -> Array:
         by_product = multiplies[program.columns().call[accesses.user[uses]]]
         found[flow.reaching[uses[by_product]]] = True
         return found
-    full = program.loads == "limited" and _peak(program, accesses, loads) > MOST
+    full = program.loads == "limited" and _peak(program, accesses, loads) > ahead_bytes
     return loads if full else np.zeros_like(loads)
 
 

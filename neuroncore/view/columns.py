@@ -23,7 +23,7 @@ from neuroncore.record.program import Program
 from neuroncore.record.saved import narrowest
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
-from neuroncore.view.recent import ranks
+from neuroncore.view.loops import ranks
 
 Array = npt.NDArray[Any]
 LEVEL = 6  # level of compression
@@ -247,7 +247,7 @@ class AccessTable:
         the number of its pattern plus one, or 0 if dense; and the kinds of the areas.
 
         A box is stored as its rank among those that the same operand of the same call used last
-        (`recent.ranks`), and if that is 0, as its distance from the next new one. An area is stored
+        (`loops.ranks`), and if that is 0, as its distance from the next new one. An area is stored
         as twice this distance, or as one more than twice its number if that is less.
         """
         width = int(self.place.max(initial=0)) + 1

@@ -6,7 +6,8 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.memory.access import Flags, begun, footprint
+from neuroncore.memory.access import Flags, footprint
+from neuroncore.memory.tile import begun
 
 NBYTES, ITEM = 192, 4
 

@@ -14,8 +14,8 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
 from neuroncore.view.columns import CRITICAL, IN_TURN, TRANSFER, addresses
 from neuroncore.view.document import Shown
+from neuroncore.view.loops import KEPT, ranks
 from neuroncore.view.page import forms_of, page
-from neuroncore.view.recent import KEPT, ranks
 
 
 @pytest.fixture(scope="module")

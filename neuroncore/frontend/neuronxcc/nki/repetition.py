@@ -1,4 +1,5 @@
-"""Instructions and new tiles of an iteration of a loop, which later iterations (`known`) repeat.
+"""Instructions and new tiles of an iteration of a loop, which later iterations repeat
+(`known_iterations`).
 
 The function of an instruction (`issue`) binds and checks its arguments. When a step is repeated, it
 has a tile for each tile of the first time, with an equal View, and equal other arguments; so its
@@ -18,9 +19,7 @@ from neuroncore.core.binding import NOT_OURS, our_fault
 from neuroncore.core.core import Core
 from neuroncore.frontend.neuronxcc.nki.notes import NewBlock, NewTile, StorageKind
 from neuroncore.frontend.neuronxcc.nki.results import explain, new
-from neuroncore.frontend.neuronxcc.nki.scopes import (
-    Running,
-)
+from neuroncore.frontend.neuronxcc.nki.scopes import Running
 from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.record.columns import birth
