@@ -19,13 +19,14 @@ from neuroncore.record.columns import Area, Storages, Windows, owners
 
 Array = npt.NDArray[Any]
 
-EXACT_PAIRS = 2000  # of strided accesses that are compared byte by byte
-EXACT_BYTES = 1 << 16
-MANY = 256  # boxes of one area, from which on it matters by what they are sorted
+EXACT_PAIRS = 2000  # most pairs of strided accesses that are compared byte by byte
+EXACT_BYTES = 1 << 16  # size of the largest access that is compared byte by byte
+MANY = 256  # boxes of one area; only with more than this the order of boxes matters for speed
 
 
 class Form(NamedTuple):
-    """A pattern, wherever it begins, in bytes of its area."""
+    """The shape of a strided access, without its position: the sizes of its axes, and their steps
+    in bytes."""
 
     shape: tuple[int, ...]
     steps: tuple[int, ...]
@@ -33,8 +34,8 @@ class Form(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Exact accesses of areas that are not dense: pattern k has forms[form[k]], and begins at byte
-    start[k] of its area."""
+    """The exact bytes of boxes that are not dense: pattern k has the form forms[form[k]], and
+    begins at byte start[k] of its area."""
 
     start: Array
     form: Array
@@ -47,8 +48,9 @@ class Patterns(NamedTuple):
 
 
 class AxisSteps(NamedTuple):
-    """The steps of the first axis of each pattern, `pitch` bytes apart: the steps that it touches,
-    the bytes within each, as a box, and whether it stays in them (`whole`)."""
+    """Patterns as steps of their first axis, which are `pitch` bytes apart. A row of `box` is
+    [first step, end, first byte within a step, end]. `whole` says whether these bytes are within
+    one step."""
 
     pitch: Array
     box: Array
@@ -56,9 +58,12 @@ class AxisSteps(NamedTuple):
 
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
-    """The boxes that each box shares bytes with, itself among them: indices, and where each box's
-    begin. A row of `box` has the rows and the bytes of a box, and is overwritten; box b is in
-    area[b] and has the pattern which[b], or -1."""
+    """Return the boxes that share bytes with each box, itself included: their indices, and where
+    the indices of each box begin.
+
+    A row of `box` is [row, row_end, byte, byte_end]; `box` is overwritten. Box b is in area[b], and
+    has the pattern which[b], or -1 if it is dense.
+    """
     count, steps = len(box), _steps(patterns)
     _cut_into_steps(area, box, which, steps)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
@@ -76,7 +81,7 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
 
 
 def _steps(patterns: Patterns) -> AxisSteps:
-    """The steps of the first axis that each touches and the bytes within each, half open."""
+    """Return the steps of the first axis of each pattern, and the bytes within each step."""
     rows = []
     for shape, steps, item in patterns.forms:
         low, high = access.extent(shape[1:], steps[1:])
@@ -88,9 +93,8 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """If all accesses of an area have steps of one length, like those of a tensor's rows in HBM,
-    boxes become the steps that they touch times the bytes within each step. Accesses that
-    interleave are then apart."""
+    """Replace boxes by steps and bytes within each step, in areas whose accesses all have steps of
+    one length, like rows of a tensor in HBM. Accesses that interleave then have separate boxes."""
     if not len(steps.pitch):
         return
     own = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
@@ -103,8 +107,8 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 
 
 def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
-    """Boxes that share rows but not bytes get their bytes instead of rows, and are sorted by
-    them."""
+    """If fewer boxes overlap in bytes than in rows, exchange rows and bytes of all boxes, and sort
+    them by bytes."""
     own = box[order]
     if _reached(own[:, 2], own[:, 3]) < _reached(own[:, 0], own[:, 1]):
         box[order] = own[:, [2, 3, 0, 1]]
@@ -112,7 +116,7 @@ def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """Return how many of them begin before the end of each, in total."""
+    """Return, summed over all intervals, how many intervals begin before the end of each."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 
@@ -130,7 +134,7 @@ def _without_near_misses(
     pairs, pair = np.unique(key, return_inverse=True)
     if not 0 < len(pairs) <= EXACT_PAIRS:
         return near, start
-    meet = cache(_meet)  # a loop's accesses lie to each other as they did the time before
+    meet = cache(_meet)  # iterations of a loop repeat the same distances
     both = (divmod(k, count) for k in pairs.tolist())
     share = np.array([meet(*_beside(a, b, patterns, in_steps)) for a, b in both], np.bool_)
     keep = np.ones(len(near), np.bool_)
@@ -140,10 +144,10 @@ def _without_near_misses(
 
 
 def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
-    """Return the forms of two accesses, and the distance from the begin of the first one to that of
-    the second one.
+    """Return the forms of two accesses, and the distance in bytes from the beginning of the first
+    one to the beginning of the second one.
 
-    If both have the same distance between rows, all rows are alike, and one represents all.
+    If both have the same distance between rows, one row represents all rows.
     """
     first, second = patterns.forms[patterns.form[one]], patterns.forms[patterns.form[two]]
     start, following = int(patterns.start[one]), int(patterns.start[two])
@@ -155,7 +159,8 @@ def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Fo
 
 
 def _meet(one: Form, apart: int, two: Form) -> bool:
-    """Return whether two strided accesses share a byte; True for large ones without a search."""
+    """Return whether two strided accesses share a byte, if the second one begins `apart` bytes
+    after the first one. For large accesses return True without a search."""
     if max(prod(form.shape) * form.item for form in (one, two)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(one), _bytes(two) + apart).any())
@@ -172,10 +177,11 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Box(NamedTuple):
-    """The bytes of an access: partitions or rows, times bytes within each, half open.
+    """The bytes of an access in an area: rows (partitions on chip), and bytes within each row, half
+    open.
 
-    `dense` says that all bytes in it belong to the access; otherwise `Boxes.patterns` has its exact
-    one.
+    If it is `dense`, the access touches all of these bytes; otherwise `Boxes.patterns` has the
+    exact bytes.
     """
 
     area: int
@@ -187,15 +193,16 @@ class Box(NamedTuple):
 
 
 class Areas(NamedTuple):
-    """The areas of a record in the order of their first use: the one of `kinds` that each area is
-    like, and the area of each box."""
+    """The areas of a record, in the order of their first use. An area is a storage, or a whole
+    memory if the kernel chose addresses in it. kinds[kind[a]] describes area a, and of_box[b] is
+    the area of box b."""
 
     kinds: Sequence[Area]
     kind: Array
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return, for each box, the value that belongs to the kind of its area."""
+        """Return, for each box, the value that `of_kinds` has for the kind of its area."""
         said: Array = np.array(list(of_kinds), dtype)
         return said[self.kind][self.of_box]
 
@@ -205,9 +212,10 @@ class Pieces:
     """Parts of storages that no access shares with other parts, so that each can be moved
     separately. A tensor in HBM is one piece.
 
-    For each box of the record: its piece, and whether it is the whole piece. For each piece: its
-    ends in rows and bytes, whether it is on chip, whether it is `movable` (in SBUF, placed by the
-    compiler), and its bytes, per partition and in total.
+    For each box of the record: its piece (`of_box`), and whether it is the whole piece. For each
+    piece: its extents [row, row_end, byte, byte_end], whether it is on chip, whether it is
+    `movable` (in SBUF, placed by the compiler), its bytes per partition (`width`), and its bytes in
+    total.
     """
 
     of_box: Array
@@ -223,8 +231,8 @@ class Pieces:
 class Boxes:
     """The distinct boxes of a record, in the order in which its windows first use them.
 
-    A row of `table` has the fields of a Box in their order. `pattern` is the number of each box's
-    pattern, or -1 for a dense box. `of_window` is the number of each window's box.
+    A row of `table` has the fields of a Box in their order. pattern[b] is the pattern of box b, or
+    -1 if it is dense. of_window[w] is the box of window w.
     """
 
     table: Array
@@ -235,8 +243,8 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that share bytes with each box, including the box itself: those of box b are in
-        the first array, from the b-th entry of the second one on."""
+        """The boxes that share bytes with each box, itself included, as two arrays: the boxes, and
+        the position where the entries of each box begin."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
@@ -246,7 +254,7 @@ class Boxes:
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """The boxes of windows on storages."""
+    """Return the boxes of windows on storages."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
@@ -273,11 +281,11 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     lies: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """The properties of a geometry for `native.extents`. HBM is cut into rows as long as the last
-    axis of the tensor there."""
+    """Return the properties of a geometry that `native.extents` needs. HBM is cut into rows as long
+    as the last axis of the tensor there."""
     layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
-    pitch = pitch or 1  # of a result without elements, which no box is of
+    pitch = pitch or 1  # a result without elements has no boxes
     rows, within = [0], [0]  # how far each axis reaches
     for size, apart in zip(lies.shape, lies.bytes_apart, strict=True):
         rows_apart, bytes_apart = divmod(apart, pitch)
@@ -303,13 +311,14 @@ def _row(
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """The pieces of boxes in these areas; a window on one of its storages shows each area."""
+    """Return the areas of boxes. `area` has the area of each box, and `on` a storage of that
+    area."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 
 
 def _pieces(boxes: Array, areas: Areas) -> Pieces:
-    """The pieces of a table of boxes, in these areas."""
+    """Return the pieces of a table of boxes."""
     on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
     movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area

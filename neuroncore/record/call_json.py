@@ -41,7 +41,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """A value of a call as JSON has it. Raises UsageError for what has no place in a record."""
+    """Return a value of a call as JSON has it. Raise UsageError for a value that a record can't
+    hold."""
     if type(value) in NAMED:
         kind, _ = NAMED[type(value)]
         return {kind: str(value.name)}
@@ -61,8 +62,8 @@ def plain(value: Any) -> Any:
 
 
 def value(given: Any) -> Any:
-    """Return the argument of `plain`; lists are tuples. Raises ValueError, or KeyError or
-    UsageError for an unknown name."""
+    """Invert `plain`, but return tuples for lists. Raise ValueError for malformed JSON, and
+    KeyError or UsageError for an unknown name."""
     if isinstance(given, list):
         return tuple(value(item) for item in given)
     if not isinstance(given, dict):
@@ -100,14 +101,15 @@ def _view(given: list[Any]) -> View:
 
 
 def are_dims(given: Any) -> bool:
-    """Return whether these are the sizes or the strides of axes, which loops keep in 64 bits."""
+    """Return whether this is a tuple of integers that fit 64 bits, as loops need for sizes and
+    strides."""
     return isinstance(given, tuple) and all(
         type(size) is int and abs(size) < 1 << 63 for size in given
     )
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values of a key of `Data.values` for JSON."""
+    """Return a key of `Data.values` as JSON, with one entry per value."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 
@@ -130,7 +132,7 @@ def _number(given: Any) -> Any:
 
 
 def key_of(given: list[Any]) -> tuple[Any, ...]:
-    """Return the key from which `plain_values` made these values."""
+    """Invert `plain_values`: return the key of these values."""
     found: list[Any] = []
     for one in given:
         what = one if isinstance(one, dict) else {}
@@ -150,8 +152,8 @@ def key_of(given: list[Any]) -> tuple[Any, ...]:
 
 
 def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The results of a kernel; `leaf` converts tensors to JSON, and returns None for anything else.
-    Objects that a record cannot hold become None."""
+    """Return the results of a kernel as JSON. `leaf` converts tensors to JSON, and returns None for
+    anything else. Objects that a record cannot hold become None."""
     if isinstance(given, tuple | list) and not isinstance(given, Leaf):
         kind = "tuple" if isinstance(given, tuple) else "list"
         return {kind: [plain_tree(one, leaf) for one in given]}

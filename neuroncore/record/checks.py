@@ -1,6 +1,5 @@
-"""Checks that a program that was read can be executed: its windows, values and registers fit its
-Calls, and stay inside its tensors.
-"""
+"""Checks that a program from a file can be executed: its windows, values and registers fit its
+Calls, and its windows are inside its tensors."""
 
 from __future__ import annotations
 
@@ -23,11 +22,12 @@ from neuroncore.record.loops import distinct
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
-Move = tuple[int, int, int, int]  # of Data.moves, without the window
+Move = tuple[int, int, int, int]  # kind, step, limit, by register: see `Data.moves`
 
 
 def check(program: Program) -> None:
-    """Raises ValueError for what does not fit. The program's rows fit its tables."""
+    """Raise ValueError if windows, values or registers do not fit. The rows must fit the tables
+    already (`Program.check`)."""
     known = _tensors(program)
     _registers(program)
     _results(program, known)
@@ -80,8 +80,8 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Return, for each window whose place is only known at run time, its geometry, where it starts
-    and how it moves. Check that it is inside its tensor wherever its index may move it."""
+    """Return, for each window whose position is only known at run time, its geometry, its offset
+    and its moves. Check that it is inside its tensor wherever its index may move it."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -158,7 +158,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield the windows of the operands, [rows, operands], for each Call in the rows."""
+    """Yield each Call with the windows of its operands in all of its rows: an array [rows,
+    operands]."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     for number in np.unique(call).tolist():
@@ -169,7 +170,7 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, wanted: View, used: Array) -> None:
-    """Check that windows at known places have the views of their call."""
+    """Check that windows with a fixed position have the view that their call expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError("a window moves although its call expects a fixed one")
@@ -194,7 +195,8 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window that moves has such a view, and as many indices."""
+    """Check that a window that moves has the view and the number of indices that its call
+    expects."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")
@@ -280,7 +282,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
-    """Raise ValueError unless values are such as a Call has."""
+    """Raise ValueError unless the values of a row fit its Call."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
@@ -313,7 +315,8 @@ def _results(program: Program, known: dict[int, int]) -> None:
 
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
-    """Return a column as rows; the first number of each must be below `first`, if that is given."""
+    """Return a column as rows of `width` numbers. If `first` is given, the first number of each row
+    must be below it."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

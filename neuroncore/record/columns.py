@@ -1,4 +1,4 @@
-"""The columns of a record: its rows, the windows of tensors, and the storages that they touch."""
+"""The columns of a record: its rows, the windows of tensors, and the storages of these windows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from neuroncore.record.loops import distinct
 Array = npt.NDArray[Any]
 Pack = Callable[..., bytes]
 
-# A row in words of 64 bits, of which the lower half comes first (`loops.rows`).
+# The parts of a row for `struct`. `loops.apart` reads them as little-endian words of 64 bits.
 BEGIN, WINDOW, VALUES, WORD = "ii", "qqq", "q", "<i8"
-MOVING = 1 << 62  # what is added, as an offset, to the number of a window that moves
+MOVING = 1 << 62  # in rows, a window that moves has this plus its number as its offset
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows as arrays: `operands[start[i]:start[i + 1]]` are the windows or boxes of instruction
-    i, in the order of its Call's `reads + indices + writes`; `values[i]` are its values, -1 if it
-    has none."""
+    """The rows as arrays. Instruction i has the Call call[i], the line line[i], and the windows (or
+    boxes) operands[start[i]:start[i + 1]], in the order of its Call's `reads + indices + writes`;
+    values[i] is the number of its values, or -1 if it has none."""
 
     call: Array
     line: Array
@@ -40,7 +40,7 @@ class Columns:
     values: Array
 
     def permuted(self, rows: Array) -> Columns:
-        """The same rows in another order."""
+        """Return the rows in another order: row k is rows[k] of these."""
         widths = np.diff(self.start)[rows]
         start = _starts(widths)
         shift = np.repeat(self.start[rows] - start[:-1], widths)
@@ -49,8 +49,9 @@ class Columns:
 
 
 class Windows(NamedTuple):
-    """Windows on storage, in columns: the storage, the number of the geometry, the begin in
-    elements (or ANYWHERE), and the number among the windows that move (-1 if it does not move)."""
+    """Windows on storages, in columns: the storage, the number of the geometry, the offset of the
+    first element (or ANYWHERE), and the number among the windows that move (-1 if it does not
+    move)."""
 
     storage: Array
     geometry: Array
@@ -70,20 +71,20 @@ def packer(tiles: int, has_values: bool) -> Pack:
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """Return how many windows rows of each Call have."""
+    """Return how many windows the rows of each Call have."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """True for each Call whose rows end with the number of its values."""
+    """Return, for each Call, whether its rows end with the number of their values."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: bytes, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return rows as they were written, with the numbers of their windows, in the order of first
-    use. `moved` has the offsets of windows that move."""
+    """Return the columns and the distinct windows of rows that were written. Windows are numbered
+    in the order of first use. `moved` has the offsets of windows that move."""
     words = np.frombuffer(written, WORD)
     call, line, values = (np.empty(count, np.int64) for _ in range(3))
     start, found = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
@@ -111,8 +112,9 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return rows, one after the other: a Call, a line, the numbers of windows, and the number of
-    values if there are any; and the begin of each row, and the end of the last one."""
+    """Return rows one after the other, and the beginning of each row with the end of the last one.
+    A row is a Call, a line, the numbers of its windows, and the number of its values if it has any.
+    """
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -127,8 +129,9 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Return the columns of rows with these widths. Raises ValueError if the widths differ from the
-    rows, if a row has no Call, or if it does not have as many windows as its Call has tiles."""
+    """Invert `joined`: return the columns of rows with these widths. Raise ValueError if the widths
+    differ from the rows, if a row has no Call, or if it has fewer or more windows than its Call
+    needs."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
         raise ValueError("rows and their widths differ")
     bounds = _starts(widths)
@@ -147,29 +150,31 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, what: str) -> None:
-    """Raises ValueError for a number that is not one of `count` things, counted from 0."""
+    """Raise ValueError unless all numbers are from 0 to `count` - 1. `what` names the things that
+    they count."""
     found = np.asarray(numbers)
     if found.size and not (found.min() >= 0 and found.max() < count):
         raise ValueError(f"there are {count} {what}")
 
 
-birth = Struct("<qq").pack  # a storage, and the line of its allocation
+birth = Struct("<qq").pack  # packs a storage and the line of its allocation
 
 
 class Area(NamedTuple):
-    """Facts about one storage, or about a whole memory if tensors have addresses in it."""
+    """Facts about one storage, or about a whole memory if the kernel chose addresses in it
+    (`placed`)."""
 
     region: MemoryRegion
     name: str
     partitions: int
     row_bytes: int
     placed: bool
-    line: int  # of its birth; -1 unknown
+    line: int  # of its allocation; -1 if unknown
 
 
 class Storages(NamedTuple):
-    """The storages of a record in the order of their first use: the number of each, the one of
-    `kinds` that it is like, and the storage of each window."""
+    """The storages of a record, in the order of their first use: the number of each storage, its
+    kind as an index of `kinds`, and the storage of each window."""
 
     number: Array
     kind: Array
@@ -177,12 +182,12 @@ class Storages(NamedTuple):
     kinds: Sequence[Area]
 
     def is_placed(self) -> Array:
-        """True for each storage at an address, which shares an area with others."""
+        """Return, for each storage, whether it has an address and so shares an area with others."""
         placed: Array = np.array([kind.placed for kind in self.kinds], np.bool_)[self.kind]
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage. An area has the number of its first storage."""
+        """Return the area of each storage: the number of the first storage in that area."""
         placed = self.is_placed()
         kinds, first = np.unique(self.kind[placed], return_index=True)
         area = self.number.copy()
@@ -197,8 +202,9 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Return the storages of the windows of a run. `births` has an entry for each storage that the
-    kernel allocated, in order; `names` has the names of some; the Calls know the machine."""
+    """Return the storages of the windows of a run. `births` has a pair (storage, line) for each
+    storage that the kernel allocated, in order; `names` has the names of some storages; the Calls
+    know the machine."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -211,7 +217,7 @@ def storages(
     fields[:, 2] = _last_values(np.array([[*names], named], np.int64).T, number, 0)
     first, alike = distinct(fields)
     laid_out, called = list(layouts), list(texts)
-    kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
+    kinds: dict[Area, int] = {}  # tensors of one loop have equal kinds
     which = [
         kinds.setdefault(area(laid_out[layout], line, called[name], calls[0].machine), len(kinds))
         for layout, line, name in fields[first].tolist()
@@ -222,8 +228,9 @@ def storages(
 def copied(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Return the windows with copies of the `moved` ones at their end, and the storages with those
-    of the copies, which have no address. Storages at one address have one copy."""
+    """Return the windows with copies of the `moved` ones at the end, and the storages with new ones
+    for these copies, which have no address. Windows on one storage, or at one address, share a new
+    storage."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -248,8 +255,8 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows: the number of each window, the geometry of its part, and the position at
-    which the part begins."""
+    """Parts of windows. Part k is in window of[k], has the geometry lies[number[k]], and begins at
+    element offset[k] of the storage."""
 
     of: Array
     lies: Sequence[Geometry]
@@ -260,7 +267,8 @@ class Parts(NamedTuple):
 def parted_windows(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
-    """The windows with parts of some at their end, on the same storages."""
+    """Return the windows with these parts at the end, the storages, which stay the same, and the
+    geometries with those of the parts at the end."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
@@ -278,7 +286,8 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 
 def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
-    """The last value for each storage that is `wanted`, from pairs of a number and a value."""
+    """Return the last value of each `wanted` storage, or `otherwise`. `pairs` has rows of a storage
+    and a value."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)
     number, said = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
@@ -288,7 +297,8 @@ def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """The area of a storage of a layout; of one at an address, the whole memory."""
+    """Return the area of a storage with this layout: for a storage with an address, the whole
+    memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

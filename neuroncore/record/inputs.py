@@ -1,6 +1,5 @@
-"""Data that instructions use in addition to tiles: with the rows, all that is needed to execute a
-program again.
-"""
+"""Data that instructions use in addition to tiles. With the rows, it is all that is needed to
+execute a program again."""
 
 from __future__ import annotations
 
@@ -51,13 +50,14 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return a false value as a part of a key, in which -0.0 and 0.0 differ."""
+    """Return a false value (0, 0.0, -0.0, False) as a part of a key, in which -0.0 and 0.0
+    differ."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """Return the value from the part of a key that `zero` returned."""
+    """Return the value of this type from the part of a key, which `zero` may have returned."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
@@ -71,8 +71,8 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array argument of a launch, its storage, and its rank: with several ranks each has its own
-    name."""
+    """An array argument of a launch: its name, its storage, its shape and format, and its rank.
+    With several ranks, each rank has its own name for it."""
 
     name: str
     storage: int
@@ -81,12 +81,12 @@ class Input(NamedTuple):
     rank: int = 0
 
     def on(self, rank: int) -> Input:
-        """Return the input with a name for its rank."""
+        """Return the input for a rank, with the name that it has there."""
         return self._replace(name=f"{self.name}@{rank}", rank=rank)
 
     @property
     def parameter(self) -> str:
-        """Return the kernel's name for the input."""
+        """Return the name of the kernel's parameter."""
         return self.name.removesuffix(f"@{self.rank}")
 
 
@@ -106,9 +106,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a launch: results, with arrays for tensors; findings as code, message and
-    place; the programs of the grid that each core ran; and the arguments that the kernel changed,
-    by their positions among all arrays."""
+    """The outcome of a launch: results, with arrays for tensors; findings, each as code, message
+    and place; for each core, the programs of the grid that it ran (`shares`); and the arguments
+    that the kernel changed, by their positions among all array arguments."""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -118,24 +118,29 @@ class Outcome:
 
 @dataclass
 class Data:
-    """Rows, lines, windows and geometries are given by their numbers in the Program, storages by
-    their ids.
+    """Data of a program in addition to its rows. Rows, lines, windows and geometries are given by
+    their numbers in the Program, storages by their ids. Tables of integers are flat: each entry has
+    as many numbers as stated.
 
     * `values`: the numbers and registers that calls have in addition to tiles, as tuples, each
-    followed by its type; a row has the number of a tuple. * `registers`: triples, an operation of
-    `memory.register.OPERATIONS` and two operands, which are registers; a constant has its value, a
-    load the row that loads it. * `branches`: quadruples: the row before which Python branched, the
-    register, its value, and the line. * `places`: pairs, for each window whose place is only known
-    at run time: the geometry of the tile, and its offset without the part that is added at run
-    time. * `moves`: quintuples: the number of such a window, how its index moves it
-    (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1 for
-    a register, 0 for a tile. * `programs`: pairs, a row and the program of the grid that begins
-    there. * `iterations`: triples: a row before which an iteration of a parallel loop begins, the
-    number of that loop and the value of its variable; at the end of the loop, ~ its number and 0.
-    `carried` are storages that such iterations may share, such as sums. * `constants`: the bytes of
-    arrays of the host that entered by themselves, by storage. * `copies`: the source of each tensor
-    that the host copied from the chip, by storage. * `results`: the kernel's results: tuples, lists
-    and dicts; a tensor is a Leaf.
+      followed by its type. A row has the number of a tuple.
+    * `registers` (3 numbers): an operation of `memory.register.OPERATIONS` and its two operands,
+      which are registers; for a constant, its value; for a load, the row that loads it.
+    * `branches` (4): the row before which Python branched on a register, the register, its value,
+      and the line.
+    * `places` (2): for each window whose position is only known at run time, the geometry of the
+      tile, and its offset without the part that is added at run time.
+    * `moves` (5): the number of such a window; what its index moves (`memory.tile.Dynamic`): 0 the
+      window, 1 each row, 2 each element; the step and the limit of the index; 1 if the index is a
+      register, 0 if it is a tile.
+    * `programs` (2): a row, and the program of the grid that begins there.
+    * `iterations` (3): a row before which an iteration of a parallel loop begins, the number of
+      that loop, and the value of its variable; at the end of the loop, the row, ~ the number of the
+      loop, and 0.
+    * `carried`: storages that iterations of such loops may share, for example for sums.
+    * `constants`: by storage, the bytes of arrays of the host that are no arguments of the kernel.
+    * `copies`: by storage, the source of each tensor that the host copied from the chip.
+    * `results`: the kernel's results as tuples, lists and dicts; a tensor is a Leaf.
     """
 
     values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)
@@ -147,13 +152,13 @@ class Data:
     iterations: array[int] = field(default_factory=lambda: array("q"))
     carried: set[int] = field(default_factory=set)
     constants: dict[int, bytes] = field(default_factory=dict)
-    _contents: dict[bytes, bytes] = field(default_factory=dict)  # of loops that put the same
+    _contents: dict[bytes, bytes] = field(default_factory=dict)  # equal constants share bytes
     copies: dict[int, Leaf] = field(default_factory=dict)
     results: Any = None
-    skipped: int = 0  # accesses that the host left out, or followed, by what indices were
+    skipped: int = 0  # accesses that the host left out, or resolved, by the values of indices
 
     def value(self, key: tuple[Hashable, ...]) -> int:
-        """The number of values, each followed by its type."""
+        """Return the number of a tuple of values, each followed by its type."""
         return self.values.setdefault(key, len(self.values))
 
     def derive(self, operation: str, left: int, right: int) -> int:
@@ -162,7 +167,7 @@ class Data:
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number of a register's contents."""
+        """Return the number of a register's current contents."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
@@ -179,8 +184,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return the begin of each window that moves: the offset of the tensor for elements that
-        are picked, otherwise ANYWHERE."""
+        """Return the offset of each window that moves. If it picks elements, this is the offset of
+        the tensor, otherwise ANYWHERE."""
         moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T
@@ -195,8 +200,8 @@ class Data:
 
 
 def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
-    """Return a kernel's result in which each value that is `among` these is replaced by the
-    result of the function."""
+    """Return a kernel's result in which made(value) replaces each value for which `among` is
+    true."""
     if among(value):
         return made(value)
     if isinstance(value, dict):
@@ -215,13 +220,13 @@ def is_leaf(value: Any) -> bool:
 
 
 def like(original: Any, items: list[Any]) -> Any:
-    """A list or a tuple of the original's own type, which may be a named tuple."""
+    """Return a list or tuple of the original's type, which may be a named tuple."""
     make = getattr(type(original), "_make", type(original))
     return make(items)
 
 
 def leaves(results: Any) -> list[Leaf]:
-    """The tensors of a kernel's result."""
+    """Return the tensors of a kernel's result."""
     found: list[Leaf] = []
     mapped(results, found.append, is_leaf)
     return found

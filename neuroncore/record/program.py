@@ -1,8 +1,8 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-It is kept as numbers, in rows (`record.columns`). Derived tables, such as the distinct windows and
-the boxes of bytes, are made when a reader asks. A kernel that touches a new tile
-with every instruction leaves about 80 bytes for each, others 60.
+The record is kept as numbers, in rows (`record.columns`). Derived tables, such as the distinct
+windows and the boxes of bytes, are made when a reader asks for them. Each instruction takes about
+60 bytes, or 80 if it touches a new tile.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Numbers(dict[Geometry, int]):
 class _Read:
     """Tables that readers derive from the rows."""
 
-    columns: Columns  # their operands are windows
+    columns: Columns  # with windows as operands
     windows: Windows
     storages: Storages
     geometries: Sequence[Geometry]
@@ -87,11 +87,11 @@ class _Read:
 
     @cached_property
     def boxed(self) -> Columns:
-        """The columns, with the box of each window in its place."""
+        """The columns, with boxes as operands instead of windows."""
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> _Read:
-        """Other rows of the same windows, and so of the same boxes."""
+        """Return the tables for other rows on the same windows, which have the same boxes."""
         found = replace(self, columns=columns)
         vars(found)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
@@ -99,7 +99,8 @@ class _Read:
         return found
 
     def copied(self, chosen: Array) -> _Read:
-        """The tables where the operands that `chosen` flags are on copies of their storages."""
+        """Return the tables in which the operands that `chosen` flags are on copies of their
+        storages."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
         operands = columns.operands.copy()
@@ -110,7 +111,7 @@ class _Read:
 
     @cached_property
     def areas(self) -> dict[int, Area]:
-        """The names of storages, by number."""
+        """The Area of each storage, by its number."""
         kinds = map(self.storages.kinds.__getitem__, self.storages.kind.tolist())
         return dict(zip(self.storages.number.tolist(), kinds, strict=True))
 
@@ -122,26 +123,26 @@ class Program:
         self.limit = sys.maxsize if limit is None else limit
         self.order: Order = "in-order"
         self.dge = False  # whether hardware writes descriptors while the older API's kernel runs
-        self.software = False  # whether it writes descriptors of today's DMAs without a mode
-        self.loads = "ahead"  # those that wait for their turn: `Options.loads`
+        self.software = False  # whether software writes descriptors of DMAs that name no mode
+        self.loads = "ahead"  # the loads that wait for their turn: `Options.loads`
         self.clock_phase: float | None = None  # of the Tensor engine; None: as the machine assumes
-        self.flags: tuple[str, ...] = ()  # that the kernel's compiler was given
+        self.flags: tuple[str, ...] = ()  # of the kernel's compiler
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.data = Data()
-        self._edges = array("i")  # pairs
-        self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
+        self._edges = array("i")  # pairs: an instruction, and an earlier one that it waits for
+        self._decisions = array("i")  # such pairs, where all later instructions wait too
         self.origin: Array | None = None  # where each row was before they were permuted
         self.count = 0  # of rows
-        self.rows = bytearray()  # as `record.columns` says, as many as `count`
+        self.rows = bytearray()  # `count` rows in the format of `record.columns`
         self.births = bytearray()  # of storages that the kernel allocates
         self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
         self.numbers = _Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: _Read | None = None
-        self._lines_at: dict[str, list[int]] = {}  # of as many lines as are known
+        self._lines_at: dict[str, list[int]] = {}  # the first `_lines_known` lines, by source line
         self._lines_known = 0
 
     def __len__(self) -> int:
@@ -154,7 +155,7 @@ class Program:
 
     @property
     def issued(self) -> int:
-        """All instructions, recorded or not."""
+        """The number of instructions, recorded or not."""
         return self.count + self.left_out
 
     @property
@@ -181,8 +182,8 @@ class Program:
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Record that the kernel branches on the value of a register, and let everything after it
-        wait for the instruction that has loaded the register."""
+        """Record that the kernel branches on a register with this value. All later instructions
+        wait for the instruction that loaded the register."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -190,7 +191,8 @@ class Program:
             self.data.branches.extend((len(self), load.number, value, line))
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """The number of a register, by how it is made (`Data.registers`)."""
+        """Return the number of a register that an operation computes from others
+        (`Data.registers`)."""
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:
@@ -201,11 +203,11 @@ class Program:
         return number
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """The index of the place that the next row comes from."""
+        """Return the index of the place that the next row comes from."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
-        """The index of a place in the user's code."""
+        """Return the index of a place in the user's code."""
         index = self._line_index.at(code, instruction)
         if index is None:
             index = self._line_index.keep(code, instruction, len(self.lines))
@@ -213,7 +215,8 @@ class Program:
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the number of a tile's window, which may move."""
+        """Return the window of a tile: its storage, the number of its geometry, and its offset. If
+        the tile moves, the offset is MOVING plus the number among windows that move."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         lies = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -221,11 +224,11 @@ class Program:
         return tile.storage.id, self.numbers[lies], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
-        """Record that the host has copied a tile."""
+        """Record that the host has copied a tile to a new storage."""
         self.data.copies[copied.id] = self._leaf(tile)
 
     def returns(self, result: Any) -> None:
-        """Record the results of the kernel, whose tensors are tiles here."""
+        """Record the results of the kernel, in which tensors are tiles."""
         self.data.results = mapped(result, self._leaf, is_tile)
 
     def _leaf(self, tile: Tile) -> Leaf:
@@ -239,7 +242,8 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def edges(self) -> Array:
-        """(edges, 2): consumers and their producers, by depends_on and loaded registers."""
+        """Return pairs, [edges, 2]: an instruction, and the one that it waits for because of
+        depends_on or a loaded register."""
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
@@ -254,31 +258,31 @@ class Program:
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:
-        """Its rows, with a box for each tile."""
+        """Return the rows, with boxes as operands."""
         return self._reading().boxed
 
     def box_table(self) -> Array:
-        """A row of integers for each Box, with its fields in their order."""
+        """Return the table of distinct boxes: a row has the fields of a Box in their order."""
         return self.boxes().table
 
     def boxes(self) -> Boxes:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """Return the rows one after the other, each with the index of its Call first, and the begin
-        of each row and the end of the last one."""
+        """Return the rows one after the other, each beginning with the index of its Call; and the
+        beginning of each row with the end of the last one."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:
-        """The number of the window of each operand, in the order of `Columns.operands`."""
+        """Return the window of each operand, in the order of `Columns.operands`."""
         return self._reading().columns.operands
 
     def users(self) -> Array:
-        """The instruction of each operand."""
+        """Return the instruction of each operand."""
         return self._reading().users
 
     def is_read(self) -> Array:
-        """True for each operand that its instruction reads."""
+        """Return, for each operand, whether its instruction reads it."""
         columns = self._reading().columns
         inputs = np.array([call.inputs for call in self.calls], np.int64)
         first = columns.start[:-1] + inputs[columns.call]
@@ -286,7 +290,7 @@ class Program:
         return read
 
     def operand_storages(self) -> Array:
-        """The number of the storage of each operand."""
+        """Return the number of the storage of each operand."""
         found: Array = self.windows().storage[self.operand_windows()]
         return found
 
@@ -297,13 +301,13 @@ class Program:
         return self._reading().storages
 
     def same_operands(self, other: Program) -> bool:
-        """Return whether both have the same operands, instruction by instruction, because one was
-        made from the other by `with_rows`."""
+        """Return whether two programs have the same operands, because `with_rows` made one from the
+        other."""
         own, its = self._reading(), other._reading()
         return own.columns.operands is its.columns.operands and own.boxes is its.boxes
 
     def last_writer(self, storage: int) -> Call | None:
-        """The last instruction that wrote to a tensor, or None."""
+        """Return the last call that wrote to a tensor, or None."""
         written = bytes(self.rows)
         columns, windows = apart(written, self.count, self.calls, self.data.offsets())
         inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
@@ -323,12 +327,12 @@ class Program:
         return self._reading().areas[storage]
 
     def called(self) -> dict[int, str]:
-        """The names of tensors without an address, by their storages."""
+        """Return the names of tensors without an address, by the numbers of their storages."""
         areas = self._reading().areas.items()
         return {number: area.name for number, area in areas if not area.placed}
 
     def _reading(self) -> _Read:
-        """Tables that readers derive from the rows, made once."""
+        """Return the tables that readers derive from the rows. They are made once."""
         if self._read is None or len(self._read.columns.call) != len(self):
             written, moved = bytes(self.rows), self.data.offsets()
             columns, windows = apart(written, self.count, self.calls, moved)
@@ -338,8 +342,8 @@ class Program:
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """Return the same instructions, to be scheduled; instruction i makes the Call
-        instead[rows[i]], on the same bytes as before, unless rows[i] is -1."""
+        """Return the program in which instruction i makes the Call instead[rows[i]] on the same
+        bytes, unless rows[i] is -1. It can be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -348,8 +352,8 @@ class Program:
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
-        """The same instructions, to be scheduled, whose operands that `chosen` flags are on a copy
-        of their tensor, which the compiler places."""
+        """Return the program in which the operands that `chosen` flags are on a copy of their
+        tensor, which the compiler places. It can be scheduled, but not executed."""
         read = self._reading()
         found = read.copied(chosen)
         varied = copy.copy(self)
@@ -359,9 +363,10 @@ class Program:
     def with_parts(
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
-        """Other rows, to be scheduled: of this program's calls and windows, and after them of
-        further calls and of parts of windows. Row i of this program begins at begin[i]. It is for
-        programs whose rows are not waited for by number."""
+        """Return a program with other rows, which can be scheduled, but not executed. The numbers
+        in `columns` continue those of this program: calls with `calls`, and windows with `parts`.
+        Row i of this program begins at row begin[i]. No instruction of this program may wait for a
+        row by its number."""
         read, varied = self._reading(), copy.copy(self)
         windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
         varied.calls, varied.geometries = [*self.calls, *calls], lies
@@ -373,8 +378,8 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """The same instructions, to be executed, in another order of their rows. It is for programs
-        without registers, whose rows stay within their program of the grid."""
+        """Return the program with its rows in another order, which can also be executed. The
+        program must have no registers, and each row must stay within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -382,7 +387,7 @@ class Program:
         return varied
 
     def lines_at(self, place: source.Place) -> list[int]:
-        """The places of the record that are in the same source line."""
+        """Return the indices of the places that are in the same source line."""
         if self._lines_known != len(self.lines):
             self._lines_at, self._lines_known = {}, len(self.lines)
             for number in range(len(self.lines)):
@@ -390,7 +395,7 @@ class Program:
         return self._lines_at.get(place.short, [])
 
     def at(self, place: source.Place) -> Array:
-        """True for each instruction of a source line."""
+        """Return, for each instruction, whether it is in a source line."""
         there = np.zeros(len(self.lines), np.bool_)
         there[self.lines_at(place)] = True
         found: Array = there[self._reading().columns.line]
@@ -401,8 +406,8 @@ class Program:
         return site if isinstance(site, source.Place) else source.place(*site)
 
     def name_of(self, kind: Area) -> str:
-        """Return the name of a tensor, or else the name of the variable that it is assigned to, or
-        ""."""
+        """Return the name of a tensor. If it has none, return the variable that its line assigns,
+        or ""."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")
@@ -410,7 +415,8 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return its columns of numbers by name, and those of its storages separately."""
+        """Return the columns of numbers that a file keeps, by name, without the columns of
+        storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
@@ -419,8 +425,8 @@ class Program:
         self, kept: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
         """Restore the columns that `kept` returned, on storages with these numbers and kinds. The
-        Calls and geometries must be there already. Nothing can be appended afterwards. Raises
-        ValueError for rows that don't fit the Calls, and windows that are on no storage."""
+        Calls and geometries must be there already, and nothing can be appended afterwards. Raise
+        ValueError if rows don't fit the Calls, or if a window has no storage."""
         columns = parted(kept["rows"], kept["widths"], self.calls)
         windows = Windows(*(kept[name] for name in Windows._fields))
         found = restored(number, kind, kinds, windows)
@@ -431,8 +437,8 @@ class Program:
             column.frombytes(kept[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raises ValueError unless rows and windows fit the tables: every row has a line and its
-        windows, and every window is inside its tensor."""
+        """Raise ValueError unless rows and windows fit the tables: every row has a line and windows
+        that exist, and every window is inside its tensor."""
         read = self._reading()
         columns, windows = read.columns, read.windows
         inside(columns.operands, len(windows.storage), "windows")
@@ -453,7 +459,7 @@ class Program:
             raise ValueError("an instruction waits for one that is not before it")
 
 
-# What of a Program is columns of numbers.
+# The parts of a Program that are columns of numbers.
 PAIRS = "edges", "decisions"
 COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
@@ -464,7 +470,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return a table whose lines start with a row, for rows that begin elsewhere."""
+    """Return a table in which each entry of `width` numbers starts with a row, after row i has
+    moved to begin[i]."""
     found = np.array(table, np.int64).reshape(-1, width)
     found[:, 0] = begin[found[:, 0]]
     return array("q", found.reshape(-1).tolist())

@@ -1,4 +1,4 @@
-"""A program as tables of JSON and columns of integers, and the other way round."""
+"""Conversion of a program to tables of JSON and columns of integers, and back."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """The JSON of a program, and its columns. Bytes are appended to `blobs`; the JSON has their
-    number."""
+    """Return the JSON of a program, and its columns. Bytes are appended to `blobs`, and the JSON
+    refers to them by number."""
     data = program.data
     tables = {
         "order": program.order,
@@ -70,7 +70,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
-    """The number of a blob that constants may share."""
+    """Return the number of a blob, which is appended unless it is there already."""
     for number, blob in enumerate(blobs):
         if blob is content:
             return number
@@ -88,15 +88,15 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """The inverse of `written`. Raises what damaged tables lead to: ValueError with what does not
-    fit, KernelError for a call that its machine refuses."""
+    """Invert `written`. Raise ValueError if the tables are damaged and do not fit, and KernelError
+    if the machine of a call refuses it."""
     number, kind, *kept = columns
     made = Program()
     made.geometries += [_geometry(value(given)) for given in tables["geometries"]]
     made.order, made.left_out = tables["order"], int(tables["left_out"])
     if made.order not in get_args(Order) or made.left_out < 0:
         raise ValueError(f"no order is called {made.order!r}")
-    made.dge = tables.get("dge", False) is True  # files from before have none
+    made.dge = tables.get("dge", False) is True  # older files have none
     made.software = tables.get("software", False) is True
     made.loads = tables.get("loads", "ahead")
     if made.loads not in choices()["loads"]:
@@ -124,7 +124,7 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
     made.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
     made.results = tree(tables["results"], leaf)
     made.skipped = int(tables["skipped"])
-    made.iterations.extend(tables.get("iterations", ()))  # files from before have none
+    made.iterations.extend(tables.get("iterations", ()))  # older files have none
     made.carried.update(map(int, tables.get("carried", ())))
     return made
 
@@ -158,7 +158,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """One argument of a call, and the views of a list by their names."""
+    """Return one argument of a call by its name; for a list of tiles, also each view by its
+    name."""
     name, declared = parameter.name, parameter.declared
     given = arguments[name]
     if isinstance(declared, Operand) and declared.many:

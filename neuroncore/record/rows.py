@@ -1,5 +1,5 @@
-"""The rows of a program as instructions: raw numbers only, except the values of registers, which
-are computed again from their loads."""
+"""The rows of a program as instructions. All values are as recorded, except the values of
+registers, which are computed again from their loads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from neuroncore.record.program import Program
 
 
 class Registers:
-    """The registers of one program, by their numbers in its record; each is computed from earlier
-    ones. `loaded` has the values that instructions have loaded, by their rows."""
+    """The registers of one program, by their numbers in its record. Each is computed from earlier
+    ones, or loaded by an instruction; `loaded` has the loaded values by row."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -28,8 +28,8 @@ class Registers:
         self.loaded: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """The value of a register. Raises UsageError if an instruction that is still to come would
-        load it."""
+        """Return the value of a register. Raise UsageError if the instruction that loads it has not
+        run yet."""
         values, made = self._values, self._made
         while len(values) <= number:
             at = 3 * len(values)
@@ -55,14 +55,15 @@ class Registers:
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record, where a value may also be a plain number."""
+    """The number of a register in the record. The type distinguishes it from a plain number."""
 
     number: int
 
 
 class Move(NamedTuple):
-    """The way an index moves a window: all of it (0), each row (1), or each element (2). An index
-    counts `step` elements and is at most `limit`; it is a register or a tile."""
+    """The way an index moves a window: the whole window (kind 0), each row (1), or each element
+    (2). The index counts steps of `step` elements and is at most `limit`; it is a register or a
+    tile."""
 
     kind: int
     step: int
@@ -71,7 +72,8 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Elements of a tensor: its number, their geometry, and the first element."""
+    """Elements of a tensor: the number of its storage, their geometry, and the offset of the first
+    element."""
 
     tensor: int
     geometry: Geometry
@@ -122,7 +124,7 @@ class Rows:
         return Row(call, line, windows, indices, named, values[len(named) :])
 
     def of_leaf(self, leaf: Leaf) -> Window:
-        """The window of a tensor among the kernel's results."""
+        """Return the window of a tensor among the kernel's results."""
         return Window(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     def _made(self, number: int) -> Window:
@@ -135,7 +137,7 @@ class Rows:
         return Window(tensor, geometries[geometry], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> tuple[Any, ...]:
-        """The values of a row: numbers, or registers by their numbers."""
+        """Return the values of a row: numbers, or a RegisterId for each register."""
         key = self._keys[number]
         return tuple(map(_value, key[::2], key[1::2]))
 
@@ -145,7 +147,7 @@ def _value(value: Any, kind: Any) -> Any:
 
 
 def last_uses(program: Program) -> dict[int, int]:
-    """The last row that uses each tensor, by its number."""
+    """Return the last row that uses each tensor, by the number of its storage."""
     columns = program.columns()
     rows = owners(columns.start)
     tensors = program.windows().storage[program.operand_windows()]

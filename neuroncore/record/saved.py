@@ -1,10 +1,11 @@
 """Saved records: the programs of a launch in a file, with its settings and its outcome.
 
-A file is plain data: a line that names its kind, then, compressed, JSON, columns of integers and
-bytes of arrays. Nothing in it is run, and all of it is checked when it is read: every call is legal
-for its machine, every window inside its tensor. Instructions and machines
-are looked up by name when the file is read: a record must be made again when a clause's parameters
-change, or the instructions that an API function issues.
+A file is plain data: a line that names its format, and then, compressed, JSON, columns of integers,
+and bytes of arrays. Nothing in it is executed, and all of it is checked when it is read: every call
+is legal for its machine, and every window is inside its tensor.
+
+Instructions and machines are looked up by name when the file is read. So a record must be made
+again if the parameters of a clause change, or if an API function issues other instructions.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from neuroncore.record.program import Program, Record
 
 Array = npt.NDArray[Any]
 
-FORMAT = 9  # of the files: others are refused
+FORMAT = 9  # of the files; other formats are refused
 LEVEL = 1  # of compression
-LARGEST = 1 << 33  # bytes that a file may have when they are no longer compressed
+LARGEST = 1 << 33  # most bytes of a file after decompression
 INTEGERS = frozenset(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))
 DAMAGED = (
     *(zlib.error, NeuronError, AttributeError, LookupError, OverflowError),
@@ -55,9 +56,9 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
-    """The contents of a file for a record. Without `arrays` it has the programs and their settings
-    alone: no values of inputs and no outcome. Raises TypeError and UsageError for data that a file
-    can't hold."""
+    """Return the contents of a file for a record. Without `arrays` the file has only the programs
+    and their settings: no values of inputs and no outcome. Raise TypeError or UsageError for data
+    that a file can't hold."""
     if not arrays:
         setting = record.setting
         bare = None if setting is None else replace(setting, arrays={})
@@ -109,7 +110,7 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
 
 
 def narrowest(column: Array) -> Array:
-    """The same integers, little-endian, in as few bytes each as the largest needs."""
+    """Return the integers in the smallest little-endian type that holds all of them."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     kind = np.min_scalar_type(high if low >= 0 else min(low, -high - 1))
     return column.astype(kind.newbyteorder("<"))
@@ -164,7 +165,8 @@ def _record(content: bytes) -> Record:
 
 
 def _array(given: Any, blobs: list[bytes]) -> list[Any]:
-    """The format and shape of an array, and the number of its bytes."""
+    """Return the format and the shape of an array, and the number of its bytes, which are appended
+    to `blobs`."""
     array = np.asarray(given)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())
@@ -181,7 +183,7 @@ def _array_of(given: list[Any], blobs: list[bytes]) -> Array:
     return np.frombuffer(bytearray(blobs[number]), form.numpy).reshape(shape)
 
 
-# --- what programs ran in, and what came of it ----------------------------------------------------
+# --- settings and outcome -------------------------------------------------------------------------
 
 
 def _setting(setting: Setting, blobs: list[bytes]) -> dict[str, Any]:

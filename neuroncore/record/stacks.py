@@ -12,16 +12,17 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function of the kernel: the place that it has reached, and its integers, including loop
-    variables."""
+    """A function of the kernel on the call stack: the place that it has reached, and its integer
+    variables, including loop variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]
 
 
 class Witness(Program):
-    """`stack[i]` numbers the stack of instruction i among `stacks`, innermost frame first. It costs
-    some microseconds per instruction, and up to a kilobyte for each distinct stack."""
+    """A program that also keeps call stacks: stacks[stack[i]] is the stack of instruction i,
+    innermost frame first. This costs some microseconds per instruction, and up to a kilobyte for
+    each distinct stack."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(limit)

@@ -1,13 +1,13 @@
 """The schedule: from a program and a machine to a timeline and its bottleneck.
 
-* `compiled`: what the device's compiler leaves of a program: which instructions, on which engines,
-  what is loaded once (`residency`), which copies are written in place (`copies`), what it may do
-  (`policy`), and what it costs (`costs`, `queues`).
-* `schedule`: the timeline of compiled programs, from what `prepare` makes of their dependencies and
-  costs; `timeline` is what it gives, `meetings` where ranks wait for each other.
-* `verdict`, `path`, `lines` and `flow`: what bounds a run, and who waits for whom; `worlds`: the
-  same of several ranks.
-* `changes`, `variation`, `alternatives` and `edits/`: schedules of what might be, and changes that
+* `compiled`: the program after the device's compiler: the instructions that remain and their
+  engines, loads that are left out (`residency`), copies that are left out or merged (`copies`), the
+  rules of the compiler (`policy`), and the costs of calls (`costs`, `queues`).
+* `schedule`: makes timelines of compiled programs. `prepare` computes their dependencies and costs,
+  `timeline` is the result, and `meetings` finds where cores wait for each other.
+* `verdict`, `path`, `lines` and `flow`: the bottleneck of a run, and which instruction waits for
+  which; `worlds`: the bottleneck of several ranks.
+* `changes`, `variation`, `alternatives` and `edits/`: schedules of changed launches, and edits that
   a programmer can make.
-* `loops/`: the compiled loops of all of these.
+* `loops/`: the compiled loops of these modules.
 """

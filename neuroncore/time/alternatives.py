@@ -1,4 +1,4 @@
-"""Other calls that a source line might make instead."""
+"""Variants of a call: on another engine, or with 16-bit operands."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with 16-bit operands in its marked rows: the call itself if none of them is a
-    32-bit float, None if the machine would refuse it. Sums in PSUM keep their format; other data in
-    PSUM does not."""
+    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags, in the
+    order reads, indices, writes. Return the call itself if none of them is float32, and None if the
+    machine would refuse the new call or the call takes a list of tiles. The result of a product in
+    PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     found: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return found

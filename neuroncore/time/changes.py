@@ -1,4 +1,5 @@
-"""Changes to a launch, and their effect: the same instructions, scheduled again."""
+"""What-if changes of a launch: the same instructions, scheduled again, for example on a machine
+with a faster engine."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from neuroncore.time.queues import QUEUES, SYNC
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import AS_IT_IS, Bench, Variation
 
-ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
+ENDLESS = 1 << 20  # SBUF and PSUM that are this many times as large never fill up
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change in words, and the changed launch, which is scheduled on a bench."""
+    """A change of a launch: its description (`what` changes, and `how`), and the programs, the
+    machine and the variations that `bench` schedules."""
 
     what: str
     how: str
@@ -41,8 +43,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that may limit a kernel. `saves` is an upper bound, in nanoseconds, on what its
-    change can save of the critical path: other waits remain."""
+    """A resource that may limit a kernel, and a change that gives more of it: `how` describes the
+    change, and `machine` makes the changed machine. `saves` takes the parts of the critical path
+    and returns the nanoseconds that the change can save of the path at most, because other waits
+    remain. With `renamed`, every result gets separate space (`Variation.renamed`)."""
 
     name: str
     how: str
@@ -51,14 +55,14 @@ class Resource:
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
-        """Return the change by more of this resource, in addition to earlier changes."""
+        """Return the change `base` with more of this resource in addition."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
         return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)
 
 
 def as_it_is(timeline: Timeline) -> Change:
-    """No change."""
+    """Return the launch of a timeline without any change, as the base of changes."""
     return Change(
         what="nothing",
         how="",

@@ -24,7 +24,7 @@ from neuroncore.time.loops.work import NO_MOVES, Moves
 from neuroncore.time.policy import Policy, policy_of
 from neuroncore.time.queues import QUEUES
 
-if TYPE_CHECKING:  # what only the older API's compiler does, or only one source reports
+if TYPE_CHECKING:  # loaded when needed: rules of the older API's compiler, or of one source only
     from neuroncore.time import copies, forwarding, hoisting, reported, residency, vectorized
 else:
     copies = Lazy("neuroncore.time.copies")
@@ -36,19 +36,27 @@ else:
 
 Array = npt.NDArray[Any]
 NOBODY_WAITS = np.zeros((0, 2), np.int64)
-ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # what becomes of an instruction
+ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Compiled.fate`
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program as the machine executes it. Its rows may be in another order than the rows that the
-    kernel has `written`. Instruction i is row[i] of the table of calls.
+    """A program as the machine executes it. `written` is the program as the kernel issued it;
+    `program` has its rows in the order of the compiler. Instruction i of `program` has row[i] of
+    `table`, the table of calls.
 
-    fate[i] is ISSUED, or instruction instead[i] replaces it: one whose result it would load or make
-    again (REPEATED), a product that is read in PSUM (BYPASSED), one that accumulates (ACCUMULATED),
-    or one whose result is read instead of a copy in SBUF (FORWARDED). heads[i] is the instruction
-    that i is merged with, or -1. `accesses` and the flow of data belong to the instructions that
-    are left. `held` has pairs: a load that waits for its turn, and the instruction before it.
+    fate[i] says what the compiler does with instruction i. If it is ISSUED, the instruction runs.
+    Otherwise the compiler leaves it out, and instruction instead[i] replaces it:
+
+    * REPEATED: instead[i] has already loaded or computed the same result.
+    * BYPASSED: it copies a product out of PSUM, and the readers of the copy read the product in
+      PSUM.
+    * ACCUMULATED: the product instead[i] accumulates in PSUM, so that no addition is necessary.
+    * FORWARDED: it copies a tile within SBUF, and the readers of the copy read the source.
+
+    heads[i] is the instruction that i is merged with, or -1. `accesses` and `flow` have the
+    operands and dependencies after these changes, and `moves` the transfers of spilled tiles.
+    `held` has pairs: a load that waits for its turn, and the instruction that it waits for.
     """
 
     written: Program
@@ -67,7 +75,8 @@ class Compiled:
 
     @property
     def read_in_psum(self) -> Array:
-        """Return whether each operand is read in PSUM although the program has it in SBUF."""
+        """Return whether each operand is read in PSUM although the program reads a copy of it in
+        SBUF."""
         taken, boxes = self.accesses.operands, self.program.boxes()
         moved: Array = taken != self.program.columns().operands
         in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
@@ -75,7 +84,7 @@ class Compiled:
 
     @cached_property
     def queue(self) -> Array:
-        """The queue of each instruction, if it is issued."""
+        """The queue of each instruction, as an index of `QUEUES`."""
         taken: Array = self.table.queue.take(self.row)
         return taken
 
@@ -87,10 +96,11 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return the program after its compiler. The default of `order` is the order of the program.
-    `like` is its form on a machine with the same memories: its rows have the same order, and the
-    same ones are merged, because neither depends on costs. `costs` are those of its first calls,
-    for compilers that only reorder."""
+    """Return the program after its compiler. `order` is the order of the program by default. `like`
+    is the compiled form of the same program on a machine with the same memories: its order of rows
+    and its merged instructions are reused, because they do not depend on costs. `costs` is a table
+    whose calls are the first calls of the program (`CallTable`), for compilers that only reorder.
+    """
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
@@ -117,7 +127,7 @@ def compiled(
         products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = copies.bypassed(program, accesses, flow)
-        if (products >= 0).any():  # found by definitions, and changes who waits for whom
+        if (products >= 0).any():  # readers of a product now wait for it, not for the copy
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
@@ -145,8 +155,8 @@ def compiled(
 def _merged(
     program: Program, machine: Machine, policy: Policy, like: Compiled | None
 ) -> tuple[Program, Array]:
-    """Return the program in the order of its compiler, and the instruction that each is merged
-    with; -1 for none."""
+    """Return the program in the order of its compiler, and, for each row of it, the row that it is
+    merged with; -1 for none."""
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
@@ -159,15 +169,16 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return which instructions are loads that wait for their turn (`Options.loads`)."""
+    """Return, for each instruction, whether it is a load that waits for its turn
+    (`Options.loads`)."""
     if program.loads == "ahead":
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
 
 
 def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:
-    """Return what becomes of each instruction, and the one that replaces it, by the rule that finds
-    one."""
+    """Return `Compiled.fate` and `Compiled.instead` by rules. A rule has a fate, and for each
+    instruction the one that replaces it, or -1. A later rule has precedence."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for rule, found in rules:
         fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
@@ -175,8 +186,9 @@ def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of a program that differs from that of `form` only in what its calls
-    cost; None if it differs in more, or if the compiler does more than reorder."""
+    """Return the compiled form of a program that differs from the program of `form` only in the
+    costs of its calls. Return None if it differs in more, or if the compiler does more than
+    reorder."""
     if form.policy.rewrites or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
@@ -202,10 +214,13 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return how many operands a call must share with an earlier one to have the same result; 0 if
-    the compiler always repeats it. In published times of mamba (the SDK's on trn1,
-    kda-for-trainium's on trn2) the Vector engine has time for one sum of the same tiles, not for
-    two; autocomp's attention on trn1 negates the maximum of a row once for all of its tiles."""
+    """Return, for each call, how many of its operands must equal those of an earlier call, so that
+    the compiler reuses the earlier result; 0 if the compiler always executes the call.
+
+    In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
+    has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum
+    of a row once for all of its tiles.
+    """
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

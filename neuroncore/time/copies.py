@@ -1,4 +1,4 @@
-"""Copies and additions that the older API's compiler leaves out, and copies made at once."""
+"""Copies and additions that the older API's compiler leaves out, and copies that it merges."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """Return, for each copy out of PSUM that one instruction makes together with others, the first
-    of these copies; -1 for all other instructions.
+    """Return, for each copy out of PSUM that is merged with earlier copies, the first of these
+    copies; -1 for all other instructions.
 
-    They are the same call of the same line, each directly after a transpose; they write next to
-    each other, and read at most one bank together. In profiles of attention on trn2, four
-    transposes of 128 columns share a bank and one copy; eight of 16 bits have a copy each, as they
-    have more than 512 columns together (trainium-kernel-fusion).
+    Merged copies are the same call of the same line, and each directly follows a transpose. They
+    write next to each other, and together they read at most one bank. In profiles of attention on
+    trn2, four transposes of 128 columns share a bank and one copy; eight transposes with 16-bit
+    elements have a copy each, because together they have more than 512 columns
+    (trainium-kernel-fusion).
     """
     columns, found = program.columns(), np.full(len(program), -1, np.int32)
     read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
@@ -56,14 +57,15 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return, for each copy, the product whose result its readers read in PSUM instead (-1 if they
-    don't), and the operands of all instructions after that change.
+    """Return two arrays. The first one has, for each copy that the compiler leaves out, the product
+    that the readers of the copy read in PSUM instead; -1 for other instructions. The second one has
+    the operands of all instructions after that change.
 
-    Such a copy is between equal formats, and copies exactly what one instruction wrote. All of its
-    readers read exactly what was copied, may read it in PSUM, where it stays until then, and take
-    no more time there. Reductions and exponentials do this in profiles of attention on trn2
-    (trainium-kernel-fusion), but not for copies to the rest of a tile: only one that begins where
-    its tile begins is left out.
+    A copy is left out if it copies exactly what one instruction wrote, without a change of format.
+    All of its readers must read exactly what was copied, must be able to read it in PSUM without
+    taking more time, and must do so before PSUM is overwritten. In profiles of attention on trn2,
+    reductions and exponentials read PSUM in this way (trainium-kernel-fusion), but only if the copy
+    begins where its destination tile begins: copies to later parts of a tile stay.
     """
     calls, call = program.calls, program.columns().call
     start, operands = accesses.start, accesses.operands
@@ -78,7 +80,9 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
     fits = operands[uses] == operands[last_operand[copy]]
-    fits &= np.bincount(reader, minlength=len(call))[reader] == 1  # no pair of operands in PSUM
+    fits &= (
+        np.bincount(reader, minlength=len(call))[reader] == 1
+    )  # two operands can't both be in PSUM
     each = np.column_stack((call[reader], call[copy], uses - start[reader]))
     kinds, kind = np.unique(each, axis=0, return_inverse=True)
     may_read = (_may_read(calls[one], calls[other], place) for one, other, place in kinds.tolist())
@@ -94,13 +98,14 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
 
 
 def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
-    """The product that replaces each addition in place, -1 for other instructions: it accumulates.
+    """Return, for each instruction that is not necessary because a product accumulates in PSUM,
+    that product; -1 for other instructions.
 
-    So does a product whose result only an addition to a tile in PSUM reads, if that tile was
-    cleared before the first addition. Copies that the addition reads, as it cannot read PSUM twice,
-    and the clearing are left out with it. Compiled programs of published convolutions have no
-    additions: one adds products by name (sahiljain01/asst4-trainium), others add results of
-    nl.matmul, which returns a tile like any function (Ericcsr/asst4-trainium, waahm7's).
+    A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
+    cleared before the first addition. The compiler then leaves out the addition, the clearing, and
+    the copies that the kernel makes only because an addition cannot read PSUM twice. Compiled
+    programs of published convolutions have no such additions (sahiljain01/asst4-trainium; with
+    results of nl.matmul, which returns a tile like any function: Ericcsr/asst4-trainium, waahm7's).
     """
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
     adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])
@@ -113,8 +118,8 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     uses = np.bincount(reaching[read], minlength=len(call))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """Return the instruction that made exactly an operand that no other instruction reads, with
-        the copies between; -1 if there is none."""
+        """Return the instruction that wrote exactly operand k, if nothing else reads its result,
+        and the copies between the two; -1 and no copies if there is no such instruction."""
         found = int(reaching[k])
         if found < 0 or uses[found] != 1 or operands[start[found + 1] - 1] != operands[k]:
             return -1, []
@@ -142,7 +147,7 @@ def any_left_out(calls: Sequence[Call]) -> bool:
 
 
 def adds_in_psum(call: Call) -> bool:
-    """Return whether it adds two tiles into one in PSUM."""
+    """Return whether the call adds two tiles into one in PSUM."""
     sums = call.instruction.older_compiler.sums
     if sums is None or call.dynamic or len(call.reads) != 2 or not sums(call):
         return False
@@ -150,7 +155,7 @@ def adds_in_psum(call: Call) -> bool:
 
 
 def _clears(program: Program) -> Array:
-    """Return whether each instruction fills a tile with zeros."""
+    """Return, for each instruction, whether it fills a tile with zeros."""
     columns = program.columns()
     zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])  # () has none
     fills = _flags(lambda call: call.instruction.older_compiler.fills, program.calls)
@@ -163,20 +168,20 @@ def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
 
 
 def is_open(call: Call) -> bool:
-    """Return whether it copies a tile, and the kernel names no engine for that."""
+    """Return whether the call copies a tile, and the kernel names no engine for it."""
     if not call.instruction.traits.copies_out or call.dynamic or len(call.reads) != 1:
         return False
     return call["engine"] is engine.unknown
 
 
 def _empties_psum(call: Call) -> bool:
-    """Return whether it copies from PSUM, and the kernel names no engine for that."""
+    """Return whether the call copies from PSUM, and the kernel names no engine for it."""
     return is_open(call) and call.view(call.reads[0]).region is PSUM
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether it copies from PSUM to SBUF without a change of format, and the kernel names
-    no engine."""
+    """Return whether the call copies from PSUM to SBUF without a change of format, and the kernel
+    names no engine for it."""
     if not _empties_psum(call):
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])
@@ -184,7 +189,8 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether a call may read the source of a copy as that operand, in no more time."""
+    """Return whether `reader` can read the source of `copy` as its operand number `place`, without
+    taking more time."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

@@ -19,8 +19,10 @@ Array = npt.NDArray[Any]
 
 
 class CallRow(NamedTuple):
-    """The numbers of a call with one cost, as CallTable has them. The queue of stores, which
-    depends on the policy, is -1."""
+    """A row of CallTable: the costs of a call on one engine, in nanoseconds, and its properties.
+    `first` and `last` are the DMA engines of a transfer (-1: no transfer), `reads` is the number of
+    operands that are read, and `weights` the index of the stationary one (-1: none). `queue` is -1
+    for stores, whose queue depends on the policy."""
 
     busy: float
     latency: float
@@ -41,9 +43,13 @@ class CallRow(NamedTuple):
 
 
 class CallTable:
-    """The costs of each distinct call on each engine that may run it, a row each; the rows of call
-    c are first[c] to last[c]. The first calls may be those of a table that is `known`, whose
-    compiler leaves each call its engine: costs whose figures do not differ are taken from it."""
+    """The costs of each distinct call on each engine that may run it, a row each: call c has the
+    rows first[c]:last[c].
+
+    `known` is a table whose calls are the first of these. Its compiler must leave each call on its
+    engine. Its costs are reused if the figures that they depend on do not differ between the
+    machines.
+    """
 
     def __init__(
         self,
@@ -57,7 +63,7 @@ class CallTable:
         calls = [call for choices in several for call in choices]
         used = self.used = policy.on(machine)
         costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
-        # The row of a call on tensors in HBM that the kernel both writes and reads.
+        # between[k] replaces row k for transfers of HBM tensors that the kernel writes and reads.
         self.between = np.arange(len(calls))
         if policy.generates(machine):
             moves = np.flatnonzero([cost.transfer is not None for cost in costs])
@@ -79,18 +85,21 @@ class CallTable:
         self.lane = np.column_stack((of["first"], of["last"]))
         self.queue = np.where(of["queue"] < 0, np.int32(stores), of["queue"])
         self.reads, self.weights = of["reads"], of["weights"]
-        self.picks_weights = of["picks_weights"] > 0  # by an index, which may have changed
+        self.picks_weights = (
+            of["picks_weights"] > 0
+        )  # reloaded each time: the index that picks weights may have changed
         self.fills_half, self.shares = of["fills_half"] > 0, of["shares"] > 0
         self.stays, self.meets = of["stays"] > 0, of["meets"] > 0
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
-        """Return the table of the same calls on another machine: this one if no cost differs. Its
-        compiler must leave each call its engine."""
+        """Return the table of the same calls on another machine, or this table if no cost differs.
+        The compiler must leave each call on its engine."""
         used = policy.on(machine)
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
-        """Return the costs of calls, of which the first ones are those of this table."""
+        """Return the costs of calls on a machine. Costs of this table are reused if its calls are
+        the first of these."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]
@@ -99,7 +108,8 @@ class CallTable:
         return costs + [call.cost(machine) for call in calls[count:]]
 
     def _differing(self, machine: Machine) -> list[int]:
-        """Return the calls whose costs read figures that differ on a machine."""
+        """Return the indices of the calls whose costs depend on figures that differ on a
+        machine."""
         if machine is self.used:
             return []
         return [
@@ -111,15 +121,16 @@ class CallTable:
 
     @cached_property
     def _by_figures(self) -> dict[tuple[str, bool], list[int]]:
-        """The calls by what `figures_for` takes."""
+        """The indices of the calls, grouped by the arguments of `Machine.figures_for`."""
         found: dict[tuple[str, bool], list[int]] = {}
         for k, call in enumerate(self.calls):
             found.setdefault((call.engine.name, call.instruction.may_move), []).append(k)
         return found
 
     def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
-        """Return the row of each instruction; an instruction that is merged with another has the
-        row of heads[i]. Instructions that are not `made` occupy no engine."""
+        """Return the row of each instruction: the engine with the least work so far
+        (`allocation.balanced`). An instruction that is merged with another has the row of heads[i].
+        Instructions that are not `made` add no work to an engine."""
         row, given = np.zeros(len(call), np.intp), np.zeros(len(QUEUES))
         choices = native.Choices(self.first, self.last, self.queue, self.busy)
         work = native.Instructions(call, heads, made)
@@ -128,7 +139,8 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call; those of its first and its last cost are kept."""
+    """Return the row of a call with a cost. The call keeps the rows of its first and of its latest
+    cost."""
     rows = call.found.get(__name__, ())
     for known, row in rows:
         if known is cost:
@@ -163,8 +175,8 @@ def _made_row(call: Call, cost: Cost) -> CallRow:
         picks_weights=picks,
         fills_half=cost.fills_half,
         shares=cost.shares_sbuf and not meets,
-        # it keeps its place among loads: the other core waits for it, or it reads a tile, whose
-        # space others take over
+        # such a load is not reordered: another core waits for it, or it reads a tile on chip,
+        # whose space is reused
         stays=meets or any(view.on_chip for view in call.views(*call.reads)),
         meets=meets,
     )

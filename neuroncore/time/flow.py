@@ -1,4 +1,5 @@
-"""Dependencies: waits for data and waits for space, and the successive contents of a tile."""
+"""Dependencies: which waits are for data and which for space, and the successive contents of a
+tile."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ else:
     loops = Lazy("neuroncore.time.loops.flow")
 
 Array = npt.NDArray[Any]
-MOST_USES = 20_000  # of a tile that is looked at use by use
+MOST_USES = 20_000  # per tile; edits leave out tiles with more
 
 
 def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
-    """The dependencies of each instruction on writers of its inputs, and on earlier writers of the
-    same bytes that were not read since: it adds to their result. `boxes` are those of the record
-    (`Boxes.table`)."""
+    """Return the dependencies that carry data. An instruction depends on the writers of its inputs.
+    It also depends on an earlier writer of bytes that it writes, if nothing has read them since,
+    because it may add to their result. `boxes` is `Boxes.table` of the record. The result is like
+    `first` and `needs`: i depends on needs[first[i]:first[i + 1]]."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)
     overwrites = read_of(accesses, boxes, needs, waiting) & ~reads
@@ -34,7 +36,8 @@ def flow_of_data(
 
 
 def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
-    """Return for each `reader` whether it reads bytes of the `writer` at the same index."""
+    """Return, for each k, whether instruction reader[k] reads bytes that instruction writer[k]
+    writes."""
     found = np.zeros(len(reader), np.bool_)
     reads_of.over(len(reader))(accesses, boxes, reader, writer, found)
     return found
@@ -42,15 +45,15 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
     """Return `first` and `needs` for the dependencies that are kept."""
-    count = np.zeros(len(kept) + 1, np.int32)  # there may be a hundred for each instruction
+    count = np.zeros(len(kept) + 1, np.int32)  # small: an instruction may have a hundred
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return the number of the contents that each tile has at each of its uses: those of tile a are
-    uses[ends[a]:ends[a + 1]], sorted indices of operands. The number increases with each write
-    after which no earlier contents are read. `boxes` are those of the record (`Boxes.table`)."""
+    """Return the number of the contents that each tile has at each of its uses. Tile a is used by
+    uses[ends[a]:ends[a + 1]], which are sorted indices of operands. The number increases with each
+    write after which no earlier contents are read. `boxes` is `Boxes.table` of the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

@@ -1,7 +1,8 @@
-"""Copies within SBUF that the older API's compiler leaves out: their readers take the source.
+"""Copies within SBUF that the older API's compiler leaves out: their readers read the source
+instead.
 
-Such copies are between equal formats and partitions, of bytes that are next to each other; copies
-that gather bytes stay. Compiled programs of published convolutions have it so
+The source and the destination of such a copy have the same format and partitions, and contiguous
+bytes; copies that gather bytes stay. Compiled programs of published convolutions show this
 (deepashreeKedia/cs149stanfordasst4 on trn2, Ericcsr/asst4-trainium and sahiljain01/asst4-trainium
 on trn1).
 """
@@ -22,15 +23,16 @@ from neuroncore.time.loops.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
 DENSE = Box._fields.index("dense")
-BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # of a box
+BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # columns of a table of boxes
 
 
 def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return, for each copy, the instruction whose result its readers read instead (-1 for copies
-    that stay, and for other instructions), and the operands of all instructions after that change.
+    """Return two arrays. The first one has, for each copy that is left out, the instruction whose
+    result its readers read instead; -1 for all other instructions. The second one has the operands
+    of all instructions after that change.
 
-    All readers of such a copy read exactly what was copied. One instruction made the source, which
-    stays until the last of them has read it.
+    All readers of such a copy read exactly what was copied. One instruction made the source, and
+    nothing overwrites the source until the last reader has read it.
     """
     call, start, operands = program.columns().call, accesses.start, accesses.operands
     makers = np.full(len(call), -1, np.int32)
@@ -58,8 +60,9 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
 
 
 def _alike(src: Array, dst: Array, made: Array) -> Array:
-    """Return whether source and destination of each copy are the same partitions with bytes next to
-    each other, and the maker wrote all of the source. All are rows of a table of boxes."""
+    """Return, for each copy, whether its source and destination are contiguous bytes of the same
+    partitions, and its maker wrote the whole source. The arguments are rows of a table of boxes:
+    the source, the destination, and the result of the maker."""
     dense: Array = (src[:, DENSE] & dst[:, DENSE] & made[:, DENSE]) > 0
     same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == made[:, 0])
     within = (made[:, BEGINS] <= src[:, BEGINS]) & (made[:, ENDS] >= src[:, ENDS])
@@ -68,8 +71,8 @@ def _alike(src: Array, dst: Array, made: Array) -> Array:
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether it copies within SBUF without a change of format, and the kernel names no
-    engine."""
+    """Return whether the call copies within SBUF without a change of format, and the kernel names
+    no engine for it."""
     if not is_open(call):
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])

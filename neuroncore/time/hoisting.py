@@ -1,10 +1,10 @@
 """Repeated work in loops that the older API's compiler can leave out.
 
-It moves work out of a loop if all iterations of the loop do the same (LICM in logs of compilers),
-and computes what one iteration does twice once (ValueNumbering). Work whose operands depend on the
-innermost loop stays there, although a loop around it repeats it: kda-for-trainium's mamba_v3, with
-channels inside states, takes as long as if each state had its own products; in the SDK's mamba and
-in mamba_v2, with states inside channels, all states share them.
+The compiler moves work out of a loop if all iterations do the same work (LICM in its logs). If one
+iteration does the same work twice, it does it once (ValueNumbering). Work whose operands depend on
+the innermost loop stays in that loop, even if an outer loop repeats it. For example,
+kda-for-trainium's mamba_v3, with channels inside states, takes as long as if each state had its own
+products; in the SDK's mamba and in mamba_v2, with states inside channels, all states share them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """For each row: the run of a loop at this depth that it is in, or -1; the iteration, by number
-    in the whole program; and whether all iterations of the run do the same there."""
+    """The loops at one depth. For each row of the program: the run of the loop that contains it, or
+    -1; its iteration (`turn`), counted through the whole program; and whether all iterations of the
+    run do the same in this row (`alike`)."""
 
     run: Array
     turn: Array
@@ -29,8 +30,8 @@ class LoopLevel(NamedTuple):
 
 
 def hoisted(program: Program, made: Array) -> Array:
-    """Return made[i], an earlier row with the result of row i (-1 for none), without the rows that
-    the compiler can't leave out."""
+    """Return `made` without the rows that the compiler can't leave out, which become -1. made[i] is
+    an earlier row with the result of row i, or -1."""
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     rows = np.flatnonzero(made >= 0)
     if not len(marks) or not len(rows):
@@ -52,7 +53,7 @@ def hoisted(program: Program, made: Array) -> Array:
 
 
 def _first(made: Array) -> Array:
-    """For each row, the first row that has the same result."""
+    """Return, for each row, the first row that has the same result."""
     found = np.where(made >= 0, made, np.arange(len(made)))
     while (earlier := found[found]).tobytes() != found.tobytes():
         found = earlier
@@ -60,8 +61,8 @@ def _first(made: Array) -> Array:
 
 
 def _levels(marks: Array, result: Array) -> list[LoopLevel]:
-    """The loops of `Data.iterations` by depth, the outermost first. result[i] is the first row with
-    the same result as row i."""
+    """Return the loops of `Data.iterations` by depth, the outermost first. result[i] is the first
+    row with the same result as row i."""
     begins = marks[:, 1] >= 0
     depth = np.cumsum(np.where(begins, 1, -1))
     return [
@@ -71,7 +72,8 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 
 
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
-    """The runs at one depth, by the marks that begin and end their iterations."""
+    """Return the runs of loops at one depth. `begins` and `ends` are the marks of `Data.iterations`
+    where their iterations begin and end."""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)
@@ -81,7 +83,7 @@ def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
         np.repeat(begins[:, 1], width),
         np.repeat(np.arange(len(first)), width),
     )
-    # a turn next to another one of the same run and of as many rows does the same, or not
+    # compare each iteration with the next one of the same run, if they have equally many rows
     near = np.flatnonzero((begins[1:, 1] == begins[:-1, 1]) & (width[1:] == width[:-1]))
     size = width[near]
     before = np.repeat(first[near] - np.cumsum(size) + size, size) + np.arange(size.sum())

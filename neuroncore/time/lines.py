@@ -26,9 +26,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Line:
-    """A source line on the critical path: the number of its instructions on the path and in total,
-    how long it occupies the path in nanoseconds and with what, and what it has waited for (`held`,
-    by the words of `path.ON_PATH`). `first` is the time of its first instruction on the path."""
+    """A source line on the critical path. `steps` is the number of its instructions on the path,
+    `count` the number of all its instructions. It occupies the path for `ns` nanoseconds: `parts`
+    splits them by what it does, and `held` by what its instructions waited for (`path.ON_PATH`).
+    `first` is the time at which its first instruction on the path begins."""
 
     place: Place
     calls: tuple[Call, ...]
@@ -41,13 +42,13 @@ class Line:
 
     @property
     def name(self) -> str:
-        """Return the name in a report."""
+        """Return the line as reports show it."""
         return self.place.short
 
 
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
-    """Return the lines on the critical path, the longest first; of the path through all cores of a
-    world if they are given."""
+    """Return the lines on the critical path, the longest first. If the timelines of a world are
+    given, the path goes through all of its cores."""
     found = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
     made: dict[str, Line] = {}
     for own, each in found:
@@ -89,7 +90,7 @@ def _lines(timeline: Timeline, found: CriticalSteps) -> list[Line]:
 
 
 def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
-    """The calls of each group of instructions."""
+    """Return the distinct calls of each group of instructions."""
     calls = timeline.program.calls
     found = np.unique(group * len(calls) + timeline.columns.call[at])
     return [
@@ -99,7 +100,7 @@ def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tupl
 
 
 def _sum(one: Line, other: Line) -> Line:
-    """A line on the path of several cores."""
+    """Return the sum of the figures of one line on the paths of two cores."""
     return Line(
         place=one.place,
         calls=tuple(dict.fromkeys((*one.calls, *other.calls))),

@@ -1,4 +1,4 @@
-"""Meetings of the cores of a world: which instructions are one meeting, and the time of a
+"""Meetings: instructions at which cores of a world wait for each other, and the time of a
 collective on the instance of the ranks."""
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
-    """Return, for each instruction of all cores (those of core c begin at at[c]), the next core's
-    instruction of the same meeting, in a ring; -1 where a core meets no other."""
+    """Return, for each instruction of all cores, the next core's instruction of the same meeting,
+    so that a meeting is a ring of instructions; -1 if it meets no other core. The instructions of
+    core c begin at at[c]."""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
         ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
@@ -35,10 +36,11 @@ def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
 
 
 def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
-    """Every meeting of several cores: by the numbers of the cores, their instructions.
+    """Return every meeting of several cores, as a dict from the number of each core to its
+    instruction.
 
-    The k-th meeting of some cores is the k-th of each. One that not all have come to, because a
-    record ended before, is none.
+    The k-th meeting of a group of cores is the k-th one on each core. A meeting that some cores do
+    not reach, because their record ends earlier, is left out.
     """
     found: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
@@ -56,16 +58,17 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
-    """The instructions of a program that are collectives, in order."""
+    """Return the instructions of a program that are collectives, in order, each with its
+    `Collective`."""
     done = {row: one for row, one in enumerate(form.table.collectives) if one is not None}
     own = np.flatnonzero(np.isin(form.row, list(done))) if done else ()
     return [(int(i), done[form.row[i]]) for i in own]
 
 
 def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
-    """Return how long the collective takes the group of a core, on the world's instance or else on
-    the smallest instance that has this number of ranks; None if there is none, or if the instance
-    has fewer ranks."""
+    """Return the time of a collective among the group of core `number`. The instance is that of the
+    world, or else the smallest one with enough ranks. Return None if there is no such instance, or
+    if it does not have these ranks or this many cores per rank."""
     group = done.group(world.rank(number))
     most = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
@@ -78,8 +81,8 @@ def time_of(done: Collective, world: World, number: int, machine: str) -> Collec
 
 
 def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
-    """Add the times of collectives to the latencies, and let each collective wait for the end of
-    the one before: a core's CC-cores work on one stream unless another is named
+    """Set the latencies of collectives to their times, and let each collective wait for the end of
+    the one before: the CC-cores of a core work on one stream unless the kernel names another
     (compute-comm-overlap.rst)."""
     before = -1
     for i, done in collectives(form):

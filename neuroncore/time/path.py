@@ -1,4 +1,5 @@
-"""The critical path: its lines, and whether they work, issue, move or wait, and for what."""
+"""The critical path: what each instruction on it does (work, issue, move, wait), and what it waited
+for."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
 
 Array = npt.NDArray[Any]
-# What an instruction on the path has waited for: nothing, its turn in its queue, data, space that
-# others use, an order that the kernel asks for, or another core.
+# The cause of an instruction's wait: none, its turn in its queue, data, space that other
+# instructions use, an order that the kernel requires, or another core.
 START, TURN, DATA, SPACE, ORDER, MEETING = range(6)
 ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class StepTimes(NamedTuple):
-    """Instructions of a critical path, and the parts of their times, as CriticalSteps has them."""
+    """The instructions of a critical path, and the parts of their times in nanoseconds: the first
+    fields of CriticalSteps."""
 
     instruction: Array
     working: Array
@@ -33,11 +35,11 @@ class StepTimes(NamedTuple):
 
 
 class CriticalSteps(NamedTuple):
-    """The critical path of a timeline, instruction by instruction, in order: for each an index, and
-    the nanoseconds until the next one begins in parts: while it keeps its engine (`working`), or
-    for a transfer its queue (`issuing`); while DMA engines move its bytes or earlier ones; and
-    until its result is available. `held` is the cause of its wait, and `holds` that of the next
-    one's."""
+    """The critical path of a timeline, one step per instruction, in order. A step lasts until the
+    next one begins. Its nanoseconds have four parts: `working`, while the instruction occupies its
+    engine; `issuing`, while a transfer occupies its queue; `moving`, while DMA engines move its
+    bytes or earlier ones; and `waiting`, until its result is available. `held` is the cause of its
+    wait (START to MEETING), and `holds` the cause of the next step's wait."""
 
     instruction: Array
     working: Array
@@ -55,7 +57,7 @@ class CriticalSteps(NamedTuple):
 
 
 def steps(timeline: Timeline) -> CriticalSteps:
-    """The critical path of one core, which begins or waits at its meetings."""
+    """Return the critical path of one core. Waits for other cores are a part of it, at meetings."""
     found = _known.get(timeline)
     if found is None:
         path = timeline.critical_path
@@ -115,7 +117,7 @@ def _none() -> CriticalSteps:
 def _steps(
     timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
 ) -> list[tuple[Timeline, CriticalSteps]]:
-    """Yield the steps of each core on a path."""
+    """Return the steps of each core on a path. `path` has pairs of a core and an instruction."""
     if not path:
         return []
     core, at = np.array(path, np.int64).T
@@ -150,8 +152,9 @@ def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
 
 
 def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
-    """Return the cause of the wait of each instruction of a core's path that follows another one
-    of the same core there; MEETING for others."""
+    """Return the cause of the wait of each instruction on a core's path. `follows` flags
+    instructions that follow another one of the same core on the path; for the others the cause is
+    MEETING."""
     found = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == -2
@@ -166,8 +169,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Return the pairs in which one instruction waits for the other because the kernel requires
-    it."""
+    """Return numbers for the pairs (`_pairs`) in which one instruction waits for another because
+    the kernel requires it."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -182,9 +185,9 @@ def _pairs(one: Array, other: Array, count: int) -> Array:
 
 
 class PathParts(NamedTuple):
-    """The parts of a critical path in nanoseconds: work by queue; issue, moves and latency of
-    transfers; latency of everything else; waits for space; meetings with the other core of a
-    launch, and with other ranks."""
+    """The parts of a critical path in nanoseconds: work by queue; the issue, the moves and the
+    latency of transfers; the latency of all other instructions; waits for space; and meetings, with
+    the other core of a launch and with other ranks."""
 
     work: dict[str, float]
     issue: float
@@ -197,13 +200,13 @@ class PathParts(NamedTuple):
 
     @property
     def named(self) -> dict[str, float]:
-        """Return the parts that are not 0 by their names in reports, the longest first."""
+        """Return the parts that are not 0, by their names in reports, the longest first."""
         rest = zip(NAMES, self[1:], strict=True)
         found = self.work | {name: ns for name, ns in rest if ns > 0}
         return dict(sorted(found.items(), key=lambda part: -part[1]))
 
     def __add__(self, other: object) -> PathParts:
-        """The sum of both."""
+        """Return the sum of both, part by part."""
         assert isinstance(other, PathParts)
         names = {*self.work, *other.work}
         work = {name: self.work.get(name, 0.0) + other.work.get(name, 0.0) for name in names}
@@ -217,7 +220,7 @@ NAMES = (
 
 
 def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
-    """The sums over all steps."""
+    """Return the sums of all steps."""
     (made,) = parts_of_groups(timeline, found, np.zeros(len(found.instruction), np.int64), 1)
     return made
 
@@ -225,7 +228,7 @@ def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, found: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Return the sums over the steps of each group."""
+    """Return the sums of the steps of each of `count` groups. Step k belongs to group[k]."""
     own, waiting = found.instruction, found.waiting
     moves, space = timeline.moves[own], found.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]
@@ -245,8 +248,8 @@ def parts_of_groups(
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """Return for each call: whether it meets other cores, and whether some of them belong to other
-    ranks."""
+    """Return two flags for each call: whether it meets other cores, and whether some of those
+    belong to other ranks."""
     found = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:

@@ -11,22 +11,26 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
-NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file
+NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # fields in the file
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The changes that a compiler makes to the order of a program.
+    """The changes that a compiler makes to the order of a program; `said` describes them.
 
-    An engine begins the instruction that can begin first among the first `window` ones that it has
-    not begun (`transfers` for DMA). Instructions that read nothing, like memset, may move up from
-    among the first `reach`. With `horizon_ns`, an instruction without an engine goes to Vector or
-    Scalar, the one with less work, unless it is behind by more than that time. Repeated loads are
-    left out while the tiles fit (`residency`), and `copies` are left out or merged. Descriptors
-    that hardware could write are written before the kernel runs; with `dge` the device writes them
-    (`generates`). With `software`, GpSimd writes the descriptors of transfers without a mode, and
-    loads pass stores that wait in its queue. With `by_first_use`, loads come in the order in which
-    their data are used.
+    An engine takes, from the next `window` instructions of its queue, the one that can begin first.
+    For DMA, `transfers` replaces `window`. Instructions that read nothing, like memset, may move up
+    from among the next `reach`.
+
+    If `horizon_ns` is not 0, the compiler does more. An instruction without an engine goes to
+    Vector or Scalar, the one with less work so far; a difference of more than `horizon_ns` counts
+    as `horizon_ns`. Repeated loads are left out while the tiles fit (`residency`), and `copies` are
+    left out or merged. Descriptors that hardware could write are written before the kernel runs;
+    with `dge` the device writes them while it runs (`generates`).
+
+    With `software`, GpSimd writes the descriptors of transfers that name no mode, and loads pass
+    stores that wait in its queue. With `by_first_use`, loads come in the order in which their data
+    are used.
     """
 
     said: str
@@ -44,8 +48,8 @@ class Policy:
         return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
-        """Return the machine as a compiler uses it. The older compiler may write descriptors ahead,
-        or have GpSimd write them; today's may leave them to software."""
+        """Return the machine as this compiler uses it. The older compiler may write descriptors
+        ahead, or let GpSimd write them; today's compiler may leave them to software."""
         if self.software:
             return machine.descriptors_by_software
         if self.generates(machine):
@@ -53,16 +57,16 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def writer(self, machine: Machine) -> str:
-        """Return who writes the descriptors of transfers that name no mode: the `compiler` before
-        the kernel runs or the `device` (older API), `hardware` or `software` (today's)."""
+        """Return who writes the descriptors of transfers that name no mode. For the older API it is
+        the `compiler`, before the kernel runs, or the `device`; for today's API `hardware` or
+        `software`."""
         if self.rewrites:
             return "device" if self.generates(machine) else "compiler"
         return "software" if self.software else "hardware"
 
     def generates(self, machine: Machine) -> bool:
-        """Return whether descriptors are written while the kernel runs with the older API's
-        compiler: by hardware for tensors that the kernel both writes and reads, and by GpSimd for
-        others."""
+        """Return whether the device writes descriptors while a kernel of the older API runs:
+        hardware for tensors that the kernel both writes and reads, and GpSimd for others."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
@@ -76,8 +80,8 @@ SAID: dict[Order, str] = {
 
 
 def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
-    """The policies and the effects of flags that the file has. Raises DefinitionError if it is
-    wrong."""
+    """Return the policies, and the effects of flags, from `isa/compilers.toml`. Raise
+    DefinitionError if the file is wrong."""
     reader = FactReader.of("compilers.toml")
     raw = reader.raw
     reader.exactly(raw, ("sources", "orders", "flags"), "")
@@ -93,7 +97,7 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """The rules of the compiler for each order of a program."""
+    """Return the rules by which the compiler changes a program in this order."""
     policy = POLICIES[order]
     if program.software and order in PATHS.values():
         return replace(policy, software=True)
@@ -101,7 +105,7 @@ def policy_of(program: Program, order: Order) -> Policy:
 
 
 def effects(flags: Sequence[str]) -> list[str]:
-    """The effect of each flag on an estimate, in words."""
+    """Return the effect of each compiler flag on an estimate, in words."""
     return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
 
 

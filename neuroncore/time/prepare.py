@@ -1,8 +1,8 @@
 """The work of a core: its instructions, their times and dependencies, as arrays.
 
 A tile waits for space in SBUF or PSUM: it reuses the space that has been free the longest. The
-older API's compiler spills tiles that don't fit, to make room for results but not for loads:
-published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
+older API's compiler spills tiles that don't fit, but only to make room for results, not for loads:
+published kernels that spill (conv1d, swiglu, lora, mamba) run no slower between the spills.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ BYTE_END = Box._fields.index("byte_end")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed. Peaks are bytes per partition. With `laid_out`,
-    its collectives have their times and their order (`meetings.lay_out`)."""
+    """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are bytes per
+    partition. `laid_out` is True once its collectives have their times and their order
+    (`meetings.lay_out`)."""
 
     compiled: Compiled
     work: Work
@@ -42,7 +43,7 @@ class Prepared:
 
 
 def prepared(form: Compiled, machine: Machine) -> Prepared:
-    """A compiled program on a machine."""
+    """Return a compiled program on a machine, ready to be timed."""
     work = _work(form, machine)
     waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
@@ -54,15 +55,16 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """Return a prepared program in a form that differs only in its costs, on a machine with as much
-    memory. Its compiler must not leave out any instruction."""
+    """Return `known` with the costs of `form`, which must differ from its compiled form only in
+    costs. The machine must have the same memories, and the compiler must not leave out any
+    instruction."""
     work = known.work._replace(**_costs(form, machine))
     return replace(known, compiled=form, work=work)
 
 
 def _work(form: Compiled, machine: Machine) -> Work:
-    """The time of each instruction, and its dependencies by the flow of data and by the kernel's
-    order."""
+    """Return the time of each instruction, and its dependencies: the flow of data, and the order
+    that the kernel requires."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
@@ -82,8 +84,8 @@ def _work(form: Compiled, machine: Machine) -> Work:
 
 
 def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
-    """The columns of work that depend on costs. The first of merged transfers moves the bytes of
-    all."""
+    """Return the columns of `Work` that depend on costs. The first of several merged transfers
+    moves the bytes of all of them."""
     table, row, early = form.table, form.row, _table_loads_ns(form, machine)
     busy, latency = _busy(form, machine), table.latency.take(row)
     lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
@@ -118,8 +120,8 @@ def _busy(form: Compiled, machine: Machine) -> Array:
 
 
 def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
-    """Return how long each instruction loads the table of its function, if another one is
-    loaded."""
+    """Return how long each instruction takes to load the activation table of its function; 0 if the
+    table is already loaded."""
     table, taken = form.table.table.take(form.row), np.zeros(len(form.row))
     using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
     changed = np.diff(table[using], prepend=-1) != 0
@@ -128,7 +130,8 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
-    """`first` and `needs` of instructions that have more to wait for."""
+    """Return `first` and `needs` with more dependencies: consumers[k] also waits for
+    producers[k]."""
     if not len(consumers):
         return first, needs
     own = owners(first)
@@ -139,8 +142,9 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Return the waits that exist because one instruction does the work of several: the head waits
-    for the inputs of the others, and they wait for the head."""
+    """Return additional waits, as consumers and their producers, for instructions of which one does
+    the work of several. That one, the head, waits for the inputs of the others, and they wait for
+    the head."""
     members = np.flatnonzero(heads >= 0)
     if not len(members):
         return members, members
@@ -154,10 +158,12 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
-    """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
+    """Let tiles that the compiler places in one memory wait for space. Return the peak of bytes per
+    partition.
 
-    Tiles at addresses that the kernel chose may overlap, and are counted by their end. waits[i] is
-    True if a tile whose first user is instruction i waits even when something has to be spilled.
+    Tiles at addresses that the kernel chose may overlap; the peak is at least their highest byte.
+    If waits[i] is True, a tile whose first user is instruction i waits even while the live tiles
+    exceed the memory, so that some are spilled.
     """
     boxes, accesses = form.program.boxes(), form.accesses
     areas, own = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
@@ -192,9 +198,9 @@ def _are_numbered_by_first_use(used: Array) -> bool:
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
-    """Return the numbers of tiles in the order of their first use (unused tiles last), and their
-    sizes in that order."""
-    first = np.full(len(size) + 1, len(used))  # the last one for -1
+    """Return the numbers of tiles in the order of their first use, unused tiles last, and the sizes
+    in that order."""
+    first = np.full(len(size) + 1, len(used))  # the last entry is for -1
     np.minimum.at(first, used, np.arange(len(used)))
     order = np.argsort(first[:-1], kind="stable")
     number = np.empty_like(order)
@@ -203,18 +209,17 @@ def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:
-    """The time in which spilled tiles move to HBM and back, at the full rate of all DMA engines.
-
-    Published mamba kernels that spill take longer by exactly this time: nothing overlaps with it.
-    """
+    """Return the nanoseconds in which spilled tiles move to HBM and back, at the full rate of all
+    DMA engines. Published mamba kernels that spill take longer by exactly this time: nothing
+    overlaps with it."""
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
     return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
-    """Give instructions that are left out no time and no space. A repeated one waits for the result
-    of the other."""
+    """Give the instructions that the compiler leaves out no time and no DMA engine. A repeated
+    instruction waits only for the instruction that replaces it."""
     gone = np.flatnonzero(form.fate != ISSUED)
     if not len(gone):
         return
@@ -227,7 +232,7 @@ def _leave_out(work: Work, form: Compiled) -> None:
 
 
 def _hold_up(work: Work, form: Compiled) -> None:
-    """Let an engine that waits for the other core begin no later instruction; DMA rings
+    """Let an engine that waits for another core at a barrier begin no later instruction. DMA rings
     continue."""
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
@@ -237,8 +242,9 @@ def _hold_up(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """Return the work of each queue, in program order except loads, and its limits: the number of
-    instructions among which it chooses, and the number of those that read nothing."""
+    """Return the instructions of each queue, in program order except loads, and the limits of each
+    queue: from how many instructions it chooses the next one, and from how many of those that read
+    nothing."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
@@ -249,13 +255,13 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     limits[[LOADS, STORES]] = policy.transfers
     if policy.software:
         limits[GPSIMD] = np.maximum(limits[GPSIMD], policy.transfers)
-    limits[SYNC] = 1  # registers and what they decide
+    limits[SYNC] = 1  # register loads, and branches that depend on them
     return Queues(order, start, limits)
 
 
 def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> None:
-    """Sort the loads of each queue by the first use of their data. `order` has the instructions of
-    queue q from start[q] to start[q + 1]."""
+    """Sort the loads of each queue in `order` by the first use of their data. Queue q has the
+    instructions order[start[q]:start[q + 1]]."""
     moves = queue == LOADS
     if form.policy.software:
         moves |= (queue == GPSIMD) & (form.table.lane[:, 0] >= 0).take(form.row)

@@ -1,8 +1,8 @@
-"""The queues of a core: each takes instructions in its own order.
+"""The queues of a core. Each queue issues its instructions in its own order.
 
-The first DMA ring takes loads, the second one stores. Where the older API's compiler leaves
-descriptors to the device (`Policy.generates`), GpSimd issues the transfers of the kernel's
-arguments and results, Sync other loads, and Scalar other stores.
+DMA ring 1 takes loads, DMA ring 2 takes stores. Where the older API's compiler leaves descriptors
+to the device (`Policy.generates`), GpSimd issues the transfers of the kernel's arguments and
+results, Sync other loads, and Scalar other stores.
 """
 
 from __future__ import annotations
@@ -16,5 +16,6 @@ QUEUE_OF = {engine[name.lower()]: queue for queue, name in enumerate(QUEUES[:LOA
 
 
 def is_transfer(call: Call, queue: int) -> bool:
-    """Return whether a queue moves data by DMA; trn1's Tensor engine runs dma_transpose."""
+    """Return whether a call moves data by DMA if this queue issues it. The dma_transpose of trn1
+    does not: the Tensor engine runs it."""
     return call.engine is engine.dma and queue in (SCALAR, GPSIMD, LOADS, STORES)

@@ -1,13 +1,15 @@
-"""Loads that wait for their turn (`Options.loads`), which one source reports, and no other source
-has shown yet.
+"""Loads that wait for their turn (`Options.loads`). One source reports each rule; no other source
+confirms it yet.
 
 `single`: a load for a product waits until the product has read the tile of the load before it, so
 that each product takes a whole round trip of a DMA. Products of rows that were normalized before
 take 3.6 to 4.1 us each on trn2 (AccelOpt's add_rmsnorm_matmul and matmul_add_rmsnorm, as
-kda-for-trainium and voyager-compiler measured them). `limited`: so does every load, if tiles that
-DMA writes take more than `ahead_bytes` of a partition at one time (88 KiB). Streaming is then four
-times slower on trn1 with NKI 0.6, because the compiler places such tiles in one half of SBUF
-(aws-samples/sample-spectral-dns-on-aws-neuron, docs/neuron-rules.md).
+kda-for-trainium and voyager-compiler measured them).
+
+`limited`: every load waits in this way if the tiles that DMA writes take more than `ahead_bytes` of
+a partition at one time (88 KiB). Streaming is then four times slower on trn1 with NKI 0.6, because
+the compiler places such tiles in one half of SBUF (aws-samples/sample-spectral-dns-on-aws-neuron,
+docs/neuron-rules.md).
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ Array = npt.NDArray[Any]
 
 
 def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:
-    """Return which instructions are loads that wait for their turn. The flow must have reaching
-    definitions."""
+    """Return, for each instruction, whether it is a load that waits for its turn. The flow must
+    have reaching definitions."""
     loads = _loads(program)
     if program.loads == "single":
         uses, found = _uses(accesses, flow, loads), np.zeros_like(loads)
@@ -39,8 +41,8 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) 
 
 
 def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Array:
-    """Return pairs: a load that waits, and the instruction that it waits for, the last one that
-    reads the tile of the load before it at the same line."""
+    """Return pairs: a load that waits, and the instruction that it waits for. That instruction is
+    the last reader of the tile that the previous load of the same line has loaded."""
     uses = _uses(accesses, flow, turns)
     last = np.full(len(turns), -1, np.int64)
     np.maximum.at(last, flow.reaching[uses], accesses.user[uses])
@@ -54,13 +56,13 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
 
 
 def _uses(accesses: Accesses, flow: Flow, of: Array) -> Array:
-    """The operands that read a result of these instructions."""
+    """Return the operands that read a result of the instructions that `of` flags."""
     found: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & of[flow.reaching])
     return found
 
 
 def _loads(program: Program) -> Array:
-    """Return which instructions load a tile from HBM to SBUF."""
+    """Return, for each instruction, whether it loads a tile from HBM to SBUF."""
     found = np.zeros(len(program.calls), np.bool_)
     for number, call in enumerate(program.calls):
         reads, writes = call.views(*call.reads), call.views(*call.writes)
@@ -72,7 +74,8 @@ def _loads(program: Program) -> Array:
 
 
 def _peak(program: Program, accesses: Accesses, loads: Array) -> int:
-    """The most bytes of a partition that tiles of loads take at one time, in program order."""
+    """Return the largest number of bytes per partition that loaded tiles take at one time, in
+    program order."""
     areas = program.boxes().areas
     area = areas.of_box[accesses.operands]
     first, last = np.full(len(areas.kind), len(loads)), np.full(len(areas.kind), -1)

@@ -1,9 +1,9 @@
-"""Loads in the older API's compiler, and tiles that don't fit into SBUF.
+"""Loads that the older API's compiler leaves out, and tiles that don't fit into SBUF.
 
-It loads bytes once that a kernel loads repeatedly, as long as the tile can stay. A tile that has to
-make room for another is saved to HBM and reloaded when it is needed. Counters of published
-profiles show all this, except which tile makes room. Here it is the least recently used one in
-program order, and tiles are dropped after their last use.
+If a kernel loads the same bytes repeatedly, the compiler loads them once, as long as the tile can
+stay. If a tile does not fit, another one is saved to HBM, and is reloaded when it is needed.
+Counters of published profiles show all this, except which tile is saved. Here it is the least
+recently used one in program order, and tiles are dropped after their last use.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Array = npt.NDArray[Any]
 
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
-    """Replay a program, whose instruction i reads reads[i] operands, in an SBUF with `capacity`
-    bytes per partition for its tiles. Return, for each instruction, the earlier one that it repeats
-    and for which it is left out, or -1; and the transfers of tiles that are saved to HBM, reloaded,
-    or read again from their origin."""
+    """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles.
+    Instruction i reads reads[i] operands. Return, for each instruction, the earlier one that does
+    the same work, so that this one is left out; -1 if there is none. Also return the transfers of
+    tiles that are saved to HBM, reloaded, or loaded again from where they came from."""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
     piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
     accesses = spills.Accesses(columns.start, reads, piece, whole)
@@ -32,7 +32,7 @@ def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Arr
     repetitions = spills.repetitions.over(len(program))
     with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
         same_as, load = repetitions(accesses, contents, pieces.on_chip)
-    if pieces.width[pieces.movable].sum() > capacity:  # somebody has to make room
+    if pieces.width[pieces.movable].sum() > capacity:  # some have to make room
         tiles = spills.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
         kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
         loaded = np.flatnonzero(load >= 0)

@@ -1,9 +1,10 @@
 """Timing: a program and a machine in, a timeline out. Data is never looked at.
 
-Each engine takes its instructions in an order that may differ from the program's by as much as a
-compiler would change it (`policy`), and so do the DMA rings, those of loads and those of stores, so
-that a store that waits does not hold up loads. An instruction waits for what it reads, overwrites
-(`loops.dependencies`) or displaces (`prepare`), and where cores meet, for the others (`meetings`).
+Each engine and each DMA ring issues its instructions in an order that differs from the program's
+only as far as a compiler would change it (`policy`). Loads and stores have separate DMA rings, so
+that a store that waits does not delay loads. An instruction waits for the data that it reads or
+overwrites (`loops.dependencies`), for space in SBUF and PSUM (`prepare`), and, where cores meet,
+for the other cores (`meetings`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ Array = npt.NDArray[Any]
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
-    """Time a program on a machine, which may be another than the one it was recorded on. The
-    default of `order` is the order of the program. It never waits for another core."""
+    """Return the timeline of a program on a machine, which may differ from the one that recorded
+    it. `order` is the order of the program by default. The program does not wait for other cores.
+    """
     return schedule_cores([program], machine, order)[0]
 
 
@@ -40,7 +42,7 @@ def schedule_cores(
     order: Order | None = None,
     world: World | None = None,
 ) -> list[Timeline]:
-    """Time the programs of the cores of a launch. Without a world they are the cores of one
+    """Return the timelines of the cores of a launch. Without a world, they are the cores of one
     rank."""
     of = world or World(1, len(programs))
     shared = machine.beside(of.cores)
@@ -48,7 +50,8 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Return the nanoseconds that a core takes with each phase of the Tensor engine's clock."""
+    """Return, for each phase of the Tensor engine's clock, the nanoseconds that the core of a
+    timeline takes."""
     machine, world = timeline.machine, timeline.world
     shared = machine.beside(world.cores)
     works = [
@@ -65,9 +68,10 @@ def _known_forms(timeline: Timeline) -> list[Compiled | None]:
 def timed(
     works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
-    """Time the cores of one launch. The cores of a rank share the bandwidth of HBM, as in the
-    machine that they were prepared for, and all wait for each other at meetings. `phase` of the
-    Tensor engine's clock has precedence over that of the programs."""
+    """Return the timelines of the cores of one launch, which wait for each other at meetings. The
+    cores of a rank share the bandwidth of HBM: `works` must be prepared for a machine with that
+    share (`Machine.beside`). `phase`, of the Tensor engine's clock, has precedence over the phase
+    that the programs have."""
     if not works:
         return []
     given = works[0].compiled.written.clock_phase if phase is None else phase
@@ -113,10 +117,10 @@ def timed(
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
-    """Concatenate the instructions of all cores: those of core c begin at at[c], and its queues at
-    c * len(QUEUES)."""
+    """Return the instructions and the queues of all cores as one. The instructions of core c begin
+    at at[c], and its queues at c * len(QUEUES)."""
     parts = [each.work for each in works]
-    busy = np.concatenate([part.busy for part in parts])  # what the timeline changes
+    busy = np.concatenate([part.busy for part in parts])  # a copy, because timing changes it
     if len(parts) == 1:
         return parts[0]._replace(busy=busy), works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
@@ -137,7 +141,7 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
 
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
-    """Concatenate arrays; numbers that count from 0 in the kth one count from `at[k]` in the
-    result."""
+    """Concatenate arrays of indices. Indices of the k-th array are increased by at[k]; negative
+    ones stay."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

@@ -1,4 +1,4 @@
-"""The result of a schedule: when everything happened, and what waited for what."""
+"""The result of a schedule: when each instruction ran, and what it waited for."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When everything happened, in nanoseconds: instruction i begins at begin[i], keeps its queue
-    for busy[i], has done its work at done[i] (a DMA: moved its bytes), and its result can be read
-    at end[i].
+    """The times of all instructions in nanoseconds: instruction i begins at begin[i], occupies its
+    queue for busy[i], has done its work at done[i] (a DMA: has moved its bytes), and its result can
+    be read at end[i].
 
-    cause[i] is the instruction that i waited for: -1 none, -2 the one before it in its queue.
+    cause[i] is the instruction that i waited for; -1 for none, -2 for the one before it in its
+    queue.
     """
 
     compiled: Compiled
@@ -36,13 +37,13 @@ class Timeline:
     done: Array
     end: Array
     cause: Array
-    transfer_ns: Array  # what a DMA takes of each engine it uses
-    lane: Array  # the first and the last of those, -1 for none
+    transfer_ns: Array  # how long a DMA occupies each DMA engine that it uses
+    lane: Array  # the first and the last DMA engine of each instruction, -1 for none
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
-    launch: tuple[Program, ...]  # the programs of all cores,
-    core: int  # and which of them is its own
-    spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
+    launch: tuple[Program, ...]  # the programs of all cores of the launch
+    core: int  # the index in `launch` of this timeline's core
+    spill_ns: float = 0.0  # added to the total: tiles that don't fit move, and nothing overlaps
     world: World = ALONE  # the cores of the launch, rank by rank
 
     @property
@@ -59,15 +60,15 @@ class Timeline:
 
     @cached_property
     def moves(self) -> Array:
-        """Return which instructions are transfers: those of the DMA rings, and those that GpSimd
-        issues."""
+        """Return, for each instruction, whether it is a DMA transfer, on a DMA ring or issued by an
+        engine."""
         rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
         moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
 
     @cached_property
     def engines_used(self) -> Array:
-        """Return how many DMA engines each uses."""
+        """Return how many DMA engines each instruction uses."""
         used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
         return used
 
@@ -90,7 +91,8 @@ class Timeline:
 
     @cached_property
     def critical_path(self) -> Array:
-        """The chain of instructions that ends last, in order: each waited for the one before."""
+        """The chain of instructions that ends last, in order. Each one waited for the one
+        before."""
         path = np.empty(len(self.end), np.int64)
         if not len(path):
             return path

@@ -1,5 +1,5 @@
-"""What if: how a schedule differs from what its program says, and schedules of many variations that
-share their preparation."""
+"""What-if schedules: a `Variation` says how a schedule differs from its program, and a `Bench`
+schedules many variations of programs that it prepares once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """`times[i]` multiplies all times of instruction i: in its queue, on DMA engines, and until its
-    result is there. A `loose` instruction waits for no data, and none waits for its data. With
-    `renamed` every result has separate space: only its readers wait. Unless it is -1, instruction
-    joined[i] also does the work of i: it waits for the same instructions as i, and those that wait
-    for i wait for it."""
+    """The ways in which a schedule differs from its program. Fields that are None change nothing.
+
+    times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until its
+    result is available. If loose[i] is True, instruction i waits for no data, and no instruction
+    waits for its data. With `renamed`, every result has separate space, so that only its readers
+    wait. If joined[i] is not -1, instruction joined[i] also does the work of i: it waits for all
+    that i waits for, and instructions that wait for i wait for it.
+    """
 
     times: Array | None = None
     loose: Array | None = None
@@ -38,7 +41,8 @@ class Variation:
     joined: Array | None = None
 
     def ordered(self, origin: Array | None) -> Variation:
-        """The variation of a program whose rows were permuted: row i was origin[i]."""
+        """Return the variation for a program whose rows were permuted: its row i was row
+        origin[i]."""
         if origin is None:
             return self
         times, loose, joined = (
@@ -55,9 +59,10 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once for all variations of it.
 
-    It keeps what `compiled` and `prepared` make of each program on its machine; some `forms` may be
-    known. Another machine of the same
-    memories differs only in costs, unless the compiler rewrites programs by costs."""
+    A bench keeps the compiled and the prepared form of each program on its machine; `forms` has
+    compiled forms that are known already, by core. On another machine with the same memories only
+    the costs differ, unless the compiler rewrites programs by costs.
+    """
 
     def __init__(
         self,
@@ -76,7 +81,8 @@ class Bench:
     def timelines(
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
-        """Time programs, each with its variation: the programs of the launch, or others instead."""
+        """Return the timelines of programs, each with its variation. They are the programs of the
+        launch, or others in their place."""
         same = machine is self.machine
         shared = self._shared if same else machine.beside(self.world.cores)
         both = zip(programs, variations, strict=True)
@@ -99,8 +105,8 @@ class Bench:
         return replace(made, work=_varied(made.work, variation), laid_out=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
-        """A program instead of one of the launch. If it differs only in costs it is not prepared
-        again."""
+        """Return a prepared program that replaces one of the launch. If only its costs differ, it
+        is not prepared again."""
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
@@ -109,7 +115,7 @@ class Bench:
         return costed(known, form, machine)
 
     def _on(self, number: int, machine: Machine) -> Prepared:
-        """A program of the launch on a machine."""
+        """Return a program of the launch, prepared on a machine."""
         program = self.programs[number]
         if number not in self._known:
             form = self._form(number, program, self._shared)
@@ -127,8 +133,8 @@ class Bench:
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
-        """The compiled form of a program on a machine. Another machine changes only costs of a
-        program of the launch, unless the compiler rewrites programs."""
+        """Return the compiled form of a program on a machine. For a program of the launch another
+        machine changes only costs, unless the compiler rewrites programs."""
         if program is not self.programs[number]:
             return compiled(program, machine, self.order)
         if number not in self._forms:
@@ -162,7 +168,7 @@ def _varied(work: Work, variation: Variation) -> Work:
     if variation.joined is not None:
         work = _joined(work, variation.joined)
     if loose is not None:
-        bound = ~np.append(loose, False)  # the last one for -1, nothing
+        bound = ~np.append(loose, False)  # the last entry is for -1, no instruction
         kept = bound[work.needs] & np.repeat(bound[:-1], np.diff(work.first))
         first, needs = kept_waits(work.first, work.needs, kept)
         previous = np.where(bound[work.previous] & bound[:-1, None], work.previous, np.int32(-1))
@@ -176,9 +182,9 @@ def _joined(work: Work, joined: Array) -> Work:
     count, gone = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)
-    mapped = np.append(head, -1).astype(np.int32)  # the last one for -1, nothing
+    mapped = np.append(head, -1).astype(np.int32)  # the last entry is for -1, no instruction
     needs, own = mapped[work.needs], head[waiting]
-    kept = needs < own  # what comes later would wait for it in turn
+    kept = needs < own  # waiting for a later instruction would be a circle
     order = np.argsort(own[kept], kind="stable")
     first = np.zeros(count + 1, work.first.dtype)
     np.cumsum(np.bincount(own[kept], minlength=count), out=first[1:])

@@ -1,12 +1,12 @@
-"""Small instructions of all iterations of a parallel loop that the older API's compiler merges into
-one.
+"""Small instructions in all iterations of a parallel loop, which the older API's compiler merges
+into one.
 
 Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of a
-few elements for all tiles of a loop, and everything else of the loop comes before or after it, for
-all of its tiles: as many as PSUM has room for. On trn1, published depthwise convolutions (autocomp)
-whose inner loop has 64 iterations with 192 elements in all take the time of one instruction for
-each 64; the same loop of 2048 iterations takes the time of all. A compiled program of a convolution
-(sahiljain01/asst4-trainium) has one copy for three of an inner loop.
+few elements for all tiles of a loop. All other instructions of the loop run before or after it, for
+as many tiles as PSUM has room for. On trn1, published depthwise convolutions (autocomp) have an
+inner loop of 64 iterations with 192 elements in all, and take the time of one instruction for every
+64; with 2048 iterations in the same loop they take the time of all. A compiled program of a
+convolution (sahiljain01/asst4-trainium) has one copy where an inner loop makes three.
 
 Loads and stores of neighboring iterations are merged too (`merged_bytes` of a machine), but not in
 programs that skip such passes (cs149stanfordasst4).
@@ -28,13 +28,14 @@ from neuroncore.time.loops.iterations import independent
 
 Array = npt.NDArray[Any]
 FLOAT_BYTES = 4
-UNFIT = 1 << 40  # elements of a call that is not made with others
-FLAG = "skip_middle_end_transformations"  # convolutions with it keep such instructions apart
+UNFIT = 1 << 40  # the size of a call that can't be merged, larger than any limit
+FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no merging
 
 
 class LoopPlan(NamedTuple):
-    """For each row of an iteration, the number of iterations whose same rows are made as one, the
-    segment that it is in; and the number of iterations that are made together."""
+    """The way to reorder a loop. For each row of an iteration: the number of iterations whose
+    corresponding rows become one instruction (`joined`), and the segment that the row is in.
+    `together` is the number of iterations that are processed segment by segment."""
 
     joined: Array
     segment: Array
@@ -42,9 +43,9 @@ class LoopPlan(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """The runs of parallel loops whose iterations are alike but for more rows in the first one: how
-    many loops are around each, how many iterations it has, and of how many rows, where it begins
-    and ends."""
+    """Runs of parallel loops whose iterations have the same rows, except that the first one may
+    have more. For each run: how many loops contain it, its number of iterations, the rows of each,
+    and the rows where it begins and ends."""
 
     depth: Array
     times: Array
@@ -54,10 +55,13 @@ class Loops(NamedTuple):
 
 
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
-    """Return the program with the rows of loops in the order of their statements, as far as small
-    instructions can then be merged into one; and for each row the first row with which it is
-    merged, -1 for none and for the first one itself. Their operands fill at most a bank of PSUM
-    with float32; a loop has at most `reach` rows, among which the compiler reorders."""
+    """Return the program in which the rows of loops are ordered by statement, as far as small
+    instructions can then be merged; and, for each row, the first row of the merged ones, -1 for
+    rows that are not merged and for that first row itself.
+
+    The operands of a merged instruction fill at most a bank of PSUM with float32. An iteration has
+    at most `reach` rows, because the compiler reorders no further.
+    """
     nobody = np.full(len(program), -1, np.int32)
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -79,14 +83,14 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 
 def _ends(marks: Array) -> tuple[Array, Array]:
-    """Return which marks begin iterations, and which end them."""
+    """Return two flags for each mark: whether it begins an iteration, and whether it ends one."""
     begins = marks[:, 1] >= 0
     return begins, ~begins
 
 
 def _elements(call: Call) -> int:
-    """Elements per partition of the largest operand of a call that may be made with others, else
-    UNFIT."""
+    """Return the elements per partition of the largest operand of a call that may be merged; UNFIT
+    for other calls."""
     views = call.views(*call.reads, *call.writes)
     plain = call.engine in (engine.vector, engine.scalar, engine.gpsimd, engine.unknown)
     if not plain or call.dynamic or not call.writes or not all(view.on_chip for view in views):
@@ -95,8 +99,7 @@ def _elements(call: Call) -> int:
 
 
 def _merged_transfers(call: Call, machine: Machine) -> int:
-    """Return the number of loads or stores like this one that are one transfer; 1 for all other
-    calls."""
+    """Return how many loads or stores like this one become one transfer; 1 for all other calls."""
     if call.engine is not engine.dma or call.dynamic or not machine.dma.merged_bytes:
         return 1
     views = call.views(*call.reads, *call.writes)
@@ -106,7 +109,8 @@ def _merged_transfers(call: Call, machine: Machine) -> int:
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:
-    """The loops of `Data.iterations` with 2 to `most` iterations, of at most `reach` rows."""
+    """Return the loops of `Data.iterations` that have 2 to `most` iterations of at most `reach`
+    rows each."""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
     own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
@@ -115,7 +119,7 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     count, rows = times // 2, row[order]
     first, last = rows[at], rows[at + times - 1]
     width = last - rows[at + times - 2]
-    follows = np.ones(len(rows), np.bool_)  # it is where one of equal width is
+    follows = np.ones(len(rows), np.bool_)  # true where equal widths put a mark
     turn = np.arange(len(rows)) - np.repeat(at, times)
     expected = np.repeat(last, times) - (np.repeat(count, times) - (turn + 1) // 2) * np.repeat(
         width, times
@@ -139,7 +143,8 @@ def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
 
 
 class _Distribution:
-    """The order of a program's rows, and the heads of rows, loop by loop from the inside."""
+    """The new order of a program's rows, and the row that each one is merged with (`head`). Loops
+    are reordered one by one, inner loops first."""
 
     def __init__(
         self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
@@ -152,12 +157,13 @@ class _Distribution:
         self.reads = inputs[self.columns.call]
         self.order, self.head = np.arange(len(program)), np.full(len(program), -1, np.int64)
         self.writer = np.full(len(self.boxes.table), -1, np.int64)
-        # By depth, number of iterations, calls and lines. Bytes are left out: the same lines use
-        # different ones alike, and whether iterations share any is checked for each loop.
+        # The key has the depth, the number of iterations, the calls and the lines. It leaves out
+        # the bytes: the plan of a line does not depend on where its bytes are, and whether
+        # iterations share bytes is checked for each loop.
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
-        """The program and the heads in that order."""
+        """Return the reordered program, and the head of each of its rows."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
         head = self.head[self.order]
@@ -166,7 +172,7 @@ class _Distribution:
         return program, heads
 
     def distribute(self, depth: int, count: int, width: int, begin: int, end: int) -> None:
-        """Reorder a loop if anything in it may be made in one go."""
+        """Reorder a loop if some of its instructions can be merged."""
         begin = self._after_zeros(begin, end - begin - count * width, width)
         rows = self.order[begin:end]
         if len(rows) != count * width:
@@ -193,14 +199,13 @@ class _Distribution:
         self.order[begin:end] = np.concatenate(parts)
 
     def _join(self, block: Array, heads: Array) -> None:
-        """Let rows be made with their heads, unless they already have others."""
+        """Merge rows with their heads, except rows that are already merged with others."""
         joined = (block != heads) & (self.head[block] < 0)
         self.head[block[joined]] = heads[joined]
 
     def _after_zeros(self, begin: int, more: int, width: int) -> int:
-        """Return where the loop begins without instructions that read nothing and are only in its
-        first iteration; they are put before the loop. A tile of zeros is filled where it is first
-        used."""
+        """Return where the loop begins. Instructions that read nothing and are only in the first
+        iteration are moved before it: a tile of zeros is filled where it is first used."""
         if more > 0:
             first = self.order[begin : begin + more + width]
             reads = self.reads[first] > 0
@@ -209,7 +214,8 @@ class _Distribution:
         return begin + max(more, 0)
 
     def _plan(self, rows: Array, depth: int) -> LoopPlan | None:
-        """Return how to distribute a loop of these rows; None if it stays."""
+        """Return the way to reorder a loop with these rows, [iterations, rows]; None if it stays
+        unchanged."""
         first, count = rows[0], len(rows)
         call = self.columns.call[first]
         small = self.size[call] * count <= self.most
@@ -223,15 +229,17 @@ class _Distribution:
         return LoopPlan(joined, segment, together) if together > 1 else None
 
     def _operands(self, row: Array) -> Array:
-        """The boxes of rows with as many operands each."""
+        """Return the boxes of the operands of rows, [rows, operands]. All rows have equally many
+        operands."""
         start = self.columns.start
         count = int(start[row[0] + 1] - start[row[0]])
         found: Array = self.columns.operands[start[row][:, None] + np.arange(count)]
         return found
 
     def _varies(self, row: Array) -> bool:
-        """Return whether these rows write different bytes, read the same or different ones, and
-        do not each use another tile in PSUM, which would be in different banks."""
+        """Return whether these rows can be merged: each operand has the same bytes in all rows or
+        different bytes in each, results are different, and no operand is in a separate PSUM tile
+        for each row, which would be in different banks."""
         boxes, areas = self._operands(row), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
@@ -244,8 +252,8 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """Return the number of iterations that fit: tiles that several segments use need room for
-        each of these iterations."""
+        """Return how many iterations fit in SBUF and PSUM. A tile that several segments use needs
+        room for each of these iterations."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

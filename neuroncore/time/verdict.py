@@ -1,5 +1,6 @@
-"""The bound of a run. If resources work nearly all of the time, it is the one of which more would
-save the most time; otherwise it is the chain of instructions that each wait for the one before."""
+"""The bound of a run. If a resource works nearly all of the time, the bound is the resource of
+which more would save the most time. Otherwise it is the serial chain of instructions that each wait
+for the one before."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from neuroncore.time.path import PathParts, parts, steps
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 
-# How much more a change may save than its part of the critical path, for engines take instructions
-# in another order then: this many times as much, and this part of the whole beside.
+# A change may save more than its part of the critical path, because engines then take instructions
+# in another order: at most this factor times its part, plus this share of the whole time.
 MORE, BESIDE = 1.25, 0.25
-SATURATED = 0.75  # of the time, that a resource works which bounds a run
+SATURATED = 0.75  # share of the time that a resource must work to be the bound of a run
 CHAIN, COLLECTIVES = "serial chain", "collectives"
-TOGETHER = 0.4  # of the critical path, that collectives take which bound a run
+TOGETHER = 0.4  # share of the critical path that collectives must take to be the bound of a run
 
 
 @dataclass(frozen=True)
 class ChangeOutcome:
-    """The effect of a change on a core's time, which was `before_ns`."""
+    """The effect of a change on a core: its new timeline, and its time before the change in
+    nanoseconds."""
 
     change: Change
     timeline: Timeline
@@ -33,7 +35,7 @@ class ChangeOutcome:
 
     @property
     def gain(self) -> float:
-        """The part of the time that is saved; less than 0 if it takes longer."""
+        """The share of the time that is saved; negative if the core takes longer."""
         return 1 - self.timeline.total_ns / self.before_ns
 
     @property
@@ -44,8 +46,8 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a kernel: its name, the share of the time that it takes or the change that was
-    tried, and the share of the time that this change saves."""
+    """A limit of a kernel. `what` is its name, and `how` the share of the time that it takes, or
+    the change that was tried. `gain` is the share of the time that this change saves."""
 
     what: str
     how: str = ""
@@ -62,7 +64,8 @@ class Bound:
 
 
 class Effect(NamedTuple):
-    """An outcome without its timeline: nanoseconds, the share that is saved, and the bound then."""
+    """A ChangeOutcome without its timeline: the new time in nanoseconds, the share of the time that
+    is saved, and the bound after the change (`then`)."""
 
     change: Change
     ns: float
@@ -72,8 +75,8 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The bound of a core, the changes that were tried to find it, and the launch that they
-    change."""
+    """The bound of a core, the effects of the changes that were tried to find it, and the launch
+    without changes (`base`)."""
 
     bound: Bound
     base: Change
@@ -84,7 +87,8 @@ _known: WeakKeyDictionary[Timeline, Tried] = WeakKeyDictionary()
 
 
 def tried(timeline: Timeline) -> Tried:
-    """The bound of a core and how it was found; scheduled once."""
+    """Return the bound of a core and how it was found. The changes are scheduled once per
+    timeline."""
     found = _known.get(timeline)
     if found is None:
         found = _known[timeline] = _tried(timeline)
@@ -92,7 +96,7 @@ def tried(timeline: Timeline) -> Tried:
 
 
 def bound(timeline: Timeline) -> Bound:
-    """The bound of a core, by its timeline."""
+    """Return the bound of a core."""
     return tried(timeline).bound
 
 
@@ -107,7 +111,7 @@ def _tried(timeline: Timeline) -> Tried:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """Return the bound if no resource is saturated. It needs no other schedule."""
+    """Return the bound if no resource is saturated, else None. This needs no other schedule."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -124,8 +128,8 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
 
 
 def saturated(timeline: Timeline) -> list[str]:
-    """Return the names of all that is busy for nearly all of the time, the busiest first: engines,
-    rings of DMA queues by their names, and DMA engines as "DMA"."""
+    """Return the names of the resources that are busy nearly all of the time, the busiest first:
+    engines, DMA rings, and the DMA engines together as "DMA"."""
     total = timeline.total_ns or 1.0
     shares = dict(timeline.busy_share)
     rings = np.bincount(timeline.queue, timeline.busy, len(QUEUES))[LOADS:] / total
@@ -135,8 +139,8 @@ def saturated(timeline: Timeline) -> list[str]:
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """Return the bound as a word, without another schedule: the busiest resource, or the serial
-    chain."""
+    """Return the name of the bound without another schedule: the busiest resource if one is
+    saturated, otherwise the serial chain or collectives."""
     found = bound_by_times(timeline)
     if found is not None:
         return found.what
@@ -147,7 +151,7 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """The outcomes of changes of a resource, without those that can't be the best."""
+    """Yield the outcomes of more of each resource, without those that can't be the best."""
     total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
@@ -162,11 +166,11 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
 
 
 def matters(resource: Resource, found: PathParts, total: float, least: float) -> bool:
-    """Return whether a change of a resource may save this part of the time."""
+    """Return whether more of a resource may save at least the share `least` of the time `total`."""
     return MORE * resource.saves(found) / total >= least
 
 
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
-    """The outcome of a change, compared with the timeline of a core without it."""
+    """Return the effect of a change on the core of a timeline without it."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)

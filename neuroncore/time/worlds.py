@@ -1,5 +1,5 @@
 """The bound of a world of ranks: its collectives, a rank that comes last, or lines at which ranks
-do unequal work; and what-ifs for these."""
+do unequal work; and what-if changes of these."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import Bound
 
 Array = npt.NDArray[Any]
-WAITED = 0.1  # of the time, which ranks lose at collectives, that bounds a world
-TOGETHER = 0.4  # of the critical path, that collectives take which bound it
-MOSTLY = 0.6  # of all waits, that are for one rank where that one is late
-BYTES = 0.5  # of their time, that goes with the bytes of collectives which are bound by links
+# Least shares at which something is the bound of a world:
+WAITED = 0.1  # of the time that is lost because ranks come late to collectives
+TOGETHER = 0.4  # of the critical path that collectives take
+MOSTLY = 0.6  # of the time lost by late ranks that one rank causes
+BYTES = 0.5  # of the collectives' time that depends on their bytes; then links are the bound
 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives of several ranks. For each collective: the time at which each rank arrived,
-    by the number of the core of the rank that arrived last."""
+    """The collectives of several ranks. `each` has, for each collective, the time at which each of
+    its cores arrived, by the number of the core."""
 
     timelines: Sequence[Timeline]
 
@@ -46,8 +47,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """Return, for each rank, the total time by which it arrived later than half of the others
-        when it was the last."""
+        """Return, for each rank, by how many nanoseconds in total it arrived later than the median
+        of the other ranks, at the collectives where it was last."""
         world, late = self.timelines[0].world, dict[int, float]()
         for at in self.each:
             last = max(at, key=lambda n: at[n])
@@ -64,9 +65,9 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Imbalance:
-    """A line at which the ranks that come last work longer than half of the ranks do, by this many
-    nanoseconds; and the time of each core at the line before each of its meetings, and after the
-    last one."""
+    """A line at which ranks do unequal work. The ranks that arrive last at collectives work at this
+    line for `more_ns` nanoseconds longer than the median rank, in total. each[n, k] is the time of
+    core n at the line before its collective k; the last column is the time after the last one."""
 
     place: Place
     more_ns: float
@@ -74,7 +75,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """The line at which those that come last work longest in comparison with others."""
+    """Return the line at which the ranks that arrive last work longest in comparison with the
+    others; None if they work no longer at any line."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, one in enumerate(timelines):
         lines, phase = len(one.program.lines), _phase(one)
@@ -91,23 +93,23 @@ def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
 
 
 def _phase(timeline: Timeline) -> Array:
-    """Return how many collectives are before each instruction of a core."""
+    """Return, for each instruction of a core, how many collectives come before it."""
     met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
     found: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
     return found
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """Return how much longer the ranks that come last work, in total. The k-th collective of the
-    launch is assumed to be the k-th of each core."""
+    """Return how many nanoseconds the ranks that arrive last work longer than the median, in total.
+    The k-th collective of the launch is assumed to be the k-th one of each core."""
     last = [max(at, key=lambda n: at[n]) for at in arrivals.each]
     return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(last)))
 
 
 @dataclass(frozen=True)
 class CollectiveWork:
-    """The collectives of one line on the critical path of a world: their number, their time, the
-    part of the time that depends on their bytes, and the bytes of one."""
+    """The collectives of one line on one core: their number, their time, the part of the time that
+    depends on their bytes, and the bytes of the largest."""
 
     place: Place
     name: str
@@ -118,7 +120,7 @@ class CollectiveWork:
 
 
 def collective_work(timeline: Timeline) -> list[CollectiveWork]:
-    """Return the collectives of one core by line, those that take longest first."""
+    """Return the collectives of one core by line; lines that take longest come first."""
     made: dict[str, CollectiveWork] = {}
     program = timeline.program
     for i, done in collectives(timeline.compiled):
@@ -137,7 +139,8 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
-    """Return the time of a collective, and the time of the same collective with one byte."""
+    """Return the nanoseconds that a collective takes, and those that it would take with one
+    byte."""
     each = (done, replace(done, size_bytes=1))
     world, name = timeline.world, timeline.machine.name
     found = [time_of(one, world, timeline.core, name) for one in each]
@@ -146,7 +149,7 @@ def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
 
 
 def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
-    """The bound of a world if it is a rank, a line or collectives; else None."""
+    """Return the bound of a world if it is a late rank, unequal work or collectives; else None."""
     arrivals, total = Arrivals(timelines), max(one.total_ns for one in timelines)
     if not arrivals.each or not total:
         return None
@@ -170,8 +173,8 @@ def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
 
 
 def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[Change]:
-    """Collectives that are free, links that are twice as fast, half as many collectives of twice
-    the size, the last rank on time, and the most unequal line spread evenly."""
+    """Yield the changes: collectives that are free, links that are twice as fast, the last rank on
+    time, and the most unequal line spread evenly."""
     free, links = [], []
     for one in timelines:
         own = collectives(one.compiled)
@@ -204,8 +207,8 @@ def _with_links(timeline: Timeline, done: Any) -> float:
 
 
 def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
-    """Return the work of a rank between collectives, shortened so that the rank is as early as the
-    others."""
+    """Return the change that shortens the work of a rank between collectives, so that the rank
+    arrives as early as the others. `late` is how many nanoseconds it comes late in total."""
     world, variations = timelines[0].world, list(base.variations)
     for number in world.cores_of(rank):
         one = timelines[number]

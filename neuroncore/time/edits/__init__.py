@@ -1,6 +1,7 @@
-"""Changes that a programmer can make to a kernel, each as the launch that it would lead to.
+"""Edits that a programmer can make to a kernel. Each one has the launch that results from it.
 
-* `edit`: what an edit is; `candidates`: those that may help a launch.
-* `buffers`: another buffer for a tile; `transfers`: fewer, larger transfers, and loads that are
-  kept; `placement`: other engines, other formats, sums in PSUM, fewer barriers.
+* `edit`: what an edit is; `candidates`: the edits that may help a launch.
+* `buffers`: a second buffer for a tile; `transfers`: fewer, larger transfers, and loads that are
+  kept; `halves`: tiles that are processed in halves; `placement`: other engines, other formats,
+  sums in PSUM, fewer barriers.
 """

@@ -1,4 +1,5 @@
-"""Another buffer for a tile whose next contents wait until the ones before have been read."""
+"""A second buffer for a tile. With one buffer, a write waits until the previous contents have been
+read."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ Array = npt.NDArray[Any]
 
 
 class Buffer(NamedTuple):
-    """Tiles that one line of a kernel makes, or those at one address: its name, its place, its
-    memory and the layout of what is at an address."""
+    """The buffer of one or several tiles: the tiles that one source line makes, or those at one
+    address. `name` is the name of the tile, `place` its line, `region` its memory, and `address`
+    the layout at the address (None without one)."""
 
     name: str
     place: Place
@@ -32,8 +34,9 @@ class Buffer(NamedTuple):
 
 
 class SpaceWait(NamedTuple):
-    """A wait for space on the critical path: which buffer, the line that waits, and how often. A
-    buffer that is not `reused` waits for other tiles, as its memory is full."""
+    """Waits for space on the critical path: the buffer, the line that waits (`place`), and how
+    often. If the buffer is not `reused`, the line waits for other tiles, because the memory is
+    full."""
 
     buffer: Buffer
     place: Place
@@ -42,7 +45,7 @@ class SpaceWait(NamedTuple):
 
 
 def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
-    """The waits for space on the critical path, the most frequent first."""
+    """Return the waits for space on the critical path, the most frequent first."""
     program, steps = timeline.program, np.flatnonzero(found.held == SPACE)
     path = found.instruction
     operand, reused = _waiting_operands(timeline, path[steps], path[steps - 1])
@@ -56,8 +59,8 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
 
 
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
-    """Return the result that each instruction waits to write (-1 for none), and whether the other
-    instruction uses the same bytes."""
+    """Return, for each instruction of `waiting`, the operand that it waits to write (-1 for none),
+    and whether the instruction of `before` uses the same bytes."""
     boxes = timeline.program.boxes()
     areas = boxes.areas
     on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
@@ -69,8 +72,9 @@ def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tupl
 
 
 def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
-    """The waits by the kind of a tile, its geometry, the line that waits and whether its buffer is
-    reused; waits of the same buffer and line are counted together."""
+    """Return the waits, the most frequent first. Each row of `keys` has the kind of the tile's
+    area, its geometry (-1 if it has no address), the line that waits, and whether its buffer is
+    reused. Waits of the same buffer and line are counted together."""
     waits: dict[SpaceWait, int] = {}
     distinct, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():
@@ -91,7 +95,8 @@ def _buffer(program: Program, kind: int, lies: int, user: Place) -> Buffer:
 
 
 def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
-    """The edit by which the contents of a buffer alternate between two places."""
+    """Return the edit that lets the contents of a buffer alternate between two places; None if the
+    contents never change."""
     name = f"`{buffer.name}`" if buffer.name else "its tile"
     action = f"double-buffer {name} ({buffer.region.value.upper()})"
     return edit(base, buffer.place, action, partial(_doubled, buffer=buffer))
@@ -111,7 +116,7 @@ def _doubled(program: Program, buffer: Buffer) -> Edited | None:
 
 
 def _uses(program: Program, buffer: Buffer) -> Array:
-    """The operands that are in a buffer."""
+    """Return the indices of the operands that are in a buffer."""
     windows, found = program.windows(), program.storages()
     of_window = found.of_window
     if buffer.address is None:
@@ -128,6 +133,6 @@ def _uses(program: Program, buffer: Buffer) -> Array:
 
 
 def _row_bytes(program: Program, operands: Array) -> int:
-    """The bytes per partition of the tiles that these operands are in, in total."""
+    """Return the bytes per partition of the tiles of these operands, in total."""
     each = np.array([lies.layout.row_bytes for lies in program.geometries])
     return int(each[program.windows().geometry[program.operand_windows()[operands]]].sum())

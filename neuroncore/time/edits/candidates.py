@@ -19,7 +19,7 @@ from neuroncore.time.edits.transfers import fewer_transfers, loaded_once
 from neuroncore.time.lines import Line
 from neuroncore.time.schedule import Timeline
 
-LEAST = 0.01  # of the time that a line keeps the critical path, for an edit of it to matter
+LEAST = 0.01  # of the total time; lines that occupy less of the critical path are not edited
 LINES = 8
 BUFFERS = 3
 SPLITS = 2
@@ -28,9 +28,9 @@ SPLITS = 2
 def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
-    """Return edits of the buffers that instructions on the critical path wait for, and of the lines
-    that occupy the path longest. An edit of one line saves no more than the time that the line
-    occupies the path, unless instructions are reordered."""
+    """Yield edits of the buffers that instructions on the critical path wait for, and of the lines
+    that occupy the path longest. An edit of one line saves at most the time that the line occupies
+    the path, unless it reorders instructions."""
     buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
     for buffer in islice(buffers, BUFFERS):
         found = second_buffer(base, buffer)

@@ -1,4 +1,4 @@
-"""An edit of a kernel: what to do at which line, and the launch that it leads to."""
+"""An edit of a kernel: what to change at which line, and the launch that results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Array = npt.NDArray[Any]
 
 
 class Edited(NamedTuple):
-    """A program after an edit: the program, how its schedule varies from what it says, and the
-    bytes per partition of SBUF and of PSUM that it takes in addition."""
+    """A program after an edit: the program, the variation with which it is scheduled, and the
+    additional bytes per partition that it needs in SBUF and in PSUM."""
 
     program: Program
     variation: Variation
@@ -31,8 +31,9 @@ class Edited(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Uses of areas, those of area a from ends[a] to ends[a + 1], and the number of the contents
-    that the area has at each."""
+    """The uses of areas (storages), and the contents that each area has at each use. Area a is used
+    by the operands uses[ends[a]:ends[a + 1]]; number[k] is the number of its contents at uses[k].
+    """
 
     uses: Array
     ends: Array
@@ -41,8 +42,8 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class Edit:
-    """A change at a line, in words, and the changed launch. `sbuf` and `psum` are the bytes per
-    partition that it takes in addition."""
+    """A change at a line, in words, and the changed launch. `sbuf` and `psum` are the additional
+    bytes per partition that it needs."""
 
     place: Place
     action: str
@@ -57,7 +58,8 @@ class Edit:
 def edit(
     base: Change, place: Place, action: str, make: Callable[[Program], Edited | None]
 ) -> Edit | None:
-    """Return the edit that applies `make` to the program of each core; None if it changes none."""
+    """Return the edit that applies `make` to the program of each core; None if `make` changes no
+    program."""
     made = [make(program) for program in base.programs]
     done = [one for one in made if one is not None]
     if not done:
@@ -71,7 +73,7 @@ def edit(
 
 
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
-    """The calls of a line, and the instructions of each in order."""
+    """Return the calls of a line, each with its instructions in order."""
     here = np.flatnonzero(program.at(place))
     calls = program.columns().call[here]
     distinct = np.flatnonzero(np.bincount(calls))
@@ -79,7 +81,7 @@ def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
 
 
 def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
-    """The program where some instructions make other calls."""
+    """Return the program in which the instructions of each pair make the call of the pair."""
     rows = np.full(len(program), -1)
     for number, (own, _) in enumerate(instead):
         rows[own] = number
@@ -87,7 +89,8 @@ def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Progr
 
 
 def accesses_of(program: Program) -> Accesses:
-    """Return the operands that its instructions read and write, as the kernel says."""
+    """Return the operands that the instructions of a program read and write, before a compiler
+    changes them."""
     columns = program.columns()
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     return Accesses(columns.start, columns.operands, reads, *program.boxes().near)
@@ -95,7 +98,8 @@ def accesses_of(program: Program) -> Accesses:
 
 def successive_contents(program: Program, accesses: Accesses, inside: Array) -> Contents:
     """Return the uses of each area, and the number of its contents at each use (`flow.contents`).
-    `inside` are indices of operands. Areas with very many uses are left out."""
+    `inside` has the indices of the operands to consider. Areas with more than MOST_USES uses are
+    left out."""
     boxes = program.boxes()
     area = boxes.areas.of_box[accesses.operands[inside]]
     own = inside[np.argsort(area, kind="stable")]

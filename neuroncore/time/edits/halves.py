@@ -27,21 +27,23 @@ from neuroncore.time.variation import AS_IT_IS
 
 Array = npt.NDArray[Any]
 LEAST = 128  # elements per partition of a tile that is worth two instructions
-AXES = 16  # more than a tensor has
-NEAR = 8  # boxes that share bytes are looked at as fast as one instruction
+AXES = 16  # more axes than a tensor has
+NEAR = 8  # the loop compares this many overlapping boxes in the time of one instruction
 WHOLE = -1  # the axis of an operand that both halves use
 
 
 class Halves(NamedTuple):
-    """A call on half of its elements, and the axis along which each operand is halved."""
+    """A call on half of its elements, and the axis along which each operand is halved (WHOLE:
+    none)."""
 
     call: Call
     axes: tuple[int, ...]
 
 
 def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
-    """Return the edits that move the data that a line loads or stores in two halves. Other lines
-    take part as long as they work element by element; the rest waits for both halves."""
+    """Yield the edits that split the tiles that a line loads or stores into two halves. Other lines
+    are split too if they work element by element on these tiles; all others wait for both halves.
+    """
     seen = set[bytes]()
     for line in lines:
         if any(_is_transfer(call) and _halved(call) for call in line.calls):
@@ -58,7 +60,7 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
 
 
 def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
-    """Return the other lines that take part, in words."""
+    """Return the other lines of the file that are split too, in words."""
     places = {
         program.place(number)
         for program, own in zip(programs, rows, strict=True)
@@ -70,8 +72,9 @@ def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which these rows are two. Today's compiler leaves second halves where
-    the kernel has them, as late as possible; the older one finds an order."""
+    """Return the program in which each of these rows is two, one for each half. Today's compiler
+    leaves the second halves where the kernel has them, so they are put as late as possible; the
+    older compiler finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -82,7 +85,8 @@ def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edi
 
 
 def _halved(call: Call) -> Halves | None:
-    """None for a call whose elements depend on each other, or that is too small."""
+    """Return the call on half of its elements; None if its elements depend on each other, or if the
+    call is too small."""
     found: Halves | None = call.derived(__name__, partial(_made, call))
     return found
 
@@ -122,8 +126,8 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """The instructions that can be halved of a line, and of all lines that share tiles with
-    them."""
+    """Return which instructions to split: those of a line that can be halved, and those of all
+    lines that share tiles with them."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()
@@ -141,8 +145,9 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which each of these rows is two, and which half each row is (-1 for a
-    whole one); None if the record has other shapes than the calls."""
+    """Return the program in which each of these rows is two; None if the record has other shapes
+    than the calls. Also return the half that each new row processes: 0 or 1, -1 for rows that are
+    not split, and -2 for those that meet other cores."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
@@ -169,14 +174,15 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
-    """Return the axis along which each operand of each call is halved, WHOLE for operands that are
-    not."""
+    """Return, for each call, the axis along which each operand is halved; WHOLE for operands that
+    are not halved."""
     each = [() if one is None else one.axes for one in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 
 def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
-    """Halves of windows: for each, the window, the axis, and which half it is."""
+    """Return halves of windows; None if an axis can't be halved. Each half is given by its window,
+    the axis, and its number (0 or 1)."""
     windows, lies, apart = program.windows(), list[Geometry](), list[int]()
     keys = windows.geometry[window] * AXES + axis
     kinds, number = np.unique(keys, return_inverse=True)
@@ -193,7 +199,7 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 def _ordered(program: Program, half: Array) -> Program:
     """Return the program with second halves as late as possible: before the next iteration of their
-    loop, and before the instructions that need them."""
+    loop, or before the instructions that need them."""
     columns, (near, near_start) = program.columns(), program.boxes().near
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     boxes = len(near_start) - 1

@@ -63,8 +63,8 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """Return the edit that gives the operands of a product 16 bits, from the kernel's inputs on;
-    None for other lines."""
+    """Return the edit that gives the operands of a product 16 bits, starting with the kernel's
+    inputs; None for lines without products."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_narrowed, place=line.place)
@@ -72,8 +72,8 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 
 
 def _narrowed(program: Program, place: Place) -> Edited | None:
-    """Return a product's operands, and the tiles that they are moved, transposed or copied from, in
-    16 bits."""
+    """Return the program in which these have 16 bits: the operands of a line's products, and the
+    tiles from which those are moved, transposed or copied."""
     columns, user, reads = program.columns(), program.users(), program.is_read()
     storage = program.operand_storages()
     here = program.at(place)
@@ -96,8 +96,8 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """Return the calls with 16 bits for the operands that `narrow` flags; an empty list if the
-    machine refuses one."""
+    """Return the instructions that change and their new calls, in which the operands that `narrow`
+    flags have 16 bits. Return an empty list if the machine refuses one of the calls."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
     flags, user = np.zeros((len(program), width), np.bool_), program.users()
@@ -121,7 +121,7 @@ def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
 
 def summed_in_psum(base: Change, line: Line) -> Edit | None:
     """Return the edit that lets products accumulate in PSUM, if the line adds each product to a
-    tile."""
+    tile; None for other lines."""
     if not any(map(_adds_product, line.calls)):
         return None
     make = partial(_accumulated, place=line.place)
@@ -136,8 +136,8 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """Return the program in which only the last addition of each chain takes time: it is the copy
-    that is left."""
+    """Return the program in which only the last addition of each chain takes time: it becomes the
+    copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     taken = 0
     for call, rows in rows_by_call(program, place):
@@ -152,7 +152,7 @@ def _accumulated(program: Program, place: Place) -> Edited | None:
             near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
             users = np.unique(accesses.user[np.isin(accesses.operands, near)])
             place_in = np.searchsorted(users, own)
-            again = np.append(np.diff(place_in) == 1, False)  # the next to use it adds to it
+            again = np.append(np.diff(place_in) == 1, False)  # the next user is also an addition
             free[own[again]] = True
         held = call.view(call.writes[0])
         taken = max(taken, held.free_size * 4)

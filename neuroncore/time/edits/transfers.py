@@ -1,4 +1,4 @@
-"""Fewer transfers: several in one, and loads whose data are kept."""
+"""Fewer transfers: several tiles per transfer, and loads whose data are kept."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from neuroncore.time.lines import Line
 from neuroncore.time.variation import Variation
 
 Array = npt.NDArray[Any]
-TOGETHER = 2, 4  # transfers that become one
+TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """Windows of the transfers of one call: storages, geometries and offsets in elements."""
+    """The windows that transfers of one call read, or those that they write: storages, geometries
+    and offsets in elements."""
 
     storage: Array
     geometry: Array
@@ -101,8 +102,8 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
 
 
 def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
-    """Return the program where successive contents of a tile that these transfers reuse are in
-    `several` places in turn, as one transfer moves them together, and the number of such tiles."""
+    """Return the program in which each tile that these transfers reuse has `several` buffers,
+    because one transfer moves several contents at once; and the number of such tiles."""
     accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
     distinct, counts = np.unique(tiles, return_counts=True)
@@ -124,8 +125,8 @@ def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
-    """Return the most frequent distance in HBM between successive transfers, in elements, and the
-    transfers that are at this distance, `several` in each row."""
+    """Return the most frequent distance in HBM between successive transfers, in elements; and
+    groups of transfers that are this distance apart, as rows of `several` indices."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -141,8 +142,8 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
 
 
 def _larger(call: Call, several: int, step: int) -> Call | None:
-    """Return one transfer for this number of tiles that are next to each other in SBUF; None if the
-    machine refuses it."""
+    """Return one transfer that moves `several` tiles, which are `step` elements apart in HBM and
+    next to each other in SBUF; None if the machine refuses it."""
     made = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
     larger = replace(call, arguments={**call.arguments, **made})
     return larger if stays_legal(larger) else None
@@ -185,6 +186,6 @@ def _kept(program: Program, place: Place, room: int) -> Edited | None:
 
 
 def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
-    """Return whether only these instructions write the tiles."""
+    """Return whether only these instructions write the tiles of `target`."""
     there = np.isin(program.operand_storages(), np.unique(target.storage))
     return bool(np.isin(program.users()[~program.is_read() & there], rows).all())
