@@ -1,5 +1,5 @@
-"""The phase of the Tensor engine's clock, which no program says: what an estimate assumes, and its
-time over all phases."""
+"""The phase of the Tensor engine's clock, which a program does not determine: the phase that an
+estimate assumes, and its times over all phases."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from neuroncore.base.units import duration
 from neuroncore.time.queues import TENSOR
 from neuroncore.time.schedule import Timeline, over_phases
 
-PHASES = 8  # that stand for all
-ROOM = 20_000  # instructions of a launch that is scheduled again for each of them
+PHASES = 8  # phases that are tried, at equal distances
+ROOM = 20_000  # most instructions of a launch that is scheduled again for each phase
 
 
 @dataclass(frozen=True)
 class ClockPhase:
-    """The part of a window that has passed when the first product begins, whether the machine's
-    file assumes it, and the shortest and the longest time over all phases, in nanoseconds; None for
-    a long program, in which they differ little."""
+    """The phase of the Tensor engine's clock: the fraction of a window that has passed when the
+    first product begins, and whether the machine's file assumes it. `over_all` has the shortest and
+    the longest time over all phases, in nanoseconds; None for a long program, in which they differ
+    little."""
 
     phase: float
     assumed: bool
@@ -42,8 +43,8 @@ class ClockPhase:
 
 
 def clock_phase(timeline: Timeline) -> ClockPhase | None:
-    """Return the phase that the estimate of a core rests on; None if its machine has no such
-    windows or its Tensor engine does nothing."""
+    """Return the phase that the estimate of a core assumes; None if the clock of its machine has no
+    windows, or if its Tensor engine does nothing."""
     fixed, given = timeline.machine.fixed, timeline.program.clock_phase
     if not fixed.clock_window_ns or not (timeline.queue == TENSOR).any():
         return None
@@ -56,6 +57,6 @@ def clock_phase(timeline: Timeline) -> ClockPhase | None:
 
 
 def fields(timeline: Timeline) -> dict[str, Any]:
-    """Return what JSON has of the phase."""
+    """Return the fields of the phase for JSON; none if the core has no phase."""
     found = clock_phase(timeline)
     return found.to_dict() if found is not None else {}

@@ -17,8 +17,8 @@ BAR = 40  # characters of the longest bar
 
 
 def described(got: Any, want: Any, found: Comparison, allowed: float) -> str:
-    """Return lines on a result: the relative L2 error, the worst element, and a histogram of errors
-    in units in the last place of the result's format, by powers of 2."""
+    """Return lines about a result: the relative L2 error, the worst element, and a histogram of
+    errors by powers of 2. Errors are in units in the last place of the result's format."""
     errors = np.abs(ulps(got, want))
     form = np.asarray(got).dtype
     worst = errors[found.worst]

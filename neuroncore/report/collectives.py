@@ -1,4 +1,4 @@
-"""The collectives of a run: when they ran, how long they took, and who waited for whom."""
+"""The collectives of a run: when they ran, how long they took, and which ranks waited for which."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UNKNOWN = "its time is unknown: no instance has this many ranks, and EFA is not 
 
 @dataclass(frozen=True)
 class CollectiveOperation:
-    """A collective of a group of ranks. `arrived_ns` has the arrival of each rank, and the last
-    arrival starts it. `time` is its estimate without other traffic, or None if no instance has
+    """A collective of a group of ranks. `arrived_ns` is when each rank arrived; the last arrival
+    starts the collective. `time` is its estimate without other traffic, or None if no instance has
     this many ranks."""
 
     name: str
@@ -106,7 +106,7 @@ def slowest(
 
 
 def slowest_core(timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]) -> int:
-    """Return the number of the core that takes longest, of those of the slowest rank."""
+    """Return the number of the core that takes longest among the cores of the slowest rank."""
     rank, _ = slowest(timelines, found)
     own = timelines[0].world.cores_of(rank)
     return max(own, key=lambda number: timelines[number].total_ns)
@@ -117,8 +117,9 @@ def told(
     found: Sequence[CollectiveOperation],
     most: int | None = None,
 ) -> Iterator[str]:
-    """Yield a line about the slowest rank, and a line for each collective in `found` about who
-    waited for whom. If there are more than `most`, only those with the longest waits."""
+    """Yield a line about the slowest rank, and a line for each collective in `found` with the rank
+    that others waited for. If there are more than `most`, yield only those with the longest waits.
+    """
     rank, waited = slowest(timelines, found)
     why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
     taken = max(timeline.total_ns for timeline in timelines)

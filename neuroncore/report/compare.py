@@ -15,11 +15,11 @@ from neuroncore.numerics.formats import FORMATS, float32, lookup
 from neuroncore.report import loops
 
 Array = npt.NDArray[Any]
-STRIP = 1 << 14  # elements
+STRIP = 1 << 14  # elements that are compared at a time
 COMPILED = 1 << 20  # elements from which the compiled loop is worth loading
 SIDE = 64  # maximum rows and columns of an error map
-DECADES = 6  # from the largest difference of an error map to the smallest that it tells apart
-TEXT_OR_OBJECTS = "OSU"  # kinds of numpy's types, each element of which has to be looked at
+DECADES = 6  # powers of 10 between the largest difference of an error map and the lowest level
+TEXT_OR_OBJECTS = "OSU"  # kinds of numpy types whose elements may be no numbers
 SMALL = 1e-280  # squares below it lose digits
 
 
@@ -29,8 +29,9 @@ class Incomparable(UsageError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a launch's results with the expected ones; true if the relative L2 error
-    of each is within its tolerance. Results beyond it have a map of their differences."""
+    """The comparison of a launch's results with the expected ones. It is true if the relative L2
+    error of each result is within its tolerance. Results beyond their tolerance have a map of the
+    differences."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]
@@ -43,9 +44,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the index of
-    the largest difference. Equal NaN or infinite elements count as equal; otherwise they make all
-    errors infinite."""
+    """The largest difference of a result from its reference. `rel_l2` is |got - want| / |want| in
+    the Euclidean norm, in float64. `worst` is the index of the largest difference, and `got` and
+    `want` are the elements there. Equal NaN or infinite elements count as equal; otherwise they
+    make all errors infinite."""
 
     max_abs: float
     rel_l2: float
@@ -119,8 +121,8 @@ def _numeric(given: Any) -> Array:
 
 
 def _of_finite(got: Array, want: Array) -> Comparison | None:
-    """Compare in strips that stay in the processor's cache. Return None if an element or a sum of
-    squares is not finite, or too small for its square."""
+    """Compare in strips that fit in the processor's cache. Return None if an element or a sum of
+    squares is not finite, or if squares are too small to be exact."""
     a, b = got.reshape(-1), want.reshape(-1)
     measure = loops.distance if a.size >= COMPILED else _distance
     worst, strip, error, length = -1.0, slice(0), 0.0, 0.0
@@ -140,12 +142,12 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
 
 
 def _wide(strip: Array) -> Array:
-    """Return an array of formats that the compiled loop knows."""
+    """Return an array in a format that the compiled loop knows."""
     return strip if strip.dtype in (np.float32, np.float64) else strip.astype(np.float64)
 
 
 def _distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return what `loops.distance` returns. It is slower, and needs no machine code."""
+    """Return the same as `loops.distance`, slower, but without machine code."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     length = float(np.einsum("i,i->", y, y))
     np.subtract(x, y, out=x)
@@ -175,10 +177,10 @@ def _length(values: Array) -> float:
 @dataclass(frozen=True, eq=False)
 class ErrorMap:
     """The differences of a result from its reference, as a picture of at most 64 by 64 blocks of
-    the result's rows and columns; all axes but the last count as rows.
+    the result's rows and columns. All axes but the last count as rows.
 
-    A level is the largest difference in its block: 0 for none, 1 to 254 on a logarithmic
-    scale up to `largest`, 255 if an element is NaN or infinite and should not be.
+    The level of a block is its largest difference: 0 for none, 1 to 254 on a logarithmic scale up
+    to `largest`, 255 if an element is NaN or infinite and should not be.
     """
 
     rows: int

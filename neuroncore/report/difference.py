@@ -51,9 +51,10 @@ class Moved:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The comparison of two runs. `faster` is the probability that the new one is faster, None on
-    different machines; `unlike` is the part of their work that differs; `results` describes the
-    difference of the results; `figures` are the figures that differ, old and new."""
+    """The comparison of two runs. `faster` is the probability that the new one is faster, or None
+    if the machines differ. `unlike` is the fraction of their work that differs. `results` describes
+    the difference of the results, and `figures` has the figures that differ, as pairs (old, new).
+    """
 
     old: Estimate
     new: Estimate
@@ -86,7 +87,7 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Return whether the order is certain enough."""
+        """Return whether it is certain enough which run is faster."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:
@@ -137,7 +138,7 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
 def _figures(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Return the figures that differ; a missing figure is 0."""
+    """Yield the figures that differ, with a pair (old, new); a missing figure is 0."""
     for name in dict.fromkeys((*old, *new)):
         both = old.get(name, 0), new.get(name, 0)
         numbers = all(type(value) in (int, float) for value in both)
@@ -146,7 +147,7 @@ def _figures(
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
-    """Return the lines on either critical path. Lines with the same text are matched."""
+    """Yield the lines on either critical path. Lines with the same text are matched."""
     found = [_shares(timeline) for timeline in (old, new)]
     for text in dict.fromkeys((*found[0], *found[1])):
         old_share, new_share = (shares.get(text, ("", None))[1] for shares in found)
@@ -155,7 +156,7 @@ def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
 
 
 def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
-    """Return the place and the share of each text."""
+    """Return, for each text of a line, its place and its share of the critical path."""
     shares: dict[str, tuple[str, float]] = {}
     for line in lines.on_the_path(timeline):
         text = line.place.text.strip() or str(line.place)

@@ -1,10 +1,10 @@
 """The estimate of a launch: its time, its bottleneck, and its range.
 
-A range comes from the errors of estimates in the same class: the compiler's order, which for
-today's API is the launch path; the certainty of the compiled form; the writer of descriptors, which
-depends on the compiler's release and flags; and the limit. It is two factors of the estimate,
-between which 80 % of measurements are expected. They are in ranges.toml, which
-bench/calibration/ranges.py computes from a table of measurements.
+A range is two factors of the estimate, between which 80 % of measurements are expected. It comes
+from the errors of other estimates in the same class. A class has the compiler's order (which for
+today's API is the launch path), the certainty of the compiled form, the writer of DMA descriptors
+(which depends on the compiler's release and flags), and the limit. The ranges are in ranges.toml,
+which bench/calibration/ranges.py computes from a table of measurements.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")
 
 FILE = Path(__file__).with_name("ranges.toml")
-# The fraction of measurements below a range, and above; and the weight of the wider class, in
-# single-kernel sources. With these numbers, 80 % are covered in cross-validation.
+# The fraction of measurements below a range, and above it; and the weight of the next wider class,
+# as a number of sources with one kernel. With these, ranges cover 80 % in cross-validation.
 TAIL = 0.095
 BORROWED = 30.0
 BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
@@ -64,7 +64,8 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Factors of an estimate, and the number of measurements and sources in its class."""
+    """The ends of a range as factors of the estimate, and the number of measurements and of sources
+    in its class."""
 
     low: float
     high: float
@@ -83,8 +84,8 @@ class Residual:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The fraction of measurements in their ranges, and the median half-width relative to the
-    estimate."""
+    """The fraction of measurements that are in their ranges, and the median half-width of the
+    ranges relative to the estimate."""
 
     share: float
     half_width: float
@@ -139,7 +140,8 @@ def range_of(kind: Kind) -> Range | None:
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of the narrowest known class, or else that of all."""
+    """Return the range of the narrowest class that has one; the class of all estimates always has
+    one."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
@@ -179,7 +181,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
 
 
 def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
-    """Yield each residual with its range according to all other sources."""
+    """Yield each residual with the range that results from all other sources."""
     for name in sorted({r.source for r in residuals}):
         stated = fitted(r for r in residuals if r.source != name)
         own = (r for r in residuals if r.source == name)
@@ -194,7 +196,7 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:
-    """Return the weighted quantile, including the weight of one more kernel: among n equal weights,
+    """Return the weighted quantile `part`, as if there were one more kernel: among n equal weights,
     number (n + 1) * part, with linear interpolation."""
     order = np.argsort(values)
     order = order[weights[order] > 0]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 BINS = 24  # bins of a histogram
 SIDE = 128  # pixels of a heat map
-WIDTH = 384  # on the screen, at most
+WIDTH = 384  # most pixels on the screen
 # matplotlib's viridis at equal distances: red, green, blue
 VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of a thumbnail
@@ -146,6 +146,6 @@ def levels(elements: Array, lost: Array | None, side: int) -> Array:
 
 
 def _blocks(values: Array, edges: Sequence[Array]) -> Array:
-    """Return sums of blocks."""
+    """Return the sums of blocks, whose rows and columns begin at `edges`."""
     rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
     return np.asarray(np.add.reduceat(rows, edges[1], axis=1))

@@ -21,10 +21,13 @@ LEFT_OUT = {
 
 
 def listing(form: Compiled) -> Iterator[str]:
-    """Yield a row for each line and instruction, in the order of first use: the number issued on
-    each queue and the number that they are merged into, and the number omitted with the reason.
-    Then yield the transfers that the compiler adds for tiles that do not fit: the line that each
-    comes before, its tile and its size."""
+    """Yield a row for each line and instruction, in the order of first use. It has the number of
+    instructions on each queue, the number that remains if some are merged, and the number that are
+    omitted, with the reason.
+
+    Then yield the transfers that the compiler adds for tiles that do not fit: the line before which
+    each one runs, its tile and its size.
+    """
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, of = np.unique(

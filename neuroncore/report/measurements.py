@@ -48,18 +48,18 @@ class Harness:
     launches kernels."""
 
     generation: str
-    measured_by: str  # the beginning of that column
+    measured_by: str  # the beginning of the column `measured_by`
     offset_us: float
     grade: str = ""
     flags: str = ""
     launch: LaunchPath = "framework"
-    kernel_source: str = ""  # the beginning of that column
+    kernel_source: str = ""  # the beginning of the column `kernel_source`
 
 
 class LaunchFacts(NamedTuple):
-    """How the kernel of a row was compiled: with descriptors left to hardware (older API), by which
-    launch path, and with descriptors left to software (today's API); the phase of the Tensor
-    engine's clock, None if it is not known; and the loads that wait for their turn."""
+    """How the kernel of a row was compiled: whether descriptors were left to hardware (older API),
+    the launch path, and whether descriptors were left to software (today's API); the phase of the
+    Tensor engine's clock, or None if it is unknown; and the loads that wait for their turn."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -225,7 +225,7 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def programs(record: Record, facts: LaunchFacts) -> list[Program]:
-    """Return the programs of a record as the facts of its launch change them."""
+    """Return the programs of a record, changed to have the facts of a launch."""
     again = [copy(program) for program in record.programs]
     for program in again:
         program.dge, program.software = facts.dge, facts.software
@@ -235,7 +235,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
 
 
 def estimate(record: Record, generation: str, facts: LaunchFacts = PLAIN) -> Span:
-    """Return the span of the core that takes longest from its first DMA to its last one."""
+    """Return the span of the core whose span from the first DMA to the last one is longest."""
     slowest = slowest_core(record, generation, facts)
     if slowest is None:
         return Span(0.0, Kind("nothing", "", ""))
@@ -250,8 +250,8 @@ def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timelin
 
 
 def span_ns(timeline: Timeline) -> float:
-    """Return the time from the begin of the first DMA to the end of the last one, plus spills; the
-    whole time if there is no DMA."""
+    """Return the nanoseconds from the begin of the first DMA to the end of the last one, plus the
+    time of spills; the whole time if there is no DMA."""
     moving = timeline.moves
     if not moving.any():
         return timeline.total_ns

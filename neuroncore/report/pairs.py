@@ -21,7 +21,7 @@ import numpy as np
 from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")
-DOMINATES = 0.99  # the probability of the order where one variant costs less in each instruction
+DOMINATES = 0.99  # the probability of the order if one variant costs less in each instruction
 UNCERTAIN = 0.8  # a probability below which the order is not reported
 # The candidates for the three numbers that are fitted to pairs.
 NOISES = (0.02, 0.03, 0.04, 0.05)
@@ -84,7 +84,7 @@ def difference(one: PairWork, other: PairWork) -> float:
 
 
 def unlike(one: PairWork, other: PairWork) -> float:
-    """Return the part of the work of two variants that only one of them does, measured by the
+    """Return the fraction of the work of two variants that only one of them does, measured by the
     time of engines and DMA."""
     both = [
         (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {**one.busy, **other.busy}
@@ -94,21 +94,22 @@ def unlike(one: PairWork, other: PairWork) -> float:
 
 
 def faster_core(old: Timeline, new: Timeline) -> float:
-    """Return the probability that the new variant is faster than the old one, by their cores."""
+    """Return the probability that the new variant is faster than the old one, from the timelines of
+    their cores."""
     if dominates(new, old):
         return DOMINATES
     return 1 - DOMINATES if dominates(old, new) else faster(work(old), work(new))
 
 
 def faster(old: PairWork, new: PairWork) -> float:
-    """Return the probability that the new variant is faster than the old one, by their work."""
+    """Return the probability that the new variant is faster than the old one, from their work."""
     right = stated().of(difference(old, new), unlike(old, new))
     return right if new.ns <= old.ns else 1 - right
 
 
 def dominates(new: Timeline, old: Timeline) -> bool:
-    """Return whether the new variant issues the same instructions on the same queues, none of which
-    costs more than before, and some less: then no error of the estimate changes the order."""
+    """Return whether the new variant issues the same instructions on the same queues, none costs
+    more than before, and some cost less. Then no error of the estimate changes the order."""
     names = [[c.name for c in one.program.calls] for one in (new, old)]
     calls = [np.array(own)[one.columns.call] for own, one in zip(names, (new, old), strict=True)]
     if len(new.queue) != len(old.queue) or (new.queue != old.queue).any():
@@ -123,8 +124,8 @@ def dominates(new: Timeline, old: Timeline) -> bool:
 
 
 def margin(old: PairWork, new: PairWork) -> float:
-    """Return how far, as a difference of logarithms, the ratio of two estimates may be off: that at
-    which their order is just certain enough to be reported."""
+    """Return the difference of the logarithms of two estimates at which their order is just certain
+    enough to be reported."""
     known = stated()
     times = sqrt(log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope)
     return times * (known.noise + known.unlike * unlike(old, new))

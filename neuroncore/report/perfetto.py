@@ -36,7 +36,8 @@ def whole(ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def usage(timeline: Timeline, region: MemoryRegion) -> Track:
-    """Return bytes per partition of the tiles that the system places."""
+    """Return the bytes per partition, over time, of the tiles that the system places in a
+    memory."""
     program, columns = timeline.program, timeline.columns
     areas = program.boxes().areas
     bytes_of = [
@@ -72,8 +73,8 @@ def throughput(timeline: Timeline) -> Track:
 
 
 def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
-    """Return the sum of the sizes that are present at each time, rounded to a thousandth to remove
-    rounding errors at the ends."""
+    """Return the sum of the sizes that are present at each time at which it changes. Sums are
+    rounded to a thousandth, to remove rounding errors at the ends."""
     time = whole(np.concatenate([first, last]).astype(np.float64))
     order = np.argsort(time, kind="stable")
     time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])
@@ -86,8 +87,8 @@ def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
 
 Array = npt.NDArray[Any]
 
-# The profiler's rows, in its order. Transfers overlap, so each ring, and each engine that issues
-# some, has as many rows as it needs.
+# The profiler's rows, in its order. Transfers overlap, so each ring and each engine that issues
+# transfers has as many rows for them as necessary.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 COLLECTIVES = "CC-core"  # collectives
 RINGS = {
@@ -101,11 +102,11 @@ CHUNK = 4096  # events that are formatted together
 
 
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
-    """Return the trace of timelines. Each timeline is a process. Every instruction is a slice on
-    the row of its queue, and a transfer that an engine issues also on the engine's row. Similar
-    operands are grouped. Arguments with default values are omitted, and so is the time of the
-    result if it is the end of the slice. Arrows follow the critical path, or with "all" lead
-    from everything that an instruction waited for."""
+    """Yield the trace of timelines. Each timeline is a process. Every instruction is a slice on the
+    row of its queue; a transfer that an engine issues is also a slice on the engine's row. Operands
+    with the same view are listed together. Arguments with default values are omitted, and so is the
+    time of the result if it is the end of the slice. Arrows follow the critical path, or with "all"
+    lead from everything that an instruction waited for."""
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
@@ -142,7 +143,7 @@ def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
 
 
 def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[str]:
-    """Yield arrows from the instruction that an instruction waited for."""
+    """Yield the arrows that lead to an instruction from the one that it waited for."""
     if flows == "none":
         return
     if flows == "all":
@@ -193,7 +194,8 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 
 
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
-    """Return slices in the order of their begin; the issue of an engine's transfer comes second."""
+    """Yield slices in the order of their begin. A transfer that an engine issues is followed by the
+    slice of its issue."""
     order = np.argsort(timeline.begin, kind="stable")
     each = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
     is_issue = np.diff(each, prepend=-1) == 0

@@ -13,7 +13,7 @@ from neuroncore.base import jit
 from neuroncore.base.units import plural
 from neuroncore.core.core import Core
 
-QUIET_SECONDS = 2.0  # before the first line; in logs the next line follows after twice the time
+QUIET_SECONDS = 2.0  # before the first line; in logs, each later line comes at twice the time
 POLL_SECONDS = 0.5
 IDLE_POLLS = 4  # the thread ends after this time without work
 
@@ -21,7 +21,7 @@ Said = Callable[[], str]
 
 
 class _Task:
-    """The work of a thread. It has nested parts; the innermost is reported."""
+    """The work of a thread. It has nested parts, of which the innermost is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Said] = []
@@ -32,7 +32,7 @@ class _Task:
         self.told = False
 
     def tell(self) -> None:
-        """Print a line if it is due; on a terminal it replaces the last one."""
+        """Print a line if it is due. On a terminal it replaces the last line."""
         elapsed = time.monotonic() - self.begun
         working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
         if working < self.due or not self.parts:
@@ -99,7 +99,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Own(threading.local):
-    """Return the task of this thread."""
+    """The task of this thread."""
 
     task: _Task | None = None
 
@@ -141,6 +141,6 @@ def _part(task: _Task, said: Said) -> Iterator[None]:
 
 
 def issued(core: Core | None) -> str:
-    """Return the progress of the launch on this core."""
+    """Return how many instructions the launch on this core has issued, in words."""
     program = core.program if core is not None else None
     return plural(program.issued if program is not None else 0, "instruction")

@@ -52,13 +52,13 @@ UTILIZATION = tuple(f"{name}_estimated_percent" for name in ("mfu", "mfu_inst", 
 
 
 def profiled(figures: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Return figures of `summary.figures` whose `total_time` is that of the profiler, with
-    `kernel_time` for the kernel's. Shares and cycles are relative to `total_time`, as in published
-    profiles."""
+    """Return figures of `summary.figures`, changed to those of the profiler: `total_time` includes
+    the time that the profiler adds, and `kernel_time` is the kernel's. Shares and cycles are
+    relative to `total_time`, as in published profiles."""
     kernel = figures["total_time"]
     time = harness_time(PROFILE, machine, 1e9 * kernel)
     added = time.total_ns / 1e9 - kernel
-    share = kernel / ((kernel + added) or 1.0) or 1.0  # of a run without instructions: 0 stays 0
+    share = kernel / ((kernel + added) or 1.0) or 1.0  # without instructions figures stay 0
     changed = {name: figures[name] + added for name in TIMES if name in figures}
     changed |= {name: value * share for name, value in figures.items() if _is_share(name)}
     cycles = round(figures["neuroncore_cycle_count"] / share)

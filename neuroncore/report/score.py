@@ -110,7 +110,7 @@ def errors(points: Sequence[ScoredPoint]) -> Errors | None:
 def grouped(
     points: Iterable[ScoredPoint], key: Callable[[ScoredPoint], str]
 ) -> Iterator[tuple[str, list[ScoredPoint]]]:
-    """Group points by a property, in its order."""
+    """Yield the points with each value of a property, in the order of these values."""
     groups: dict[str, list[ScoredPoint]] = {}
     for point in points:
         groups.setdefault(key(point), []).append(point)

@@ -57,8 +57,9 @@ class Product:
 
 @dataclass
 class Counters:
-    """Bytes, including spills, and flops, with the profiler's names; instructions by queue and
-    opcode; DMA transfers of the program."""
+    """Counts of a run. `bytes` (including spills) and `flops` have the profiler's names; `opcodes`
+    counts instructions by queue and opcode; `transfers` and `transfer_bytes` count the DMA
+    transfers of the program."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(
@@ -126,7 +127,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Count reads from PSUM that the program makes from SBUF."""
+    """Count operands as reads from PSUM if the compiler reads them there, although the program
+    reads a copy in SBUF."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -169,8 +171,8 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     """Yield the byte counters of a call, with their bytes.
 
-    All bytes of a DMA are counted, but only one partition of an engine's bytes, and neither the
-    operands of a tensor_tensor nor columns of scalars.
+    All bytes of a DMA are counted; for an engine, only the bytes of one partition are. The inputs
+    of a tensor_tensor and columns of scalars are not counted.
     """
     done = product(call, machine)
     if done is not None:
@@ -187,7 +189,7 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
 
 
 def _streams(call: Call) -> list[str]:
-    """Return the reads that are counted."""
+    """Return the names of the operands whose reads are counted."""
     if not call.instruction.traits.bytes_counted:
         return []
     columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
@@ -238,7 +240,7 @@ ENGINE_FIELDS = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 def is_overcommitted(timeline: Timeline) -> bool:
-    """Return whether the tiles alive at one time exceed a memory."""
+    """Return whether the tiles in use at one time are larger than SBUF or PSUM."""
     machine = timeline.machine
     beyond_sbuf = timeline.peak_sbuf > machine.sbuf.partition_bytes
     return beyond_sbuf or timeline.peak_psum > machine.psum.partition_bytes
@@ -294,8 +296,8 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _launch(timeline: Timeline) -> dict[str, str]:
-    """Return the launch path that an estimate assumes, on which today's API alone depends; and the
-    loads that wait."""
+    """Return the launch path that the estimate assumes, on which only estimates for today's API
+    depend, and the loads that wait for their turn, if any."""
     loads = timeline.program.loads
     paths = [("launch", path) for path, order in PATHS.items() if order == timeline.order]
     return dict([*paths, *[("loads", loads)] * (loads != "ahead")])
@@ -309,13 +311,13 @@ def _range(estimated: Estimate) -> dict[str, Any]:
 
 
 def _clock_ghz(timeline: Timeline) -> float:
-    """Return cycles of the Scalar engine's clock: in published profiles neuroncore_cycle_count /
-    total_time is 1.4 GHz on trn1 and 1.2 GHz on trn2."""
+    """Return the clock of the Scalar engine in GHz, in which cycles are counted: in published
+    profiles neuroncore_cycle_count / total_time is 1.4 GHz on trn1 and 1.2 GHz on trn2."""
     return timeline.machine.engines["scalar"].clock_ghz
 
 
 def union_ns(begin: Array, end: Array) -> float:
-    """Return how long at least one of the intervals lasts."""
+    """Return the total time in which at least one of the intervals is under way."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")
@@ -325,10 +327,10 @@ def union_ns(begin: Array, end: Array) -> float:
 
 
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """Return the active times. An engine is active from the begin of an instruction until its
-    result is available, as in published profiles of attention and of isolated copies; these times
-    overlap. Loads of activation tables are not included: the exponentials and copies of attention
-    leave no time for them."""
+    """Return the counts and active times of engines. An engine is active from the begin of an
+    instruction until its result is available, as in published profiles of attention and of isolated
+    copies; these times overlap. Loads of activation tables are not included, because the
+    exponentials and copies of attention leave no time for them."""
     fields: dict[str, Any] = {}
     taken = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
@@ -345,7 +347,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _table_loads(timeline: Timeline) -> Array:
-    """Return how long each instruction loads the table of its function before its data."""
+    """Return how long each instruction loads an activation table before its work."""
     form = timeline.compiled
     more = timeline.busy - form.table.busy.take(form.row)
     loads: Array = np.where(timeline.queue == SCALAR, np.maximum(more, 0.0), 0.0)
@@ -384,8 +386,9 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Return spilled bytes. Today's API never spills: the kernel has to handle tiles that do not
-    fit, and the behavior of the compiler is unknown."""
+    """Return the counters of bytes. Spills are left out if they are unknown: today's API never
+    spills, so the kernel has to handle tiles that do not fit, and the behavior of the compiler is
+    not known."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)
@@ -393,11 +396,11 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """Return utilization of the array's peak and of the bandwidth of the core's HBM stack.
+    """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack.
     Transposes do not count as model flops.
 
-    Published hfu figures of trn2, which count both instructions of a float32 product, use the peak
-    of the two cores of a logical core, so the field may be less than mfu's.
+    Published hfu figures of trn2 count both instructions of a float32 product, but relative to the
+    peak of both cores of a logical core. So this field may be less than mfu.
     """
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
@@ -420,7 +423,8 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 
 
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
-    """Return a kind of flops relative to the peak of one core's array in the time."""
+    """Return the flops of a kind, relative to what one core's array could do at most in the same
+    time."""
     return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
 
 

@@ -16,20 +16,22 @@ from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import CHAIN, COLLECTIVES, SATURATED, Bound
 from neuroncore.time.worlds import Arrivals, collective_work, imbalance
 
-CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # lines of a chain that are named, and the least share of each
+CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least share of each
 
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report a resource: the part of a line that belongs to it, and the sentence."""
+    """How to report a resource: `share` returns the part of a line's time that belongs to it, and
+    `sentence` the sentence for a timeline and a line."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
 
 
 def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str = "") -> str:
-    """Return the sentence for one core, without a period. `lines` are those on the critical
-    path, `space` says who waits for space if that is most of it."""
+    """Return the sentence for one core, without a period. `lines` are the lines on the critical
+    path. `space` says which line waits for which buffer, if such waits are most of the path;
+    otherwise it is empty."""
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
@@ -43,8 +45,8 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that keep the critical path longest, in the order in which they are first
-    on it."""
+    """Return the lines that occupy the critical path longest, in the order in which they first
+    appear on it."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)
@@ -66,7 +68,8 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Return lines in order, each file's name only once in a row."""
+    """Return lines joined by arrows. A line has no file name if the line before it is in the same
+    file."""
     said, before = [], None
     for name in names:
         file, colon, line = name.rpartition(":")
@@ -76,7 +79,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
-    """Return who waits for which buffer, or an empty string."""
+    """Return which line waits for which buffer, or an empty string."""
     if not waits:
         return ""
     first = waits[0]
@@ -131,7 +134,7 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 
 
 def _always(text: str) -> Callable[[Timeline, str], str]:
-    """The same words for all runs, with the name of a line."""
+    """Return the function that makes the same sentence for all runs, with the name of a line."""
     return lambda _, where: text.format(where)
 
 

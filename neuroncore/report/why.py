@@ -44,18 +44,18 @@ from neuroncore.time.worlds import changes_of_worlds, world_bound
 
 SCHEMA = "neuroncore.why/2"
 NOTHING = 0.01  # relative changes of the time below this count as none
-ROOM = 400_000  # instructions to schedule again, in total: about 0.3 s
-ROUNDS = 8  # schedules, however long the run is
-MUCH, MOSTLY = 0.1, 0.3  # of the critical path, that waits for space are
-MOST = 48  # schedules of edits
-PART = 0.6  # of all schedules that are for edits
+ROOM = 400_000  # instructions that are scheduled again, in total: about 0.3 s
+ROUNDS = 8  # least number of schedules, even for a long run
+MUCH, MOSTLY = 0.1, 0.3  # shares of the critical path at which waits for space are reported
+MOST = 48  # most schedules of edits
+PART = 0.6  # the share of all schedules that edits may use
 SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change, the time with it in nanoseconds, the fraction of the time that it saves
-    (negative if it takes longer), and the new bottleneck."""
+    """A change, the time with it in nanoseconds, the fraction of the time that it saves (negative
+    if it takes longer), and the new bottleneck (`bound`)."""
 
     what: str
     how: str
@@ -83,7 +83,8 @@ class WhatIf:
 @dataclass(frozen=True)
 class Advice(WhatIf):
     """An edit of the kernel: `what` is the line and `how` what to do there. The gain is expected
-    between `low` and `high`; `sbuf` and `psum` are bytes per partition that it takes."""
+    between `low` and `high`. `sbuf` and `psum` are the additional bytes per partition that it
+    needs."""
 
     low: float
     high: float
@@ -109,10 +110,10 @@ class Advice(WhatIf):
 
 @dataclass(frozen=True)
 class Answers:
-    """The bottleneck, also as a sentence; the lines of the chain that is the critical path, in
-    order; edits of the kernel that save time, the best first; what would be with other collectives
-    or ranks; and limits: more of each resource, and perfect overlap, which no edit reaches. Without
-    `all`, the run was too long to schedule all changes."""
+    """The bottleneck (`bound`) and a sentence about it; the lines of the critical path in order
+    (`chain`); edits of the kernel that save time, the best first; what-ifs with other collectives
+    or ranks (`world`); and limits, which no edit reaches: more of each resource, and perfect
+    overlap. If `all` is False, the run was too long to schedule all changes."""
 
     bound: Bound
     sentence: str
@@ -124,7 +125,7 @@ class Answers:
 
     @property
     def statements(self) -> str:
-        """The parts of the sentence, one on each line, for a terminal."""
+        """The parts of the sentence, one per line, for a terminal."""
         return self.sentence.replace("; ", "\n  ")
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,9 +142,9 @@ class Answers:
 
 @dataclass(frozen=True, repr=False)
 class Why:
-    """The time of the slowest core of a launch, the source lines on its critical path (the longest
-    first), and the answers; of several ranks, the path through all of them. `number` is the number
-    of the core in its world. `top` is the number of rows of each kind that are printed."""
+    """The time of the slowest core of a launch, the source lines on its critical path, the longest
+    first, and the answers. If there are several ranks, the path goes through all of them. `number`
+    is the number of the core in its world. `top` is how many rows of each kind are printed."""
 
     kernel: str
     target: str
@@ -207,9 +208,9 @@ def why(
     room: int = ROOM,
     world: Sequence[Timeline] = (),
 ) -> Why:
-    """Return the answers for a core, normally the slowest of a launch, or for all cores of a
-    `world`, of which it is one. `room` limits the number of instructions that are scheduled
-    again."""
+    """Return the answers for a core, usually the slowest of a launch. If `world` has the timelines
+    of several cores, one of which is this core, the answers are about all of them. `room` limits
+    the number of instructions that are scheduled again."""
     world = world if len(world) > 1 else ()
     every = world or (timeline,)
     said = estimate(max(every, key=lambda one: one.total_ns))
@@ -229,7 +230,7 @@ def why(
 
 
 class _Asking:
-    """The schedules of one launch with changes, of which there are at most `rounds`."""
+    """The schedules of one launch with changes, at most `rounds` of them."""
 
     def __init__(
         self, timeline: Timeline, world: Sequence[Timeline], found: Sequence[Line], rounds: int
@@ -263,13 +264,14 @@ class _Asking:
         )
 
     def _space(self, waits: Sequence[SpaceWait], least: float) -> str:
-        """Return who waits for space, if that is at least this part of the path."""
+        """Return which line waits for which buffer, if waits for space are at least the share
+        `least` of the path; otherwise an empty string."""
         held = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
         return waiting_for_space(waits) if held >= least * self.total else ""
 
     def _edits(self, waits: Sequence[SpaceWait]) -> list[Advice]:
-        """Return the edits that save time, the best first; of edits of one line that save as much,
-        the one that takes less space."""
+        """Return the edits that save time, the best first. If two save the same, the one that needs
+        less space comes first."""
         found = candidates(self.tried.base, self.timeline, self.lines, waits)
         rounds = min(MOST, int(PART * self.rounds))
         made = [self._advice(one) for one in islice(found, rounds)]
@@ -312,7 +314,8 @@ class _Asking:
         return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(made))
 
     def _limits(self) -> list[WhatIf]:
-        """Return more of each resource that may save time, and perfect overlap."""
+        """Return what-ifs with more of each resource that may save time, and with perfect
+        overlap."""
         found, base = parts(self.timeline, steps(self.timeline)), self.tried.base
         known = {one.change.what for one in self.tried.effects}
         made = [self._effect(one) for one in self.tried.effects]
@@ -338,7 +341,8 @@ def _overlap(base: Change) -> Change:
 
 
 def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
-    """Return a remark if transfers are the bottleneck but more bandwidth would not help."""
+    """Return a remark if the bottleneck is the number or latency of transfers and more bandwidth
+    would not help."""
     helps = any(one.what == "DMA bandwidth" and one.matters for one in limits)
     in_vain = limit.what in ("DMA issue", "DMA latency", "DMA rows") and not helps
     return "more bandwidth would not help" if in_vain else ""
@@ -354,7 +358,7 @@ def _first(edits: Sequence[Advice]) -> str:
 # --- output ---------------------------------------------------------------------------------------
 
 
-WIDTH = 64  # of a change in words
+WIDTH = 64  # characters for the description of a change
 WAITS = "waits between instructions"  # a serial chain in a table
 
 

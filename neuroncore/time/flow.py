@@ -24,8 +24,8 @@ def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
     """Return the dependencies that carry data. An instruction depends on the writers of its inputs.
-    It also depends on an earlier writer of bytes that it writes, if nothing has read them since,
-    because it may add to their result. `boxes` is `Boxes.table` of the record. The result is like
+    It also depends on an earlier writer of bytes that it writes, if these bytes were not read
+    since, because it may add to them. `boxes` is `Boxes.table` of the record. The result is like
     `first` and `needs`: i depends on needs[first[i]:first[i + 1]]."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)

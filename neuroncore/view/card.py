@@ -1,5 +1,5 @@
-"""The bottleneck of a core and what-ifs for a page, and a run in a few lines of HTML for notebooks,
-also exported ones."""
+"""The bottleneck and the what-ifs of a core, for a page; and a launch in a few lines of HTML, for
+notebooks and exported notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neuroncore.time.path import parts, steps
 from neuroncore.time.schedule import Timeline
 
 SUGGESTIONS = 3  # on the first screen
-ROOM = 400_000  # instructions to schedule again for what-ifs in total: about 0.3 s
+ROOM = 400_000  # instructions that are scheduled again for what-ifs, in total: about 0.3 s
 
 _known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
 
@@ -30,9 +30,10 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return the bottleneck as a sentence, the parts of the critical path,
-    edits that save time, and what-ifs, edits and limits, with their time in nanoseconds, savings
-    and new bottleneck. For long runs `covers` says what is included."""
+    """Return fields of a page: the bottleneck and a sentence about it, the parts of the critical
+    path, the edits that save most (`suggestions`), and all what-ifs, which are edits, other ranks
+    or collectives, and limits. A what-if has the time in nanoseconds, the share that is saved, and
+    the new bottleneck. `covers` says what is left out for long runs, and is empty otherwise."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     said: dict[str, Any] = {
@@ -69,9 +70,9 @@ LINES = 5
 
 
 def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]) -> str:
-    """Return the HTML of a launch: the estimate of its slowest core, the bottleneck, the busy
-    times of engines, the lines on the critical path, and the number of findings. It has only text
-    and tables, which every notebook viewer keeps."""
+    """Return the HTML of a launch: the estimate of its slowest core, the bottleneck, the busy times
+    of engines, the lines on the critical path, and the number of findings. It has only text and
+    tables, which every notebook viewer keeps."""
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]

@@ -30,13 +30,14 @@ LEVEL = 6  # level of compression
 Packed = dict[str, Any]
 
 
-SHORT = 1 << 18  # numbers of a column that is compressed in both ways
+SHORT = 1 << 18  # most integers of a column for which both ways of compression are tried
 
 
 def packed(values: Array) -> Packed:
-    """Return integers as their numpy type and data for `DecompressionStream("deflate")`. Data with
-    `planes` have the first bytes of all integers, then the second ones and so on, and of each its
-    value in the order of `signed`; they are for short columns that become smaller in this way."""
+    """Return integers as their numpy type and data for `DecompressionStream("deflate")`. If a short
+    column becomes smaller in this way, the data have the first bytes of all integers, then the
+    second bytes, and so on. `planes` is then the number of bytes per integer, and signed integers
+    are stored as `signed` returns them."""
     column = narrowest(values)
     found = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
     if len(column) > SHORT or column.dtype.itemsize not in (2, 4):
@@ -105,7 +106,7 @@ def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
 
 
 def _free(gaps: list[tuple[int, int]], first: int, last: int) -> None:
-    """Return bytes, and merge adjacent gaps."""
+    """Add bytes to the gaps, and merge adjacent gaps."""
     i = bisect_left(gaps, (first, last))
     if i < len(gaps) and gaps[i][0] == last:
         last = gaps.pop(i)[1]
@@ -122,7 +123,7 @@ class PageTimes:
 
     def __init__(self, timeline: Timeline, tick_ns: float) -> None:
         self.timeline = timeline
-        first = timeline.done - timeline.transfer_ns  # its DMA engines
+        first = timeline.done - timeline.transfer_ns  # when DMA engines begin to move bytes
         self.begin, self.until, self.end, self.move, self.moved = (
             # differences below a thousandth are rounding errors of sums in a different order
             np.rint(np.round(when / tick_ns, 3)).astype(np.int64)
@@ -132,10 +133,11 @@ class PageTimes:
         )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
-        """Return columns of instructions. `begin` is relative to what the instruction waited for
-        (`_since`), `busy` and `move` to `begin`, `moving` to `move`, and `rest` to the end of the
-        move or, without one, of `busy`; `cause` counts back from the instruction, 0 if there is
-        none on the page."""
+        """Return columns of the instructions `shown`. Times are in ticks: `begin` is relative to
+        the end of the wait (`_since`), `busy` and `move` are relative to `begin`, `moving` is
+        relative to `move`, and `rest` is relative to the end of the move or, without one, of
+        `busy`. `cause` is how many instructions back the one is that this instruction waited for,
+        or 0 if it is not on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, until, end = self.begin[part], self.until[part], self.end[part]
         in_turn = before_in_queue(timeline.queue, timeline.begin)
@@ -174,16 +176,17 @@ class ByCall:
         self.first = np.diff(call[self.order], prepend=-1) != 0
 
     def packed(self, values: Array) -> Packed:
-        """Return integers relative to the previous ones of the same call, in the order of
-        `signed`."""
+        """Return integers as differences from the previous integer of the same call, in the order
+        of `signed`."""
         ordered, since = values[self.order].astype(np.int64), np.empty(len(values), np.int64)
         since[self.order] = np.where(self.first, ordered, np.diff(ordered, prepend=0))
         return {**packed(signed(since)), "by_call": True}
 
 
 def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
-    """Return begins relative to the time `over` at which the wait for the `cause` ended, if that is
-    an earlier instruction; otherwise to the previous begin in the same queue, in program order."""
+    """Return the begin of each instruction relative to the end of its wait. If it waited for an
+    earlier instruction (`cause`), that wait ended at `over`. Otherwise the begin is relative to the
+    previous begin in the same queue, in program order."""
     since = np.empty_like(begin)
     for q in np.unique(queue).tolist():
         own = np.flatnonzero(queue == q)
@@ -194,9 +197,9 @@ def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
 
 
 def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
-    """Return the columns of a page for the rows of a device's trace: times in ticks, the row that
-    each waited for, or -1, and the number of each operand's box; boxes have an area, the first
-    partition, the number of partitions, the first byte and the number of bytes."""
+    """Return the columns of a page for the rows of a device's trace. `raw` has, for each row, its
+    times in ticks, the row that it waited for, or -1, and the numbers of its operands' boxes. A row
+    of its `boxes` is [area, first partition, number of partitions, first byte, number of bytes]."""
     begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
     rows = np.arange(len(begin))
     area, row, rows_of, byte, size = raw["boxes"].T
@@ -227,8 +230,8 @@ def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
 
 
 class AccessTable:
-    """The boxes and tensors of the operands of the instructions `shown`, numbered in order of
-    appearance."""
+    """The boxes and tensors of the operands of the instructions `shown`. Boxes and tensors are
+    numbered in order of appearance."""
 
     def __init__(self, timeline: Timeline, shown: range) -> None:
         program, columns = timeline.program, timeline.columns
@@ -244,11 +247,12 @@ class AccessTable:
 
     def columns(self, program: Program) -> dict[str, Packed]:
         """Return the boxes of each instruction's operands; the fields of a Box, where `pattern` is
-        the number of its pattern plus one, or 0 if dense; and the kinds of the areas.
+        the number of its pattern plus one, or 0 if it is dense; and the kind of each area.
 
-        A box is stored as its rank among those that the same operand of the same call used last
-        (`loops.ranks`), and if that is 0, as its distance from the next new one. An area is stored
-        as twice this distance, or as one more than twice its number if that is less.
+        Boxes are stored as small numbers: as the rank among the boxes that the same operand of the
+        same call used last (`loops.ranks`), or if that is 0, as the distance from the next new box
+        (`_back`). An area is stored as twice its distance from the next new area, or as one more
+        than twice its number if that is less.
         """
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)
@@ -279,14 +283,16 @@ def _in_order(values: Array, count: int) -> tuple[Array, Array]:
 
 
 def _back(numbers: Array) -> Array:
-    """Return the distance of each number from the next new one; new numbers count up."""
+    """Return how far each number is below the next new one, 0 if it is the new one itself. New
+    numbers appear in the order 0, 1, 2, ..."""
     known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
     back: Array = known + 1 - numbers
     return back
 
 
 def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
-    """Return a possible on-chip address, in bytes of a partition, of each unplaced tensor."""
+    """Return a possible on-chip address of each tensor that has none, in bytes of a partition; 0
+    for all others."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

@@ -44,8 +44,9 @@ MOST = 1_000_000  # instructions on a page
 
 @dataclass(frozen=True)
 class PageWindow:
-    """An interval of instructions, or if it counts `ns`, of times: all instructions from the first
-    to the last that are executing in it, in program order."""
+    """An interval of instructions, from `first` to before `last`. With `ns` it is an interval of
+    times in nanoseconds, and means all instructions from the first to the last one that execute in
+    it, in program order."""
 
     first: float
     last: float
@@ -56,7 +57,7 @@ class PageWindow:
             raise UsageError(f"a window A:B needs B greater than A: {self.first:g}:{self.last:g}")
 
     def of(self, timeline: Timeline) -> range:
-        """Return the instructions, at most `MOST`."""
+        """Return the instructions in the window, at most `MOST`."""
         count, first, last = len(timeline.begin), int(self.first), int(self.last)
         if self.ns:
             under_way = (timeline.begin < self.last) & (timeline.end > self.first)
@@ -79,8 +80,9 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 
 @dataclass(frozen=True)
 class PageOutcome:
-    """The outcome in words. For `failed` it has the message of the error, and its line if there is
-    one in the user's code; for `wrong`, maps of the differences by the number of the result."""
+    """The outcome of a run, in words. If it `failed`, `text` is the message of the error, and
+    `place` its line in the user's code, if there is one. If it is `wrong`, `maps` has the
+    differences of each wrong result, with the number of the result."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str
@@ -89,8 +91,8 @@ class PageOutcome:
 
 
 def compared(found: Agreement) -> PageOutcome:
-    """Return the outcome of a comparison with a reference: each result that differs, with its
-    largest difference."""
+    """Return the outcome of a comparison with a reference, with the largest difference of each
+    result that differs."""
     if found:
         limits = ", ".join(f"{allowed:.3g}" for allowed in found.tolerances)
         return PageOutcome(
@@ -118,12 +120,13 @@ TICKS = 1 << 31  # the maximum for a run
 
 @dataclass(frozen=True)
 class Shown:
-    """A launch to show: the name of the kernel, the timelines of its cores, the findings.
+    """A launch to show: the name of the kernel, the timelines of its cores, and the findings.
 
-    Values come from `steps`, if the record can be executed again; the instructions `wanted` have
-    all values. Without `answers` the page has no bottleneck and no advice. The page has the
-    instructions of a `window`, by default as many as fit. The `outcome` is at its top; an error
-    before the first instruction leaves no timelines. `meetings` are the collectives of its ranks.
+    Values of tiles come from `steps`, if the record can be executed again; the instructions
+    `wanted` have all of their elements. Without `answers` the page has no bottleneck and no advice.
+    A `window` selects the instructions of the page; by default there are as many as fit. The
+    `outcome` is at the top of the page; if an error occurred before the first instruction, there
+    are no timelines. `meetings` are the collectives of its ranks.
     """
 
     kernel: str
@@ -145,15 +148,15 @@ class Shown:
 
     @property
     def parts(self) -> list[range]:
-        """Return the instructions of each core that are on the page."""
+        """Return the instructions on the page, for each core."""
         return [shown(timeline, self.window) for timeline in self.timelines]
 
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a line of its first file, with the selection `at`, as in the address of
-    a page (such as "step=60&pane=memory"), and whether it reloads when its reader returns to it,
-    because the file may have been written again."""
+    """How a page opens: at a `line` of its first file, and with the selection `at`, which is the
+    part of an address after # (such as "step=60&pane=memory"). A `watched` page reloads when its
+    reader returns to it, because the file may have been written again."""
 
     line: int | None = None
     watched: bool = False
@@ -205,8 +208,8 @@ def document(
 
 
 def _first(launches: Sequence[Shown]) -> int:
-    """Return the core that the page opens with: of one launch on several ranks the slowest core of
-    the rank that others waited for most, as in `why`."""
+    """Return the core that the page shows first. For one launch on several ranks, it is the slowest
+    core of the rank that others waited for most, as in `why`."""
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches
@@ -227,7 +230,7 @@ def _meeting(one: CollectiveOperation) -> dict[str, Any]:
 
 
 def _number(launch: Shown, core: int) -> dict[str, int]:
-    """Return the number of a core within its rank, and of the rank in its world."""
+    """Return the number of a core within its rank, and the number of the rank in its world."""
     if launch.world.ranks == 1:
         return {"core": core, "cores": len(launch.timelines)}
     rank, own = divmod(core, launch.world.cores)
@@ -342,7 +345,7 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 
 
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
-    """Return a call; the bytes are those that it transfers, if it `moves` data."""
+    """Return a call. If it `moves` data, `bytes` is how many."""
     given = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)

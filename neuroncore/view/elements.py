@@ -1,4 +1,5 @@
-"""The contents of tiles from executing the record again: all elements, or thumbnails."""
+"""The contents of tiles, which come from executing the record again: all elements, or
+thumbnails."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from neuroncore.report.summary import product
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
-# Unless steps are named, values take at most 3 MB of a page: a third more than the bytes of full
-# contents, and about 700 bytes for each tile's figures and thumbnail.
+# The most that a page stores. Unless steps are named, values take at most 3 MB of a page: the bytes
+# of full contents and a third more, and about 700 bytes for each tile's figures and thumbnail.
 ROOM = 3 << 19  # bytes of full contents
 TILES = 1200  # different tiles
 MOST = 6000  # operands
@@ -28,7 +29,7 @@ SIDE = 16  # pixels of a thumbnail
 
 
 class HeldElements(Protocol):
-    """Elements, and flags of uninitialized ones, or None if all were written."""
+    """The elements of a tile, and flags of uninitialized ones, or None if all were written."""
 
     @property
     def elements(self) -> Array: ...
@@ -51,10 +52,11 @@ def values(
     program: Program, steps: Steps, core: int, shown: range, wanted: range | None
 ) -> dict[str, Any]:
     """Return the contents of each operand of the instructions `shown`: inputs before the
-    instruction, outputs after it. `of_operand` numbers `tiles` from 1, or 0 if there is none.
+    instruction, outputs after it. `of_operand` has, for each operand, the number of its tile in
+    `tiles`, from 1, or 0 if it has none.
 
-    The instructions that are `wanted` have all elements. If none are named, these are the first of
-    each line and as many others as fit.
+    The instructions that are `wanted` have all elements. If it is None, these are the first
+    instruction of each line and as many others as fit.
     """
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
@@ -69,14 +71,16 @@ def values(
 
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
-    """Return the full contents of one instruction; `of_operand` are plain numbers."""
+    """Return all elements of the operands of one instruction, like `values`; here `of_operand` is a
+    list."""
     held = TileTable()
     found = held.of(program, steps, core, instruction, full=True)
     return {"of_operand": found, **held.document(steps.setting.options)}
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """Return the first instruction of each line, and others in order while they fit."""
+    """Return the instructions that have all elements: the first one of each line, and others in
+    order while they fit."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)
@@ -90,7 +94,8 @@ def _size(call: Call) -> int:
 
 
 class TileTable:
-    """Tiles by their contents: a tile that is read has the contents of the last write."""
+    """Tiles with different contents. Equal contents are stored once: a tile that is read often has
+    the contents that were written last."""
 
     def __init__(self) -> None:
         self.tiles: list[dict[str, Any]] = []
@@ -100,7 +105,8 @@ class TileTable:
     def of(
         self, program: Program, steps: Steps, core: int, instruction: int, full: bool
     ) -> list[int]:
-        """Return the numbers of the tiles of an instruction's operands, 0 for a missing one."""
+        """Return the number of the tile of each operand of an instruction; 0 for a missing
+        operand."""
         call = program.calls[program.columns().call[instruction]]
         names = [*call.reads, *call.indices, *call.writes]
         first_write = len(names) - len(call.writes)
@@ -120,7 +126,8 @@ class TileTable:
         }
 
     def add(self, held: HeldElements, form: Format, full: bool) -> int:
-        """Return the number of a tile, from 1; it is stored in full if any operand needs that."""
+        """Return the number of a tile, from 1. All elements are stored if any operand needs them
+        (`full`)."""
         elements = np.ascontiguousarray(held.elements)
         elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
         lost = None if held.unwritten is None else held.unwritten.reshape(elements.shape)
@@ -155,7 +162,7 @@ def layout(form: Format, itemsize: int) -> dict[str, Any]:
 
 
 def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Return statistics of a tile [P, F] and its thumbnail (`levels`) in base64."""
+    """Return statistics of a tile [P, F], and its thumbnail (`levels`) in base64."""
     told = figures(elements, lost)
     if told["low"] is None:
         return told
@@ -163,9 +170,9 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
-    """Return the use of the Tensor engine's array by a call: the stationary operand, the moving
-    one, the number of columns that stream, and the cycles; None for calls that do not use it, and
-    for packed formats."""
+    """Return how a call uses the array of the Tensor engine: the names of the stationary and the
+    moving operand, the size of the stationary one, the number of columns that stream, and the
+    cycles. Return None for calls that do not use the array, and for packed formats."""
     if product(call, machine) is None:
         return None
     said = call.instruction.traits

@@ -25,7 +25,7 @@ from neuroncore.view.document import Shown as Shown
 
 WEB = Path(__file__).parent / "web"
 IMPORT = re.compile(r'^import {([^}]+)} from "\./(\w+)\.js";\n', re.MULTILINE)
-REMARK = re.compile(r"^ *(?://.*|/\*(?:.|\n)*?\*/ *)\n|^ +", re.MULTILINE)  # and indents
+REMARK = re.compile(r"^ *(?://.*|/\*(?:.|\n)*?\*/ *)\n|^ +", re.MULTILINE)  # comments and indents
 EXPORT = re.compile(r"^export (?:async function|function|class|const) ([\w$]+)", re.MULTILINE)
 FRAME_HEIGHT = 720  # pixels of a page in a notebook
 
@@ -57,8 +57,8 @@ def page(launches: Iterable[Shown], opening: Opening = USUAL, served: bool = Fal
 
 
 def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> Page:
-    """Return the page of a device's trace: its cores, with columns as `columns.of_measured` takes
-    them, and the files of their lines."""
+    """Return the page of a device's trace. `cores` are as in a document, with the columns that
+    `columns.of_measured` takes; `files` are the source files of their lines."""
     packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
     told = {
         "schema": SCHEMA,
@@ -85,8 +85,8 @@ class PageSide:
 
 
 def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
-    """Return the page of two runs below each other on one scale. `told` is their difference as
-    JSON; lines that only one side has are marked."""
+    """Return the page of two runs, one below the other on one scale. `told` is their difference as
+    JSON. Lines that only one side has are marked."""
     made = document([side.launch for side in (old, new) if side.launch is not None])
     estimated = list(made["cores"])
     cores: list[dict[str, Any]] = []
@@ -113,12 +113,12 @@ def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
     }
 
 
-MOVED = 0.005  # of the critical path
+MOVED = 0.005  # smallest change of a line's share of the critical path that is shown
 
 
 def _difference(told: dict[str, Any]) -> dict[str, Any]:
-    """Return the sentences of a difference, the lines whose share of the path changed, and the
-    places of those that only one side has."""
+    """Return the sentences about a difference, the lines whose share of the critical path changed,
+    and the places of the lines that only one side has."""
     seconds = told["total_time"] if "total_time" in told else told["kernel_time"]
     sides = zip(told["kernels"], told["targets"], seconds, strict=True)
     said = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
@@ -131,9 +131,9 @@ def _difference(told: dict[str, Any]) -> dict[str, Any]:
     return {"text": [said], "moved": changed, "lines": single}
 
 
-TEXTS = "calls", "patterns"  # of a core, which a page has compressed
+TEXTS = "calls", "patterns"  # the parts of a core that a page has compressed
 NUMBER = re.compile(r"0|[1-9]\d{,8}")
-HOLE = "\n"  # in place of a number; JSON without spaces has none
+HOLE = "\n"  # replaces a number; JSON without spaces has no line breaks
 
 
 def _compressed(core: dict[str, Any]) -> dict[str, Any]:
@@ -146,8 +146,9 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls by form, which is smaller: the form of each, and for each form the JSON text
-    with holes and the columns of their numbers. An integer is a column equal to an earlier one."""
+    """Return calls grouped by form, which takes less room. `of` has the form of each call. A form
+    has the JSON text of its calls with holes in place of numbers, and a column of numbers for each
+    hole. A column that equals an earlier one is replaced by the index of that one."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:
@@ -196,8 +197,9 @@ def _hash(text: str) -> str:
 
 @cache
 def _scripts() -> tuple[str, str, str]:
-    """Return the script that starts a page and the one that it decompresses, also compressed: their
-    modules, each in a separate scope after its imports."""
+    """Return the script that starts a page, the main script, and the main script compressed, which
+    the first one decompresses. Each module of a script is in a separate scope, after the modules
+    that it imports."""
     order: dict[str, str] = {}
     _add("start", order)
     first = len(order)

@@ -39,13 +39,13 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """A server for the page of launches on a port of 127.0.0.1 (0 for a free one), until it is
-    closed. A notebook displays the page. Raises UsageError if the port is taken."""
+    """A server for the page of launches on a port of 127.0.0.1 (0 for any free port), until it is
+    closed. A notebook displays the page. Raise UsageError if the port is in use."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
         self.launches = launches
         self._token = secrets.token_urlsafe(16)
-        self._one_by_one = threading.Lock()  # a replay is at a single step
+        self._one_by_one = threading.Lock()  # a replay can be at one step only
         self._steps: dict[int, values.Steps] = {}
         self._cores = [
             (n, core) for n, one in enumerate(launches) for core in range(len(one.timelines))

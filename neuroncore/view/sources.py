@@ -1,4 +1,4 @@
-"""The run by source line: time, bytes and flops of each line, and the text."""
+"""The run by source line: time, bytes and flops of each line, and the text of the source files."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Texts:
 
 
 def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
-    """Return a row for each source line with instructions, in the order of the text.
+    """Yield a row for each source line with instructions, in the order of the text.
 
     `critical_ns` is its part of the critical path, `busy_ns` the time that it occupies each queue,
     `flying_ns` the time in which at least one of its transfers is in flight, and `efficiency` its
-    bytes relative to what all DMA engines could have moved in that time. Flops are model flops;
-    their instructions have operands of `operand_bytes` and take `product_ns`.
+    bytes relative to what all DMA engines could have moved in that time. `flops` are the model
+    flops of its products, `operand_bytes` the bytes of their operands, and `product_ns` their time.
     """
     program = timeline.program
     spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]
@@ -100,7 +100,7 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
-    """Return the format of the weights in most products of each line that has products."""
+    """Return, for each line with products, the format of the weights that has most flops."""
     calls, call = timeline.program.calls, timeline.columns.call
     flops = np.array([_product_flops(one, timeline.machine) for one in calls], np.int64)
     own = np.flatnonzero(flops[call] > 0)
@@ -141,7 +141,8 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:
-    """Return roofs in TFLOPS by format, the HBM slope in GB/s, and the kernel's position."""
+    """Return the roofs in TFLOPS by format, the HBM bandwidth in GB/s, and the position of the
+    kernel: its flops, its HBM bytes and its TFLOPS."""
     machine, figures = timeline.machine, summary(timeline)
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {
