@@ -14,10 +14,10 @@ from neuroncore.capture.encoding import DecodedInstruction
 
 Array = npt.NDArray[Any]
 
-# An engine begins this long after the semaphore at most, if that is what it waited for: 24 to 60 ns
-# in published traces, where instructions before it would have let it begin long ago.
+# An engine that waited for a semaphore begins at most this long after the semaphore changed: 24 to
+# 60 ns in published traces, for instructions whose engine had been free for long.
 SOON_NS = 150.0
-SLACK_NS = 5.0  # between an instruction's end and the record of what it did to a semaphore
+SLACK_NS = 5.0  # between an instruction's end and the record of its change of a semaphore
 
 
 class Wait(NamedTuple):
@@ -30,10 +30,10 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The cause of each wait. Events are the kernel's instructions, by their rows, and after them
-    its moves: row len(instructions) + m is move m. `cause` is the last event that each one waited
-    for (-1 for none), and `waited_ns` the time that it waited after it could otherwise have begun.
-    `path` is the chain of events that ends last, in order."""
+    """The cause of each wait. An event is an instruction of the kernel, given by its row, or a move
+    (DMA transfer): move m has the number len(instructions) + m. cause[e] is the last event that
+    event e waited for (-1 for none), and waited_ns[e] is how long e waited after it could otherwise
+    have begun. `path` is the chain of events that ends last, in order."""
 
     cause: Array
     waited_ns: Array
@@ -52,8 +52,8 @@ class _History:
         self.begins: list[int] = begins.tolist()
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
-        """Return when the semaphore last reached at least a value, and what incremented it (an
-        engine, -1 for a DMA)."""
+        """Return when the semaphore, before a time, last rose to at least this value, and what
+        incremented it: the number of an engine, or -1 for a DMA."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None
@@ -84,7 +84,8 @@ class _Sources:
         self._found = {key: sorted(each) for key, each in found.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
-        """The event that changed a semaphore at a time: the one whose end is nearest before."""
+        """Return the event that changed a semaphore at a time: the event of this source that ended
+        last before it, or -1."""
         own = self._found.get((by, semaphore), ())
         at = bisect_right(own, (ns + SLACK_NS, 1 << 60))
         return own[at - 1][1] if at else -1
@@ -121,7 +122,7 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """The last of an instruction's conditions to come true."""
+    """Return the condition of an instruction that became true last."""
     found = None
     for wait in kind.waits:
         history = histories.get(wait.number)

@@ -21,14 +21,14 @@ from neuroncore.time.timeline import Timeline
 
 SCHEMA = "neuroncore.measured_diff/1"
 SHOWN = 12  # rows of each table
-LEAST = 0.002  # of the time: rows that differ by less are not printed
-TRIGGERS = "starts of transfers"  # compiled programs call them otherwise than traces do
-WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is of the second
+LEAST = 0.002  # share of the time; rows that differ by less are not printed
+TRIGGERS = "starts of transfers"  # their opcodes differ between compiled programs and traces
+WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is counted with the second
 
 
 @dataclass(frozen=True)
 class CaptureKind:
-    """The number of instructions of one kind, and the time in nanoseconds that they occupy their
+    """The instructions of one kind: their number, and the nanoseconds for which they occupy their
     engine in total."""
 
     count: int
@@ -37,9 +37,11 @@ class CaptureKind:
 
 @dataclass(frozen=True, eq=False)
 class CaptureSide:
-    """One of two runs: the kernel's time in nanoseconds, the busy part of it of each engine, the
-    kinds of instructions by engine and opcode, the times of lines (engines' time at file and line,
-    or at the compiler's statement), and the transfers, how many and of how many bytes."""
+    """One of two runs. `ns` is the kernel's time in nanoseconds, and `busy` the share of it for
+    which each engine is busy. `kinds` has the instructions by engine and opcode. `lines` has the
+    engines' time by engine and line, where a line is a file and line or a statement of the
+    compiler. `transfers` and `transfer_bytes` count the DMA transfers. `how` says how the times
+    were found."""
 
     kernel: str
     target: str
@@ -53,7 +55,7 @@ class CaptureSide:
 
     @classmethod
     def of_capture(cls, capture: Capture) -> Self:
-        """The side of the core that ran the kernel."""
+        """Return the side of the core that ran the kernel."""
         core = capture.busiest
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)
@@ -112,8 +114,8 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """Return how long instructions that are issued keep their engines, by engine and opcode, and by
-    engine and line."""
+    """Return how long issued instructions occupy their engines, by engine and opcode, and by engine
+    and line."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)
@@ -136,7 +138,8 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A row with both sides for one engine and one opcode, or one line; lines have no counts."""
+    """A row of a table: both sides of one engine and one opcode, or of one engine and one line.
+    Lines have no counts."""
 
     engine: str
     what: str
@@ -158,8 +161,8 @@ class DifferenceRow:
 
 @dataclass(frozen=True, repr=False)
 class CaptureDifference:
-    """Two runs, at least one of which is measured. `opcodes` and `lines` are the rows that differ,
-    those with the largest difference in time first."""
+    """The difference of two runs, at least one of which is measured. `opcodes` and `lines` have the
+    rows that differ, the largest difference in time first."""
 
     old: CaptureSide
     new: CaptureSide
@@ -167,7 +170,7 @@ class CaptureDifference:
     lines: Sequence[DifferenceRow]
 
     def to_dict(self) -> dict[str, Any]:
-        """Times in seconds, shares as parts of one."""
+        """Return fields for JSON: times in seconds, shares as fractions."""
         sides = self.old, self.new
         return {
             "schema": SCHEMA,
@@ -183,7 +186,7 @@ class CaptureDifference:
         }
 
     def __repr__(self) -> str:
-        """The text for a notebook and `print`."""
+        """Return the text for a notebook and `print`."""
         return "\n".join(_text(self))
 
 
@@ -199,15 +202,15 @@ def _rows(
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
-    """The lines of both sides, if they are comparable: lines of one source, or statements of one
-    compiler."""
+    """Return the lines that differ, if the lines of both sides are comparable: lines of one source,
+    or statements of one compiler."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))
     return _rows(*each)
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _text(found: CaptureDifference) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The 64 bytes of an instruction, taken apart by the tables of `isa/encoding.toml`."""
+"""Decoding of the 64 bytes of an instruction, with the tables of `isa/encoding.toml`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ import numpy.typing as npt
 from neuroncore.base.errors import DefinitionError
 from neuroncore.machine import isa
 
-ON_CHIP = 1 << 37  # of an address of 64 bits on trn2: it is not in HBM
-PSUM = 1 << 25  # of an address in a partition: it is in PSUM, otherwise in SBUF
-KEPT = (
-    1 << 16
-)  # instructions that are known, so that those that are there often are taken apart once
+ON_CHIP = 1 << 37  # bit of a 64-bit address on trn2: the address is not in HBM
+PSUM = 1 << 25  # bit of an address in a partition: it is in PSUM, otherwise in SBUF
+KEPT = 1 << 16  # decoded instructions in the cache, because programs repeat them
 NUMBERS = {"u1": "<B", "u2": "<H", "u4": "<I", "u8": "<Q", "f4": "<f"}
 BYTES = {"u1": 1, "u2": 2, "u4": 4, "u8": 8, "f4": 4} | {
     "scalar": 4,
@@ -28,9 +26,9 @@ BYTES = {"u1": 1, "u2": 2, "u4": 4, "u8": 8, "f4": 4} | {
     "format": 1,
     "rows": 1,
 }
-CONDITIONS = range(4, 12)  # the bytes of what every instruction waits for and changes
-WIDTH, USUAL = 64, 0x10  # bytes of an instruction, and the second one of all
-SECOND = 32  # where a semaphore instruction has its second condition
+CONDITIONS = range(4, 12)  # the bytes with the waits and updates of every instruction
+WIDTH, USUAL = 64, 0x10  # bytes of an instruction, and the second byte of all instructions
+SECOND = 32  # the byte at which a semaphore instruction has its second condition
 WORD = re.compile(r"\{(\w+)")
 
 Array = npt.NDArray[Any]
@@ -39,22 +37,23 @@ Value = int | float | str
 
 
 class Condition(NamedTuple):
-    """A condition or a change of a semaphore (S) or an event (E), such as `S>=` 16."""
+    """A condition on a semaphore (S) or an event (E), such as `S>=` 16, or a change of it."""
 
     kind: str
     number: int
     value: int
 
     def said(self, names: Names, mark: str = "") -> str:
-        """The profiler's text, with `mark` in front."""
+        """Return the condition as the profiler writes it, with `mark` in front."""
         name = f" ({names[self.number]})" if self.number in names else ""
         left = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
         return f"{left}{self.value}" if self.kind.endswith("=") else left
 
 
 class DecodedOperand(NamedTuple):
-    """A tensor in SBUF or PSUM: where it begins in a partition, how it steps, in elements, over how
-    many, and how many partitions it has. The format is "" where the instruction does not say."""
+    """A tensor in SBUF or PSUM. `address` is where it begins in a partition, `steps` are in
+    elements, `sizes` count elements along each axis, and `rows` is its number of partitions. The
+    format is "" if the instruction does not contain it."""
 
     name: str
     reads: bool
@@ -70,24 +69,25 @@ class DecodedOperand(NamedTuple):
 
     @property
     def free(self) -> int:
-        """Elements of a partition."""
+        """The elements per partition."""
         return prod(max(size, 1) for size in self.sizes)
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of a partition."""
+        """The bytes per partition, without gaps."""
         return self.free * _tables().element_bytes.get(self.format, 4)
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from its first element to behind its last one, in a partition."""
+        """The bytes per partition from the first element to the end of the last one, with gaps."""
         far = zip(self.steps, self.sizes, strict=True)
         reach = sum(abs(step) * (max(size, 1) - 1) for step, size in far)
         return (reach + 1) * self.free_bytes // self.free
 
     @property
     def before_bytes(self) -> int:
-        """Bytes of its partition from its lowest element to its first one."""
+        """The bytes per partition from the lowest element to the first one; not 0 if a step is
+        negative."""
         far = zip(self.steps, self.sizes, strict=True)
         reach = sum(max(-step, 0) * (max(size, 1) - 1) for step, size in far)
         return reach * self.free_bytes // self.free
@@ -98,9 +98,10 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The source or destination of a DMA: counts[0] times counts[1] elements of a size, at steps in
-    bytes. The address is the device's; depending on `kind` it is an offset in a variable, or in an
-    entry of the table of variables."""
+    """The source or destination of a DMA: counts[0] times counts[1] elements of `element` bytes,
+    with steps in bytes. If `kind` is "address", `address` is an address of the device. Otherwise it
+    is an offset in the variable `number`, or in the variable at entry `number` of the table of
+    variables."""
 
     name: str
     reads: bool
@@ -128,7 +129,7 @@ class Block(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A number, or the address in a partition of one for each."""
+    """A number, or the address at which each partition has its number."""
 
     value: float
     is_address: bool
@@ -142,9 +143,10 @@ class Scalar(NamedTuple):
 
 
 class DecodedInstruction(NamedTuple):
-    """An instruction of a device. `role` is its purpose, from `isa/encoding.toml`. For an opcode
-    that no table has, the role is "", the name is the number of the opcode, and the operands are
-    unknown. `printed` is what the profiler printed of one that is read from its JSON."""
+    """An instruction of a device. `role` is its purpose, from `isa/encoding.toml`. For an unknown
+    opcode, the role is "", the name is the number of the opcode, and the operands are unknown. An
+    instruction from the profiler's JSON has the text that the profiler printed for it in `printed`.
+    """
 
     opcode: str
     role: str
@@ -166,8 +168,8 @@ class DecodedInstruction(NamedTuple):
         return next(each for each in self.blocks if each.name == name)
 
     def said(self, names: Names | None = None) -> str:
-        """Its waits, its updates, its settings and its operands, as the profiler writes them.
-        `names` are those of semaphores."""
+        """Return its waits, updates, settings and operands, as the profiler writes them. `names`
+        has the names of semaphores."""
         if self.printed is not None:
             return self.printed
         names = names or {}
@@ -181,7 +183,7 @@ class DecodedInstruction(NamedTuple):
 
 @lru_cache(KEPT)
 def decoded(word: bytes) -> DecodedInstruction:
-    """Take 64 bytes apart."""
+    """Decode the 64 bytes of an instruction."""
     tables = _tables()
     name, role, layout = tables.opcodes.get(word[0], (f"{word[0]:#04x}", "", None))
     waits, updates = (
@@ -208,35 +210,36 @@ def decoded(word: bytes) -> DecodedInstruction:
 
 
 def opcodes() -> dict[int, str]:
-    """The names of opcodes by their codes."""
+    """Return the names of opcodes by their codes."""
     return {code: name for code, (name, *_) in _tables().opcodes.items()}
 
 
 def does(opcode: str) -> str:
-    """The effect of instructions with that name; "" if it is not known."""
+    """Return the effect of instructions with this opcode name; "" if it is unknown."""
     return _tables().does.get(opcode, "")
 
 
 def our_format(name: str) -> str:
-    """neuroncore's name for a format of the profiler."""
+    """Return neuroncore's name for a format of the profiler."""
     return str(_tables().ours["formats"].get(name, name))
 
 
 def our_operator(name: str) -> str:
-    """neuroncore's name for an operator, "" for none. Raises LookupError for an unknown one."""
+    """Return neuroncore's name for an operator of the profiler, "" for no operator. Raise
+    LookupError for an unknown operator."""
     return str(_tables().ours["operators"][name])
 
 
 def our_function(name: str) -> tuple[str, bool]:
-    """Return neuroncore's name of an activation function, and whether the function adds a bias to
-    its input. Raises LookupError for an unknown function."""
+    """Return neuroncore's name for an activation function of the profiler, and whether the function
+    adds a bias to its input. Raise LookupError for an unknown function."""
     found = _tables().ours["functions"][name]
     return found["name"], found["bias"]
 
 
 def unpublished(words: Array) -> Array:
-    """Return the instructions of one known opcode that have, in a byte that is not read, a value
-    that no published program has there."""
+    """Return which instructions have a value that no published program has, in a byte that is not
+    decoded. `words` are instructions with the same known opcode, [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
     found = np.zeros(len(words), np.bool_)
@@ -249,7 +252,7 @@ def unpublished(words: Array) -> Array:
 
 
 def role(opcode: str) -> str:
-    """The role of instructions with that name; "" for an unknown name."""
+    """Return the role of instructions with this opcode name; "" for an unknown name."""
     return next((what for name, what, _ in _tables().opcodes.values() if name == opcode), "")
 
 
@@ -261,7 +264,7 @@ class _OpcodeLayout(NamedTuple):
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
     settings: Mapping[str, Callable[[bytes, _Tables], Any]]
     second: bool  # whether it has a second condition
-    bytes: frozenset[int]  # that are read
+    bytes: frozenset[int]  # the positions of bytes that are decoded
 
 
 class _Tables(NamedTuple):
@@ -280,7 +283,7 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    """Raises DefinitionError if the file is wrong."""
+    """Return the tables of the file. Raise DefinitionError if it is wrong."""
     raw = tomllib.loads((isa() / "encoding.toml").read_text("utf-8"))
     layouts = {name: _layout(name, table) for name, table in raw["layouts"].items()}
     rows = raw["opcodes"]
@@ -329,7 +332,7 @@ def _layout(name: str, table: Mapping[str, Any]) -> _OpcodeLayout:
 
 
 def _bytes(said: Any) -> Iterator[int]:
-    """The bytes that a field of a layout reads."""
+    """Yield the positions of the bytes that a field of a layout reads."""
     if not isinstance(said, dict):
         return
     sizes = {**BYTES, "text": said.get("length", 0)}
@@ -407,7 +410,7 @@ def _setting(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], A
 
 
 def _unless(name: str, code: int, usual: int, found: str | None = None) -> str:
-    """The text of a setting that differs from the default."""
+    """Return the text of a setting, or "" if it has its usual value."""
     return "" if code == usual else f"{name}={found or code}"
 
 
@@ -421,7 +424,8 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
-    """The wait or change, if any: its kind, its number, and the other source of its value."""
+    """Return the wait or the update that is at byte `at` of an instruction; None if it has none.
+    Its value is at byte `value`; if that is 0, its value is 1."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

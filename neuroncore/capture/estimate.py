@@ -1,9 +1,9 @@
-"""The estimate of a compiled program: its own instructions and semaphores on the machine.
+"""The estimate of a compiled program: its own instructions and semaphores, timed on the machine.
 
-No guess about a compiler is in it. Each engine takes its instructions in their order, and an
-instruction begins when its semaphores have the values that it waits for. Transfers take their turn
-on the DMA engines. All times come from the machine's file, those of transfers from its section
-`replay`.
+The estimate assumes nothing about a compiler. Each engine executes its instructions in order, and
+an instruction begins when its semaphores have the values that it waits for. Transfers use the DMA
+engines one after the other. All times come from the machine's file; times of transfers are in its
+section `replay`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from neuroncore.machine import Machine
 
 Array = npt.NDArray[Any]
 
-PHASES = 4  # of the windows of the Tensor engine's clock that are tried
+PHASES = 4  # phases of the Tensor engine's clock that are tried
 ADDS = "++", "+="
 MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
@@ -45,7 +45,8 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """The demand of a transfer: bytes and elements, and the semaphore that it increments."""
+    """The work of a transfer: the bytes that it reads and writes, its elements, the memories of its
+    source and target, whether its descriptors are static, and the semaphore that it increments."""
 
     semaphore: int
     increment: int
@@ -58,14 +59,15 @@ class _Move:
 
 
 class _Semaphores:
-    """When each semaphore was incremented, and by how much in all."""
+    """The times at which each semaphore was incremented by one, in order."""
 
     def __init__(self) -> None:
         self.times: dict[int, list[float]] = defaultdict(list)
         self.by: dict[int, int] = {}  # the engine that increments each, -1 for DMA engines
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
-        """Raises UsageError if a semaphore changes by more than in any known program."""
+        """Record `amount` increments at a time. Raise UsageError if they are more than in any known
+        program."""
         if amount > MOST_INCREMENTS:
             raise UsageError(f"an instruction adds {amount:,} to semaphore {number}")
         self.by[number] = by
@@ -73,13 +75,14 @@ class _Semaphores:
             insort(self.times[number], ns)
 
     def reached(self, number: int, value: int) -> float | None:
-        """Return when it has a value; None as long as that is not known."""
+        """Return when a semaphore reached a value; None if that is not known yet."""
         times = self.times[number]
         return None if value > len(times) else times[value - 1] if value > 0 else 0.0
 
 
 class Clock:
-    """The Tensor engine's clock by its law; `phase` is when a window begins, in nanoseconds."""
+    """The Tensor engine's clock. Its rate depends on the rows that products moved in the previous
+    window of time. A window begins at `phase_ns`."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -87,7 +90,7 @@ class Clock:
         self.slowest = 1.0 / machine.fixed.cold_clock_share
 
     def slow(self, ns: float) -> float:
-        """Return the factor by which products take longer at a time."""
+        """Return the factor by which products take longer at this time."""
         if not self.window_ns:
             return 1.0
         window = int((ns - self.phase) // self.window_ns)
@@ -104,14 +107,14 @@ class Clock:
 
 
 class _Replay:
-    """The streams of one core being timed."""
+    """The instructions of one core, while they are being timed."""
 
     def __init__(self, graph: Graph, machine: Machine, phase_ns: float) -> None:
         self.graph, self.machine, self.times = graph, machine, machine.replay
         self.clock, self.semaphores = Clock(machine, phase_ns), _Semaphores()
         self.at = {engine: 0 for engine in graph.code}
         self.free = dict.fromkeys(graph.code, 0.0)
-        self.array_free = 0.0  # when the array has streamed what it has
+        self.array_free = 0.0  # when the array has finished its last product
         self.dma_free = 0.0
         self.done: list[Done] = []
         self.moves: list[tuple[Done, _Move, float, float]] = []
@@ -275,16 +278,16 @@ def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
 
 
 def _takes_columns(kind: DecodedInstruction) -> bool:
-    """Return whether a number of each partition comes from memory."""
+    """Return whether an operand has a number for each partition, which comes from memory."""
     values: Mapping[str, object] = kind.settings
     return "bias" in values or any(getattr(each, "is_address", False) for each in values.values())
 
 
 def estimate(program: Neff, machine: Machine) -> Capture:
-    """Return the program as a capture of estimated times. A program does not contain the phase of
-    the Tensor engine's clock, so it is timed at several: the times are those of the middle one, and
-    the range covers all. Raises UsageError if a semaphore is never incremented as far as something
-    waits, or changed in a way that is not known."""
+    """Return the program as a capture of estimated times. A program does not determine the phase of
+    the Tensor engine's clock, so it is timed with several phases: the capture has the times of the
+    middle result, and a range over all results. Raise UsageError if a semaphore never reaches a
+    value that an instruction waits for, or if the effect of a change is unknown."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -298,7 +301,7 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
     """Return the program as a capture of estimated times, if the windows of the Tensor engine's
-    clock begin at `phase_ns`. Raises UsageError as `estimate` does."""
+    clock begin at `phase_ns`. Raise UsageError as `estimate` does."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)
@@ -311,9 +314,8 @@ def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
 def _core(replay: _Replay, number: int) -> MeasuredCore:
     graph = replay.graph
     done = sorted(replay.done, key=lambda one: (one.begin, one.engine, one.number))
-    kinds: dict[
-        int, tuple[int, DecodedInstruction]
-    ] = {}  # by identity: equal words are decoded once
+    # by identity, because equal words are decoded once
+    kinds: dict[int, tuple[int, DecodedInstruction]] = {}
     rows = np.zeros(len(done), INSTRUCTION)
     names, places = [], {}
     for at, one in enumerate(done):
@@ -353,7 +355,8 @@ def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
 
 
 def _elements(replay: _Replay) -> Array:
-    """Return an element for each transfer, which lasts as long as the DMA engines move it."""
+    """Return one element for each transfer. It lasts as long as the DMA engines move the
+    transfer."""
     made = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
         made[at] = first, end - replay.times.done_ns, 0, -1, move.written

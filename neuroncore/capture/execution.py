@@ -1,8 +1,8 @@
-"""The execution of a compiled program: the instructions of the device's own compiler on the CPU.
+"""The execution of a compiled program on the CPU: the instructions that the device's compiler made.
 
-Five engines take their instructions in order, each waits for its semaphores, and transfers are done
-when they are started. A program is executed only if all of its instructions are known: their
-opcodes, formats, operators and settings.
+Five engines execute their instructions in order, and each waits for its semaphores. Transfers are
+complete when they are started. A program is executed only if all of its opcodes, formats, operators
+and settings are known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from neuroncore.numerics.formats import FORMATS, Format, lookup
 Array = npt.NDArray[Any]
 
 WAITS = {"S>=": int.__ge__, "S==": int.__eq__}
-UPDATES = {"S++": 1, "S--": -1, "S+=": 1}  # and the sign of what they add
+UPDATES = {"S++": 1, "S--": -1, "S+=": 1}  # and the sign of the value that they add
 OPERATIONS = "copy", "cast"  # of static DMA blocks
 LISTED = 12  # kinds of instructions that a refusal names
 
@@ -42,9 +42,9 @@ class Waiting(NamedTuple):
 
 
 def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    """Execute a program with arrays for its inputs, and return its outputs by name, each with the
-    format of the program. Raises UsageError if something in it is not known (with the counts), an
-    input is missing or of another shape, or all engines wait."""
+    """Execute a program with arrays for its inputs. Return its outputs by name, in the formats of
+    the program. Raise UsageError if the program has unknown instructions (with their counts), if an
+    input is missing or has another shape, or if all engines wait."""
     graph = working(program)
     if unknown := refused(graph):
         raise UsageError(
@@ -63,7 +63,7 @@ def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Arr
 
 
 def drawn(program: Neff, seed: int) -> dict[str, Array]:
-    """Normal random numbers for the inputs of a program, in their formats."""
+    """Return normally distributed random numbers for the inputs of a program, in their formats."""
     dice = np.random.default_rng(seed)
     found = {}
     for name, (form, shape) in program.inputs.items():
@@ -73,8 +73,8 @@ def drawn(program: Neff, seed: int) -> dict[str, Array]:
 
 
 def working(program: Neff) -> Graph:
-    """The core that has instructions. Raises UsageError if several have: their order is not
-    known."""
+    """Return the program of the core that has instructions. Raise UsageError if several cores have
+    some, because the order between cores is not known."""
     found = [
         graph
         for graph in program.graphs
@@ -89,7 +89,7 @@ def working(program: Neff) -> Graph:
 
 
 def refused(graph: Graph) -> Counter[str]:
-    """Return how many instructions can't be executed, by the reason."""
+    """Return how many instructions can't be executed, by reason."""
     found: Counter[str] = Counter()
     for code in graph.code.values():
         for kind in code.instructions:
@@ -108,7 +108,7 @@ def refused(graph: Graph) -> Counter[str]:
 
 
 def _reason(kind: DecodedInstruction) -> str:
-    """The first reason for which an instruction can't be executed, "" if it can be."""
+    """Return the first reason why an instruction can't be executed; "" if it can be."""
     if not kind.known:
         return "unknown opcode"
     if not encoding.does(kind.opcode):
@@ -125,7 +125,8 @@ def _reason(kind: DecodedInstruction) -> str:
 
 
 def _unnamed(kind: DecodedInstruction) -> str:
-    """The setting of an instruction that has a value without a name."""
+    """Return the first setting of an instruction whose value has no known name; "" if there is
+    none."""
     settings = kind.settings
     checks = {
         "op": encoding.our_operator,
@@ -144,7 +145,8 @@ def _unnamed(kind: DecodedInstruction) -> str:
 
 
 def _unusual(code: Code) -> Iterator[tuple[str, int]]:
-    """The opcodes with bytes that are not known, and how many instructions have some."""
+    """Yield the opcodes of instructions that have unknown values in some byte, each with their
+    number."""
     opcodes = encoding.opcodes()
     for opcode in np.unique(code.words[:, 0]).tolist():
         words = code.words[code.words[:, 0] == opcode]
@@ -159,8 +161,8 @@ def _unusual(code: Code) -> Iterator[tuple[str, int]]:
 def _codes(
     name: str, inputs: Mapping[str, npt.ArrayLike], form: Format, shape: tuple[int, ...]
 ) -> Array:
-    """Return the codes of an input. A format that numpy lacks may be given as bytes of its
-    width."""
+    """Return the codes of an input. An input whose format numpy lacks may be given as raw bytes of
+    the same width."""
     if name not in inputs:
         given = ", ".join(inputs) or "nothing"
         raise UsageError(f"the program's input {name} is missing; there is {given}")
@@ -210,7 +212,8 @@ def _run(state: State, graph: Graph) -> None:
 
 
 def _advance(state: State, engine: int, code: Code, at: dict[int, int]) -> Waiting | None:
-    """Execute an engine's instructions up to one that waits, which is returned."""
+    """Execute an engine's instructions until one has to wait, and return that one; None at the
+    end."""
     stream = code.instructions
     while at[engine] < len(stream):
         kind = stream[at[engine]]
@@ -233,7 +236,7 @@ def _named(engine: int, code: Code, number: int) -> str:
 
 
 def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
-    """The sentence for engines that all wait: the first, and how many others do."""
+    """Return the message for engines that all wait: the first one, and how many others wait."""
     engine, number, wait = waiting[0]
     user = graph.semaphores.get(wait.number, "")
     others = plural(len(waiting) - 1, "other engine")

@@ -1,8 +1,9 @@
-"""The figures of a measured run, by the names that the vendor's profiler gives them and in its
-units: seconds, bytes, and percentages as parts of one.
+"""The figures of a measured run, with the names and units of the vendor's profiler: seconds, bytes,
+and percentages as fractions.
 
-Counts and times of engines are of all that the profiler shows: the kernel's instructions on all
-cores of a program, and those of the runtime before and after it. Bytes and flops are the kernel's.
+Counts and times of engines include all instructions that the profiler shows: the kernel's
+instructions on all cores of a program, and the runtime's instructions before and after it. Bytes
+and flops are the kernel's alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ PRODUCTS = 2  # flops of a cell for each column: a multiplication and an additio
 
 
 def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
-    """All figures. Those that need the peaks of the machine are left out where it is not known."""
+    """Return all figures. Figures that need the peaks of the machine are left out if the machine is
+    unknown."""
     total = capture.total_ns or 1.0
     flops, moved = _flops(capture), _bytes(capture)
     core = capture.busiest
@@ -50,14 +52,16 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
 
 
 def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
-    """The instructions that the profiler shows: what began after it began to count."""
+    """Yield each core with the instructions that the profiler shows: those that begin and end while
+    it counts."""
     for core in capture.cores:
         rows = core.instructions
         yield core, rows[(rows["begin_ns"] >= 0) & (rows["end_ns"] <= capture.total_ns)]
 
 
 def _engines(capture: Capture, total: float) -> dict[str, Any]:
-    """The runtime's instructions that wait for something are counted, and not timed."""
+    """Return the counts and times of engines. Instructions of the runtime that wait for something
+    are counted but not timed."""
     found: dict[str, Any] = {}
     shown = list(_shown(capture))
     every = []
@@ -83,8 +87,9 @@ def _works(core: MeasuredCore, rows: Array) -> Array:
 
 
 def _dma(capture: Capture, total: float) -> dict[str, Any]:
-    """Elements are what the profiler calls packets. Queues by whether their descriptors were there
-    before the program ran."""
+    """Return the DMA figures. Elements are what the profiler calls packets. Queues are grouped by
+    whether their descriptors were written before the program ran (static), and if not, by what
+    writes them."""
     shown = [(core, core.elements[core.elements["begin_ns"] >= 0]) for core in capture.cores]
     elements = np.concatenate([rows for _, rows in shown])
     active = union_ns(elements["begin_ns"], elements["end_ns"])
@@ -128,7 +133,7 @@ def _opcodes(core: MeasuredCore) -> Counter[str]:
 
 
 def _counted(capture: Capture) -> Iterator[tuple[MeasuredCore, DecodedInstruction, int]]:
-    """The kernel's distinct instructions, and how often each ran."""
+    """Yield the kernel's distinct instructions, each with its core and how often it ran."""
     for core in capture.cores:
         numbers, counts = np.unique(core.instructions["kind"][core.kernel], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -149,8 +154,8 @@ def _flops(capture: Capture) -> dict[str, int]:
 
 
 def _bytes(capture: Capture) -> dict[str, int]:
-    """Bytes in one partition for an engine's operands, all bytes for a transfer; None for HBM and
-    SBUF if the source of a transfer is unknown."""
+    """Return the byte counters: for operands of engines the bytes in one partition, for transfers
+    all bytes. Counters of HBM and SBUF are left out if the source of a transfer is unknown."""
     found = Counter(dict.fromkeys(BYTES, 0))
     for _, kind, count in _counted(capture):
         for operand in kind.operands:
@@ -167,8 +172,8 @@ def _bytes(capture: Capture) -> dict[str, int]:
 
 
 def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
-    """Return the bytes in a partition. The profiler assumes that a product writes the format that
-    it reads."""
+    """Return the bytes of an operand per partition. The profiler assumes that a product writes the
+    format that it reads."""
     if kind.role == "product" and not operand.reads:
         read = kind.operand("src")
         return operand.free * read.free_bytes // read.free
@@ -176,7 +181,8 @@ def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
 
 
 def _clock(core: MeasuredCore) -> dict[str, float]:
-    """Return how long the Tensor engine was kept from its full clock, in the kernel's window."""
+    """Return how long the Tensor engine had its full clock within the kernel's window, in
+    seconds."""
     begin, end = core.window
     clock = core.clock
     if not len(clock):
@@ -190,7 +196,7 @@ def _clock(core: MeasuredCore) -> dict[str, float]:
 def _of_peak(
     machine: Machine, cores: int, total: float, flops: dict[str, int], moved: dict[str, int]
 ) -> dict[str, float]:
-    """Return the figures that are relative to a peak, which is that of all cores of a logical
+    """Return the figures that are relative to a peak. The peak is that of all cores of a logical
     core."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]

@@ -1,4 +1,4 @@
-"""Kinds of device files, recognized by their first bytes before anything is read."""
+"""Kinds of device files. They are recognized by their first bytes before the file is read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
 START = 128  # where the header of a trace begins
 ARCHIVE = 1024  # where the archive of a compiled program begins
-NAME = 0x0A  # with what it begins: the tag of the program's name
+NAME = 0x0A  # the first byte of this header: the tag of the program's name
 GZIP = b"\x1f\x8b"
-JSON = b"{["  # with what JSON begins
-SAVED, HEAD = b'"neuroncore.', 64  # the format of a saved run, and the bytes that it is in
+JSON = b"{["  # first bytes of JSON
+SAVED, HEAD = b'"neuroncore.', 64  # begin of a saved run's format, and the bytes it must be in
 
 
 def is_capture(path: Path) -> bool:
@@ -39,8 +39,8 @@ def is_json(start: bytes) -> bool:
 
 
 def saved_run(path: Path, content: bytes) -> str:
-    """Return the sentence for a run that neuroncore saved under a name of the vendor's files; ""
-    for any other file."""
+    """Return the message for a run that neuroncore saved in a file with the vendor's suffix; "" for
+    any other file."""
     try:
         head = zlib.decompressobj(wbits=31).decompress(content[:ARCHIVE], HEAD)
     except zlib.error:

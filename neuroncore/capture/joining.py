@@ -1,8 +1,10 @@
-"""A device's instructions next to those of our compiled program: which line each is of.
+"""The source line of each instruction of a device, found by matching it with neuroncore's compiled
+program.
 
-Instructions are the same if they do the same kind of work on operands of the same size. A statement
-of the compiler is the first line that has as many of them; what is left is joined in order. Most
-instructions of a statement then agree on a line, and the rest of the statement gets it too.
+Instructions match if they do the same kind of work on operands of the same size. A statement of the
+device's compiler belongs to the first line that has as many matching instructions; the remaining
+instructions are matched in order. If most instructions of a statement are at one line then, the
+other instructions of the statement get this line too.
 """
 
 from __future__ import annotations
@@ -33,18 +35,19 @@ PRODUCT, TRANSPOSE, LOAD, STORE, MOVE, COMPUTE = (
     *("DMA", "compute"),
 )
 DIRECTIONS = {(HBM, SBUF): LOAD, (SBUF, HBM): STORE}
-WEIGHTS = "weights"  # of the product that comes next on the engine
+WEIGHTS = "weights"  # for the next product of the engine
 
 
 Signature = tuple[str, tuple[int, ...]]  # kind and sizes
-Lines = Counter[tuple[Signature, str]]  # how many of ours there are of a signature at a line
+Lines = Counter[tuple[Signature, str]]  # neuroncore's instructions, by signature and line
 
 
 class JoinedWork(NamedTuple):
-    """The work of one instruction: a kind ("" for one that only waits), its size (rows, columns and
-    length of a product, partitions and elements that an engine reads and writes, bytes of a
-    transfer), and its engine; transfers are on "DMA". `statement` is the compiler's, -1 for
-    none; `place` is the line of the kernel, "" where it is not known."""
+    """The work of one instruction: its kind ("" if it only waits), its sizes, and its engine, which
+    is "DMA" for transfers. The sizes are the rows, columns and length of a product; the partitions
+    of an engine's instruction, and the elements that it reads and writes; or the bytes of a
+    transfer. `statement` is the number of the compiler's statement, -1 for none; `place` is the
+    line of the kernel, "" if unknown."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -57,12 +60,12 @@ class JoinedWork(NamedTuple):
         return self.kind, self.sizes
 
 
-# --- ours -----------------------------------------------------------------------------------------
+# --- neuroncore's instructions --------------------------------------------------------------------
 
 
 def ours(timeline: Timeline) -> list[JoinedWork]:
-    """Return the instructions that are left of a program, in its order, one for each instruction of
-    the device."""
+    """Return the work of neuroncore's compiled program in its order, with an entry for each
+    instruction that the device would have."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
@@ -75,7 +78,7 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
         if (call, queue) not in made:
             made[call, queue] = _done_by(program.calls[call], queue, machine)
         kind, sizes, count = made[call, queue]
-        if kind in (COMPUTE, LOAD, STORE):  # rows of compute stay
+        if kind in (COMPUTE, LOAD, STORE):  # merging does not change the partitions of compute
             kept = int(kind == COMPUTE)
             sizes = (*sizes[:kept], *(int(merged[row]) * size for size in sizes[kept:]))
         unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
@@ -85,8 +88,8 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
 
 
 def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
-    """Kind, sizes and how many instructions of the device a call is; no kind for one that the
-    device has no instruction for."""
+    """Return the kind and the sizes of a call, and how many instructions of the device it is; the
+    kind is "" if the device has no instruction for it."""
     if is_transfer(call, queue):
         return _direction(call), (call.written_bytes,), 1
     done = product(call, machine)
@@ -118,7 +121,7 @@ def _direction(call: Call) -> str:
 
 
 def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
-    """The kernel's instructions in the order of time, by their rows."""
+    """Return the kernel's instructions in the order of time, each with its row."""
     moves = {int(move["trigger"]): move for move in core.moves}
     found = []
     for row in core.kernel.tolist():
@@ -134,8 +137,8 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
 
 
 def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
-    """The instructions of a compiled program, by engine and number, in the order in which each
-    engine has them."""
+    """Return the instructions of a compiled program, engine by engine, in the engine's order. Each
+    has a key: the engine and its number."""
     found = []
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
@@ -163,8 +166,8 @@ def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | N
 
 
 def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
-    """The ends of a transfer whose instruction has both: variables, or entries of a table of
-    them."""
+    """Return the kind and size of a transfer whose instruction contains both ends: variables, or
+    entries of a table of variables."""
     if not kind.blocks:
         return None
     inside = {one.number for one in graph.variables.values() if one.kind == STATE_BUFFER}
@@ -175,7 +178,7 @@ def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...
 
 
 def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
-    """The work of an engine's instruction, from its operands."""
+    """Return the work of an engine's instruction, from its operands."""
     if kind.role == "product":
         turns = kind.settings["transpose"] == "ENABLED"
         sizes = kind.settings["rows"], kind.settings["columns"], kind.operand("src").free
@@ -194,7 +197,7 @@ def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
 
 
 def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[JoinedWork]:
-    """The device's instructions with the lines that they are of."""
+    """Return the device's instructions with the lines that they belong to."""
     places = [""] * len(theirs)
     left = Counter((work.signature, work.place) for work in own)
     _by_statement(theirs, places, left)
@@ -203,7 +206,7 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
     for work, place in zip(theirs, places, strict=True):
         if place and work.statement >= 0:
             votes[work.statement][place] += 1
-    after: dict[str, str] = {}  # by engine, the line of the product that comes next
+    after: dict[str, str] = {}  # the line of the next product of each engine
     for number, work in reversed([*enumerate(theirs)]):
         if work.statement in votes:
             places[number] = votes[work.statement].most_common(1)[0][0]
@@ -215,8 +218,9 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
-    """Place statements that have as many instructions of a signature as one of the kernel's lines,
-    or fewer if each covers several. Placed instructions are removed from the rest."""
+    """Set the places of statements. A statement belongs to a line that has as many instructions of
+    the same signature, or several times as many if each of its instructions covers several. Such
+    lines are removed from `left`."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -252,8 +256,8 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], own: Sequence[JoinedWork], left: Lines
 ) -> None:
-    """Place the others at the first of the kernel's lines with the same signature that is still
-    free."""
+    """Set the places of the other instructions: the first line with the same signature that is not
+    used yet."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in own:
         if left[work.signature, work.place]:
@@ -264,7 +268,8 @@ def _in_order(
 
 
 def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
-    """A measured core whose statements are lines of the kernel, by the estimate of that."""
+    """Return a measured core whose statements are lines of the kernel. `timeline` is the estimate
+    of that kernel."""
     found = of_core(core)
     works = joined([work for _, work in found], ours(timeline))
     places = map(timeline.program.place, range(len(timeline.program.lines)))

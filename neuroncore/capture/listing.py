@@ -13,7 +13,7 @@ from neuroncore.capture.trace import ENGINES
 
 SCHEMA = "neuroncore.neff/1"
 PARTITION = 1 << 18  # bytes from a partition of SBUF to the next in DMA addresses
-LISTED = 40  # instructions of an engine that are printed unless all are asked for
+LISTED = 40  # instructions of an engine that are printed without `whole`
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class ListedRange:
 
 
 def text(program: Neff, whole: bool = False) -> Iterator[str]:
-    """The contents of a program: with `whole` all instructions of each engine, otherwise the
-    first."""
+    """Yield the contents of a program: with `whole` all instructions of each engine, otherwise the
+    first LISTED."""
     yield (
         f"{program.name} for {program.target}, compiler {program.compiler}, "
         f"{plural(len(program.graphs), 'core')}"
@@ -99,7 +99,8 @@ def _map(graph: Graph) -> Iterator[str]:
 
 
 def memory_map(graph: Graph) -> list[ListedRange]:
-    """The writes of each statement in SBUF and PSUM, by address; transfers too."""
+    """Return the ranges of SBUF and PSUM that each statement writes, including its transfers,
+    sorted by address."""
     found: dict[tuple[str, int], list[int]] = {}
     for code in graph.code.values():
         for kind, statement in zip(code.instructions, code.statements, strict=True):
@@ -122,7 +123,8 @@ def _add(
 
 
 def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
-    """The bytes of a partition that transfers write in SBUF, and the statement that they are of."""
+    """Yield the bytes of each partition that transfers write in SBUF: the first one, the end, and
+    the statement of the transfer."""
     inside = {one.name for one in graph.variables.values() if one.kind == STATE_BUFFER}
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
@@ -140,7 +142,7 @@ def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
 
 
 def document(program: Neff) -> dict[str, Any]:
-    """The listing as JSON, with all instructions."""
+    """Return the listing as JSON, with all instructions."""
     return {
         "schema": SCHEMA,
         "name": program.name,

@@ -1,7 +1,8 @@
-"""The effect of each instruction of a device, by the `does` of its opcode in `isa/encoding.toml`.
+"""The effect of each instruction of a device. The field `does` of an opcode in `isa/encoding.toml`
+names its function here.
 
-Arithmetic is float32 with one rounding per operation, as in neuroncore's own instructions, whose
-operators, functions and products these are.
+Arithmetic is float32 with one rounding per operation. Operators, functions and products are those
+of neuroncore's own instructions.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Array = npt.NDArray[Any]
 Pairs = list[tuple[Array, Array]]
 
 RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
-FIRST = 1  # bit of acc_flags: the first product of a sum, which replaces what is in PSUM
-SKIPPED = {"LOW_HIGH": 0, "HIGH": 1}  # halves of what moves that don't move
-AXES = {"X": 1, "XY": 2}  # that a reduction folds away, innermost first
+FIRST = 1  # bit of acc_flags: the first product of a sum, which replaces the contents of PSUM
+SKIPPED = {"LOW_HIGH": 0, "HIGH": 1}  # how many pairs of halves each moving mode leaves out
+AXES = {"X": 1, "XY": 2}  # how many of the innermost axes a reduction folds
 
 
 class State:
@@ -46,18 +47,18 @@ class State:
 
 
 def nothing(state: State, kind: DecodedInstruction) -> None:
-    """Waits and orders have an effect on when others begin, and none on memory."""
+    """Do nothing. Waits and orders only affect when other instructions begin."""
 
 
 def load(state: State, kind: DecodedInstruction) -> None:
-    """Put weights into the array. They are read from the last column to the first."""
+    """Load weights into the array. The device reads them from the last column to the first."""
     codes = state.storage.codes(kind.operand("src"))
     rows = kind.settings["rows"]
     state.weights = kind, np.ascontiguousarray(codes.reshape(rows, -1)[:, ::-1])
 
 
 def multiply(state: State, kind: DecodedInstruction) -> None:
-    """A product, or a transpose, into PSUM."""
+    """Write a product, or a transpose, to PSUM."""
     if state.weights is None:
         raise UsageError("a product has no weights")
     loaded, codes = state.weights
@@ -79,7 +80,8 @@ def multiply(state: State, kind: DecodedInstruction) -> None:
 
 
 def _transposed(codes: Array, moving: Array) -> Array:
-    """The weights' codes as they are, transposed: the matrix that moves picks rows of them."""
+    """Return the transpose of the weights, as codes. The moving matrix selects rows of the
+    weights."""
     if not product.picks(moving) or not moving.any(axis=0).all():
         raise UsageError("the matrix that moves in a transpose is not an identity matrix")
     picked: Array = codes[moving.argmax(axis=0)].T
@@ -89,8 +91,8 @@ def _transposed(codes: Array, moving: Array) -> Array:
 def _passes(
     weights: Array, moving: Array, loaded: DecodedInstruction, kind: DecodedInstruction
 ) -> Pairs:
-    """The matrices that the array multiplies for one instruction: with float32, halves of the
-    weights that were loaded and halves of what moves."""
+    """Return the pairs of matrices that the array multiplies for one instruction. For float32 they
+    are halves of the loaded weights and halves of the moving matrix."""
     each, streamed = (one.settings["fp32_mode"].partition("=")[2] for one in (loaded, kind))
     if not each and not streamed:
         return [(weights, moving)]
@@ -103,7 +105,7 @@ def _passes(
 
 
 def activate(state: State, kind: DecodedInstruction) -> None:
-    """function(scale * x + bias)"""
+    """Compute function(scale * x + bias)."""
     settings, storage = kind.settings, state.storage
     values = storage.values(kind.operand("src")) * np.float32(settings["scale"])
     function, adds_bias = our_function(settings["function"])
@@ -123,7 +125,8 @@ def two_tensors(state: State, kind: DecodedInstruction) -> None:
 
 
 def scalars(state: State, kind: DecodedInstruction) -> None:
-    """(x op0 operand0) op1 operand1, each operand a number or one for each partition."""
+    """Compute (x op0 operand0) op1 operand1. Each operand is a number, or a number for each
+    partition."""
     values = state.storage.values(kind.operand("src"))
     values = values.reshape(len(values), -1)
     for op, scalar in (("op0", "operand0"), ("op1", "operand1")):
@@ -150,7 +153,7 @@ def _operator(name: str) -> Operator:
 
 
 def reduce(state: State, kind: DecodedInstruction) -> None:
-    """Fold the innermost axes away, first element to last."""
+    """Fold the innermost axes, from the first element to the last."""
     values = state.storage.values(kind.operand("src"))
     axes = AXES[kind.settings["dim"]]
     made = arithmetic.reduce(_operator(kind.settings["op"]), values, axes)
@@ -158,7 +161,7 @@ def reduce(state: State, kind: DecodedInstruction) -> None:
 
 
 def copy(state: State, kind: DecodedInstruction) -> None:
-    """Codes as they are, or as numbers if the formats differ."""
+    """Copy codes unchanged, or convert numbers if the formats differ."""
     source, target = kind.operand("src"), kind.operand("dst")
     if source.format == target.format:
         state.storage.put(target, state.storage.codes(source))
@@ -179,14 +182,14 @@ def fill(state: State, kind: DecodedInstruction) -> None:
 
 
 def _zero(bits: int) -> int:
-    """The code in a 16-bit format, which is known for zero only."""
+    """Return the code in a 16-bit format, which is known only for zero."""
     if bits:
         raise UsageError("memory of 16-bit numbers is filled with a value other than 0")
     return 0
 
 
 def trigger(state: State, kind: DecodedInstruction) -> None:
-    """The transfers of a static block."""
+    """Execute the transfers of a static block."""
     key = str(kind.settings["queue"]), int(kind.settings["block"])
     block = state.blocks.get(key)
     if block is None:
@@ -197,7 +200,7 @@ def trigger(state: State, kind: DecodedInstruction) -> None:
 
 
 def transfer(state: State, kind: DecodedInstruction) -> None:
-    """The transfer that the instruction describes."""
+    """Execute the transfer that the instruction describes."""
     source, target = (state.storage.ends_of(kind.block(name)) for name in ("src", "dst"))
     state.storage.move(source, target)
     state.add(kind.settings["semaphore"], kind.settings["increment"])

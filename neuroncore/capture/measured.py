@@ -1,4 +1,4 @@
-"""Measurements of the cores of a device: instructions and transfers with their times."""
+"""Measurements of the cores of a device: their instructions and transfers, with times."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ ELEMENT = np.dtype(
 UPDATE = np.dtype([("ns", "f8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
 CLOCK = np.dtype([("ns", "f8"), ("eighths", "u1")])
 
-OUTSIDE = DecodedInstruction(
-    "RUNTIME", "order", (), (), (), (), {}
-)  # of the runtime, not in the program
+# an instruction of the runtime, which is not in the program
+OUTSIDE = DecodedInstruction("RUNTIME", "order", (), (), (), (), {})
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCore:
     """Measurements of one core, in nanoseconds since the profiler began to count.
 
-    `instructions` is a structured array of INSTRUCTION in the order of their begins: `kind` is an
-    index of `kinds`, `own` is true for the compiler's and false for the runtime's, `statement` is
-    the number of the compiler's statement, -1 where it is not known. `names` has the compiler's
-    name of each. `moves` are the kernel's DMA instructions (`moves.MOVE`), `elements` what the DMA
-    engines moved for them and for the runtime (ELEMENT); `queue` is an index of `queues` in both.
+    `instructions` is a structured array of INSTRUCTION, sorted by begin: `kind` is an index of
+    `kinds`; `own` is True for instructions of the compiler and False for those of the runtime;
+    `statement` is the number of the compiler's statement, or -1 if unknown. `names` has the
+    compiler's name of each instruction. `moves` are the kernel's DMA instructions (`moves.MOVE`).
+    `elements` is what the DMA engines moved for the kernel and for the runtime (ELEMENT). In both,
+    `queue` is an index of `queues`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class MeasuredCore:
 
     @cached_property
     def kernel(self) -> Array:
-        """The rows of the compiler's instructions, but for those that only set engines up."""
+        """The rows of the compiler's instructions, except those that only set up engines."""
         kernel = [kind.role != "setup" for kind in self.kinds]
         own = self.instructions["own"] & np.array(kernel, np.bool_)[self.instructions["kind"]]
         rows: Array = np.flatnonzero(own)
@@ -72,8 +72,8 @@ class MeasuredCore:
 
     @property
     def window(self) -> tuple[float, float]:
-        """Return the time from the begin of the kernel's first instruction to the end of its last
-        one, or of the last transfer if no instruction waits for it; 0 and 0 for a core without
+        """The begin and the end of the kernel: the begin of its first instruction, and the end of
+        its last instruction or of its last transfer, whichever is later; 0 and 0 for a core without
         instructions."""
         if not len(self.kernel):
             return 0.0, 0.0
@@ -93,8 +93,8 @@ class MeasuredCore:
 
     @cached_property
     def busy_ns(self) -> Array:
-        """Return how long each row keeps its engine: until it ends, or the engine begins the next
-        one."""
+        """The nanoseconds for which each row occupies its engine: until it ends, or until the
+        engine begins its next row."""
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
         for engine in np.unique(rows["engine"]).tolist():
@@ -111,9 +111,10 @@ class MeasuredCore:
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """A run of one program: what its cores did, and where that was read. Its times are measured, or
-    estimated from the program's own instructions, with the range of the kernel's time in
-    nanoseconds that 80 % of measurements are expected in."""
+    """A run of one program: the measurements of its cores, and the file that they come from. Times
+    are measured, or they are estimated from the program's own instructions. If they are estimated,
+    `range_ns` is the range in nanoseconds in which 80 % of measurements of the kernel's time are
+    expected."""
 
     program: str
     instance: str
@@ -128,7 +129,8 @@ class Capture:
 
     @property
     def busiest(self) -> MeasuredCore:
-        """The core that ran the kernel: of a logical core with two, often only one does."""
+        """The core that ran the kernel. If a logical core has two cores, often only one of them
+        does."""
         return max(self.cores, key=lambda core: (len(core.kernel), core.total_ns))
 
     @property
@@ -138,7 +140,8 @@ class Capture:
 
 
 def of_trace(trace: Trace, source: str, neff: Neff | None = None) -> Capture:
-    """The capture of a trace, with the names of its compiled program where that is given."""
+    """Return the capture of a trace. If its compiled program is given, the capture has names from
+    it."""
     programs = {graph.name: graph for graph in neff.graphs} if neff is not None else {}
     cores = [_core(graph, trace.origin_ps, programs.get(graph.name)) for graph in trace.graphs]
     return Capture(trace.program, trace.instance, trace.runtime, source, cores)
@@ -173,7 +176,7 @@ def _core(graph: Graph, origin_ps: int, program: Program | None) -> MeasuredCore
 
 
 def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
-    """The same rows with times in nanoseconds since the origin."""
+    """Return the rows with their times in nanoseconds since the origin."""
     made = np.zeros(len(found), dtype)
     for name in found.dtype.names or ():
         if name == "ps":
@@ -188,8 +191,9 @@ def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
 def _elements(
     graph: Graph, origin_ps: int, names: Mapping[tuple[int, int], str], queues: Sequence[str]
 ) -> Array:
-    """Return the transfers of elements, with the number of the queue of each. The queues of older
-    files number the DMA engines of a core from 0; those of newer files use the engines' numbers."""
+    """Return the elements that DMA engines moved, with the number of the queue of each. In older
+    files, queues number the DMA engines of a core from 0; in newer files they use the numbers of
+    the engines."""
     made = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
@@ -218,7 +222,7 @@ def _instructions(
 
 
 def _name(rows: Array, names: Array, here: Array, places: Array, code: Code) -> None:
-    """Give the instructions of an engine the compiler's names and statements."""
+    """Set the compiler's names and statements of the instructions of an engine."""
     known = (places >= 0) & (places < len(code.names))
     if known.any():
         names[here[known]] = np.array(code.names, object)[places[known]]

@@ -1,5 +1,5 @@
-"""The DMA instructions of a kernel: the instruction that starts each transfer, and the time at
-which its bytes have arrived.
+"""The DMA transfers of a kernel: the instruction that starts each one, and the time at which its
+bytes have arrived.
 
 A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Transfers
 of a queue end in the order in which they are started.
@@ -27,7 +27,7 @@ RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
 BLOCK = 16  # semaphores of a queue
 FIRST = 8  # the first semaphore of queues
 MARK = 4  # bytes that the increment adds to the last element of a transfer on a DMA engine
-ALIGNED = 16  # bytes; that elements have otherwise
+ALIGNED = 16  # the sizes of all other elements are multiples of this many bytes
 
 MOVE = np.dtype(
     [
@@ -42,8 +42,8 @@ Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
 
 @dataclass(frozen=True, eq=False)
 class Triggers:
-    """The data from which transfers are found: the instructions of a core, and its DMA engines'
-    work."""
+    """The data in which transfers are found: the instructions of a core, the changes of its
+    semaphores, and the elements that its DMA engines moved."""
 
     rows: Array
     kinds: Sequence[DecodedInstruction]
@@ -52,7 +52,8 @@ class Triggers:
     queues: Sequence[str]
 
     def of_role(self) -> list[int]:
-        """The compiler's instructions that start transfers, in the order of time."""
+        """Return the rows of the compiler's instructions that start transfers, in the order of
+        time."""
         starts = np.array([kind.role == "transfer" for kind in self.kinds], np.bool_)
         found: list[int] = np.flatnonzero(self.rows["own"] & starts[self.rows["kind"]]).tolist()
         return found
@@ -61,7 +62,8 @@ class Triggers:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
-        """Return when DMA engines incremented each semaphore, since the kernel began."""
+        """Return, for each semaphore, the times at which DMA engines incremented it since the
+        kernel began."""
         own = self.rows[self.rows["own"]]
         begun = own["begin_ns"].min() if len(own) else 0.0
         found = self.updates
@@ -72,12 +74,12 @@ class Triggers:
         }
 
     def owned(self, engine: int) -> list[int]:
-        """The queues of an engine, by their names."""
+        """Return the queues of an engine, which are named after it."""
         return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
 
 
 def of_direct(triggers: Triggers) -> Iterator[Row]:
-    """The transfers of instructions that say which semaphore they increment."""
+    """Yield the transfers of instructions that contain the semaphore that they increment."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         kind = triggers.kind(row)
@@ -96,7 +98,7 @@ def of_direct(triggers: Triggers) -> Iterator[Row]:
 
 
 def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Row]:
-    """The transfers of static blocks, as the compiled program has them."""
+    """Yield the transfers of static blocks, as the compiled program describes them."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         if "semaphore" in triggers.kind(row).settings:
@@ -114,7 +116,8 @@ def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Ro
 
 
 def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
-    """The bytes that a block writes and reads, and where it does."""
+    """Return the bytes that a block writes and reads, and the memories of its source and of its
+    target."""
 
     def memory(name: str) -> int:
         found = program.variables.get(name)
@@ -130,8 +133,8 @@ def _sizes_of(move: DmaMove) -> tuple[int, int]:
 
 
 def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
-    """The static block that an instruction starts: the runtime has replaced the compiler's
-    instruction, which names it."""
+    """Return the static block that an instruction starts. The compiler's instruction names the
+    block; the runtime has replaced it in the trace, so it is looked up in the compiled program."""
     place = int(graph.streams[engine].place[graph.instructions["pc"][row]])
     code = program.code.get(engine)
     if code is None or not 0 <= place < len(code.words):
@@ -143,8 +146,9 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
 
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
-    """The transfers of static blocks from the trace alone: writes to one address are of one queue,
-    and queues are distinguished by their number of transfers and by when they begin."""
+    """Yield the transfers of static blocks from the trace alone. Instructions that write to one
+    address belong to one queue. Queues are distinguished by their number of transfers and by when
+    they begin."""
     doorbells: dict[tuple[int, int], list[int]] = {}
     for row in triggers.of_role():
         settings = triggers.kind(row).settings
@@ -169,8 +173,8 @@ def unnamed(triggers: Triggers) -> Iterator[Row]:
 
 
 def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]:
-    """Return when each transfer ended and on which semaphore, by blocks of semaphores that are not
-    those of other transfers."""
+    """Return when each transfer ended, and on which semaphore, grouped by blocks of semaphores.
+    Blocks in `taken`, which other transfers use, are left out."""
     blocks = defaultdict[int, list[tuple[float, int]]](list)
     for number, times in triggers.increments().items():
         if number >= FIRST and (number - FIRST) // BLOCK not in taken:
@@ -182,8 +186,8 @@ def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]
 def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
-    """Return the ends of the transfers that these instructions start: those of the first block with
-    the same number of transfers, none of which ends before its begin."""
+    """Return the ends of the transfers that these instructions start: those of the first block of
+    semaphores that has as many transfers, if each ends after its begin."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)
@@ -194,7 +198,7 @@ def _likely(
 
 
 def _static_queues(triggers: Triggers, engine: int) -> list[int]:
-    """The engine's static queues that moved something, by when they began."""
+    """Return the engine's static queues that moved something, sorted by when they began."""
     found = triggers.elements
     used = {
         number: float(found["begin_ns"][found["queue"] == number].min())
@@ -205,8 +209,8 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 
 
 def _fitting(elements: Array, free: list[int], count: int) -> int:
-    """Return the first queue that has this number of transfers on each of its DMA engines, else the
-    first of all queues, and remove it from the list; -1 if there is none."""
+    """Return the first queue that has this number of transfers on each of its DMA engines, or else
+    the first queue, and remove it from the list; -1 if the list is empty."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:
@@ -216,7 +220,8 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """Return the bytes of each transfer of a queue; 0 if its elements cannot be distinguished."""
+    """Return the bytes of each transfer of a queue; 0 for all if the ends of transfers can't be
+    found."""
     own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(own["engine"]).tolist():
@@ -230,8 +235,8 @@ def _sizes(elements: Array, queue: int, count: int) -> list[int]:
 
 
 def _end(triggers: Triggers, row: int, times: Array | None, count: int) -> float:
-    """Return when the semaphore was incremented for the last time; the end of the instruction
-    itself where the trace does not have that."""
+    """Return when the semaphore was incremented for the `count`-th time. If the trace does not have
+    that many increments, return the end of the instruction itself."""
     if times is None or count > len(times):
         return float(triggers.rows["end_ns"][row])
     return float(times[count - 1])

@@ -1,9 +1,9 @@
 """Compiled programs (.neff): what the device's compiler made of a kernel.
 
-A file is a header of 1,024 bytes and a gzipped tar. That has, for each core, the instructions of
-each engine (64 bytes each), JSON with its queues, its variables and its static DMA blocks, the
-constants, and debug information that leads from an instruction to the compiler's name for it and
-to the statement it is of. The format is not documented; what is read here is what published
+A file is a header of 1,024 bytes and a gzipped tar archive. For each core the archive has the
+instructions of each engine (64 bytes each); JSON with its queues, its variables and its static DMA
+blocks; the constants; and debug information, which has the compiler's name of each instruction and
+the statement that it belongs to. The format is not documented. This module reads what published
 programs have.
 """
 
@@ -34,9 +34,8 @@ Json = Mapping[str, Any]
 
 LARGEST = 1 << 30  # bytes of a file: the largest published one has 2 MB
 UNPACKED = 1 << 31  # bytes of its archive
-FILE, LINE = "kernel_file", "kernel_line"  # attributes of a statement that older compilers gave
-
-# What files call the engines, in the order of ENGINES, and the queues' prefixes for them.
+FILE, LINE = "kernel_file", "kernel_line"  # attributes of a statement, from older compilers
+# The engines' names in files, in the order of ENGINES, and the prefixes of queues for them.
 STEMS = ("PE", "Activation", "Pool", "DVE", "SP")
 OWNERS = {"PE": "Tensor", "Act": "Scalar", "Pool": "GpSimd", "DVE": "Vector", "SP": "Sync"}
 TARGETS = {"sunda": "trn1", "cayman": "trn2"}  # NeuronCore v2 and v3
@@ -62,8 +61,8 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """The program of one engine: its instructions, 64 bytes each, the compiler's name of each and
-    the number of its statement (-1 for none), and which of them transpose."""
+    """The program of one engine: its instructions, 64 bytes each; for each of them the compiler's
+    name, the number of its statement (-1 for none), and whether it transposes."""
 
     words: Array
     names: Sequence[str]
@@ -77,8 +76,8 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class DmaMove:
-    """One part of a static DMA block: from one variable to another, each with its offset, its
-    sizes and its steps, in bytes, innermost first."""
+    """One part of a static DMA block, from one variable to another. Each side has an offset, sizes
+    and steps, in bytes, innermost axis first."""
 
     source: str
     source_offset: int
@@ -104,7 +103,7 @@ class DmaMove:
 
 @dataclass(frozen=True, eq=False)
 class StaticBlock:
-    """A DMA block whose descriptors are there before the program runs."""
+    """A DMA block whose descriptors are written before the program runs."""
 
     number: int
     name: str
@@ -115,7 +114,8 @@ class StaticBlock:
 
 @dataclass(frozen=True)
 class Queue:
-    """A DMA queue: its name in the file, whose it is, its kind, and its blocks' semaphores."""
+    """A DMA queue: its name in the file, the engine that owns it, its kind, its number of rings,
+    and the semaphores of its blocks."""
 
     name: str
     owner: str
@@ -131,8 +131,8 @@ class Queue:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A tensor in HBM, or the variable of SBUF: its number, its type and its size in bytes. A
-    `file` of the archive has the contents of a constant; a `table` lists the numbers of
+    """A tensor in HBM, or the variable that is SBUF: its number, its type and its size in bytes. A
+    constant has its contents in a `file` of the archive. A `table` lists the numbers of other
     variables."""
 
     name: str
@@ -147,7 +147,7 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The program of one core. `code` and `blocks` are by engine, `statements` by number."""
+    """The program of one core: `code` and `blocks` by engine, `statements` by number."""
 
     name: str
     code: Mapping[int, Code]
@@ -160,19 +160,19 @@ class Graph:
 
     @cached_property
     def semaphores(self) -> dict[int, str]:
-        """The user of each semaphore: an engine, or a queue, by the profiler's name."""
+        """The user of each semaphore: an engine or a queue, with the profiler's name."""
         own = {s: queue.shown for queue in self.queues.values() for s in queue.semaphores}
         return {**SEMAPHORES, **own}
 
     def variable(self, number: int) -> Variable | None:
-        """Return the variable with a number, if there is one."""
+        """Return the variable with this number, or None."""
         return next((one for one in self.variables.values() if one.number == number), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Neff:
-    """A compiled program: its target, the compiler that made it, its inputs and outputs (format and
-    shape by name), and the programs of its cores."""
+    """A compiled program: its target, the compiler that made it, its inputs and outputs (a format
+    and a shape by name), and the programs of its cores."""
 
     name: str
     target: str
@@ -183,8 +183,8 @@ class Neff:
 
 
 def shown(queue: str) -> str:
-    """Return the profiler's name of a queue. The profiler has other names for engines than the
-    files."""
+    """Return the profiler's name of a queue. The profiler and the files have different names for
+    engines."""
     for prefix, engine in OWNERS.items():
         if queue.startswith(f"q{prefix}"):
             return f"q{engine}{queue[1 + len(prefix) :]}"
@@ -192,8 +192,8 @@ def shown(queue: str) -> str:
 
 
 def load(path: Path) -> Neff:
-    """Read a compiled program. Raises UsageError if there is no such file, it is something else,
-    cut short or damaged."""
+    """Read a compiled program. Raise UsageError if the file does not exist, is not a compiled
+    program, is cut short or damaged."""
     data = content(path, LARGEST)
     try:
         return read(data)
@@ -202,7 +202,7 @@ def load(path: Path) -> Neff:
 
 
 def read(data: bytes) -> Neff:
-    """The program in the bytes of a file. Raises Malformed if they are not a program."""
+    """Return the program in the bytes of a file. Raise Malformed if they are not a program."""
     if len(data) < ARCHIVE + len(GZIP) or data[ARCHIVE : ARCHIVE + len(GZIP)] != GZIP:
         raise Malformed(f"no archive begins at byte {ARCHIVE:,}")
     try:
@@ -215,7 +215,7 @@ def read(data: bytes) -> Neff:
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
-    """The contents of the archive, by name."""
+    """Return the contents of the archive's files by name."""
     unpacking = zlib.decompressobj(wbits=31)
     unpacked = unpacking.decompress(archive, UNPACKED)
     if not unpacking.eof:
@@ -257,7 +257,7 @@ def _json(files: Mapping[str, bytes], name: str) -> Any:
 
 
 def _ends(nodes: Json) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs and the outputs, with format and shape."""
+    """Return the inputs and the outputs by name, each with its format and shape."""
     formats, shapes = nodes["attrs"]["dltype"][1], nodes["attrs"]["shape"][1]
     names = [name for node in nodes["nodes"] for name in node["output_names"]]
     both = [
@@ -368,8 +368,8 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
 
 
 def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
-    """Return the name of each instruction, the number of its statement, and whether it transposes.
-    The lists are shorter, or empty, if the file does not have them."""
+    """Return, for each instruction, its name, the number of its statement, and whether it
+    transposes. The list is shorter, or empty, if the file does not have them all."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)
@@ -383,14 +383,14 @@ def _entries(data: bytes) -> list[Message]:
 
 
 def _first(entry: Message, number: int) -> int:
-    """The first of a packed field's numbers, -1 for none."""
+    """Return the first number of a packed field, or -1."""
     found = [one for part in entry.all_bytes(number) for one in packed(part)]
     return found[0] if found else -1
 
 
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
-    """The statements of a core. The files of cores have different endings; if there is only one,
-    all cores have its statements."""
+    """Return the statements of a core. Each core has a file with a different ending; if there is
+    only one file, it is used for all cores."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     own = [name for name in named if graph in name] or named
     found = {}

@@ -1,4 +1,4 @@
-"""Instructions from what the profiler prints of them: their opcode and their operands as text."""
+"""Instructions from the text that the profiler prints for them: their opcode and their operands."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ TENSOR = re.compile(r"(\w+)=(?:(\w+)@)?(0x[0-9a-f]+)\[([-\d,]+)\]\[([\d,]+)\]")
 CELLS = re.compile(r"(?<!\S)(\d+)\*(\d+)(?!\S)")
 SETTING = re.compile(r"(?<!\S)(\w+)=(\S+)")
 PATTERN = re.compile(r"\[([-\d,]+)\]\[([-\d,]+)\]")
-ENDS = "src", "dst"  # of a transfer: read and written
+ENDS = "src", "dst"  # the ends of a transfer: read and written
 TRANSPOSE = "TRANSPOSE"  # the type of an instruction that transposes
 
 
 def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
-    """An instruction by its opcode, its operands and its type. Data that is not printed is unknown:
-    partitions of operands are those of `channels`. Raises ValueError for other text."""
+    """Return an instruction from its opcode, the text of its operands, and its type. Data that the
+    profiler does not print are unknown; the partitions of operands are assumed to be `channels`.
+    Raise ValueError if the text has another form."""
     given = dict(SETTING.findall(text))
     settings: dict[str, Any] = dict(given)
     rows = int(given.get("channels", 0))
@@ -63,7 +64,7 @@ def _operands(text: str, rows: int) -> Iterator[DecodedOperand]:
 
 
 def _blocks(given: dict[str, str]) -> Iterator[Block]:
-    """The two ends of a transfer."""
+    """Yield the two ends of a transfer."""
     for end in ENDS:
         found = PATTERN.fullmatch(given.get(f"{end}_pattern", ""))
         if found is None:

@@ -1,4 +1,4 @@
-"""The chain of events that a measured run ends with: which statements keep it, and with what."""
+"""The chain of events that ends last in a measured run: which statements occupy it, and how."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from neuroncore.capture.measured import MeasuredCore
 
-WAITS = "latency"  # from the end of an event to the begin of what waited for it
+WAITS = "latency"  # from the end of an event to the begin of the next one
 
 
 @dataclass(frozen=True)
 class PathStep:
-    """One event of the path: an instruction, or a transfer from its start to the last byte. `ns` is
-    the time until the next event begins, `works_ns` what of that it works."""
+    """One event of the path: an instruction, or a transfer from its start to its last byte. `ns` is
+    the time until the next event begins, and `works_ns` the part of it in which the event works."""
 
     row: int
     what: str  # the engine, or the queue of a transfer
@@ -26,8 +26,8 @@ class PathStep:
 
 @dataclass(frozen=True)
 class PathPart:
-    """A statement's part of the path, in nanoseconds: with what, and how many of its instructions
-    ran in all and on the path."""
+    """A statement's part of the path. `count` is how many of its instructions ran, and `steps` how
+    many are on the path. `with_what` splits its nanoseconds by engine, queue, and latency."""
 
     statement: int
     place: str
@@ -84,8 +84,8 @@ def _queue(core: MeasuredCore, move: int) -> str:
 
 
 def parts(core: MeasuredCore, found: Sequence[PathStep]) -> list[PathPart]:
-    """Return the parts by statement, the longest on the path first; by engine and opcode if
-    statements are unknown."""
+    """Return the parts of the path by statement, or by engine and opcode if statements are unknown.
+    The longest is first."""
     groups: dict[object, list[PathStep]] = {}
     for step in found:
         known = step.statement in core.statements
@@ -125,8 +125,8 @@ def place_of(core: MeasuredCore, row: int) -> str:
 
 
 def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
-    """Return how long engines waited for what, in nanoseconds, the longest first: each engine, what
-    made its condition true (an engine or a queue), and the sum."""
+    """Yield how many nanoseconds each engine waited for each cause, the longest first: the engine,
+    what made its condition true (an engine or a queue, "" if unknown), and the time."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for row in core.kernel.tolist():
         ns = float(core.causes.waited_ns[row])

@@ -1,7 +1,8 @@
-"""A measured run as Chrome Trace Events, which Perfetto opens: as `report.perfetto` has estimates.
+"""A measured run as Chrome Trace Events, which Perfetto opens, like `report.perfetto` for
+estimates.
 
 Rows are the engines, the queues of transfers and the DMA engines; counters are the semaphores, the
-Tensor engine's clock, and transfers that are under way.
+Tensor engine's clock, and the number of transfers under way.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def write(capture: Capture, path: Path) -> None:
 
 
 def events(capture: Capture) -> Iterator[Event]:
-    """Each core is a separate process."""
+    """Yield the events of all cores. Each core is a process of the trace."""
     for pid, core in enumerate(capture.cores):
         yield from _core(capture, core, pid)
 
@@ -84,8 +85,8 @@ def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
 
 
 def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
-    """Names of rows for transfers, as many for each queue as are under way at a time, and the row
-    of each transfer."""
+    """Return the names of rows for transfers, and the row of each transfer. A queue has as many
+    rows as it has transfers under way at one time."""
     names: list[str] = []
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

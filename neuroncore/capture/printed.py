@@ -1,7 +1,7 @@
 """The JSON that `neuron-profile view --output-format json` writes, read as a capture.
 
 It has a row for each instruction with its operands as text, one for each element that DMA engines
-moved, and one for each change of a semaphore. Operands are taken apart again by `operands`.
+moved, and one for each change of a semaphore. `operands` parses the text of operands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Json = Mapping[str, Any]
 
 LARGEST = 1 << 30  # bytes of a file
-TABLES = "instruction", "summary"  # that a profile must have
+TABLES = "instruction", "summary"  # tables that a profile must have
 MATRIX = "TensorMatrix"  # the second row of the Tensor engine
 FULL = 8  # eighths of a clock
 DAMAGED = AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError
@@ -42,7 +42,7 @@ def load(path: Path) -> Capture:
 
 
 def read(told: Any, source: str) -> Capture:
-    """The run in the tables of a profile. Raises UsageError for other tables."""
+    """Return the run in the tables of a profile. Raise UsageError for other tables."""
     if not isinstance(told, dict) or not all(told.get(name) for name in TABLES):
         missing = "it has no tables " + " and ".join(TABLES)
         raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
@@ -119,8 +119,8 @@ def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstructio
 
 
 def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
-    """The statements that the instructions belong to, by number. A statement has the file and the
-    line of the kernel if its row has them."""
+    """Return the statements of the instructions by number. A statement has the kernel's file and
+    line if the row of its first instruction has them."""
     found = {}
     for row in listed:
         number = int(row.get("raw_penguin_id", -1))
@@ -151,8 +151,8 @@ def _elements(told: Json, name: str, queues: Sequence[str]) -> Array:
 def _updates(
     listed: Sequence[Json], semaphores: dict[int, str]
 ) -> Iterator[tuple[float, int, int, int]]:
-    """Return the changes of semaphores. Their names are added to the known ones. An engine changes
-    the semaphores that are named after it; DMA engines change the others."""
+    """Yield the changes of semaphores, and add names of semaphores to the known ones. An engine
+    changes the semaphores that are named after it; DMA engines change the others."""
     for row in listed:
         found = NAMED.fullmatch(str(row["id"]))
         number = int(found["number"] or found["alone"]) if found else -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-FIELDS = 1_000_000  # of one message: no trace or program that is known has more than thousands
-VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # how the value of a field is encoded
+FIELDS = 1_000_000  # most fields of one message; known traces and programs have thousands
+VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # encodings of a field's value
 
 Value = int | memoryview
 
@@ -16,7 +16,7 @@ class Malformed(ValueError):
 
 
 class Message:
-    """The fields of one message by number. A field may occur several times."""
+    """The fields of one message, by number. A field may occur several times."""
 
     def __init__(self, data: memoryview) -> None:
         """Raises Malformed if the bytes are not a message."""
@@ -27,7 +27,7 @@ class Message:
             self._fields.setdefault(number, []).append(value)
 
     def integer(self, number: int, default: int = 0) -> int:
-        """The last value of an integer field. Raises Malformed if it holds bytes."""
+        """Return the last value of an integer field. Raise Malformed if it holds bytes."""
         value = self._fields.get(number, [default])[-1]
         if not isinstance(value, int):
             raise Malformed(f"field {number} holds bytes where a number is expected")
@@ -37,14 +37,14 @@ class Message:
         return number in self._fields
 
     def all_bytes(self, number: int) -> list[memoryview]:
-        """The values of a field of bytes. Raises Malformed if one is an integer."""
+        """Return the values of a field of bytes. Raise Malformed if one is an integer."""
         found = [value for value in self._fields.get(number, []) if isinstance(value, memoryview)]
         if len(found) != len(self._fields.get(number, [])):
             raise Malformed(f"field {number} holds a number where bytes are expected")
         return found
 
     def text(self, number: int) -> str:
-        """The last value of a text field, or "". Raises Malformed if it is not UTF-8."""
+        """Return the last value of a text field, or "". Raise Malformed if it is not UTF-8."""
         found = self.all_bytes(number)
         if not found:
             return ""
@@ -54,17 +54,17 @@ class Message:
             raise Malformed(f"field {number} is not text") from None
 
     def messages(self, number: int) -> list[Self]:
-        """The values of a field of messages. Raises Malformed if one is something else."""
+        """Return the values of a field of messages. Raise Malformed if one is something else."""
         return [type(self)(value) for value in self.all_bytes(number)]
 
     def message(self, number: int) -> Self:
-        """Return the last of the messages in a field; an empty one if there is none."""
+        """Return the last message in a field, or an empty message."""
         found = self.all_bytes(number)
         return type(self)(found[-1] if found else memoryview(b""))
 
 
 def packed(data: memoryview) -> list[int]:
-    """A packed field of integers. Raises Malformed if it ends within one."""
+    """Return the integers of a packed field. Raise Malformed if it ends within an integer."""
     numbers, at = [], 0
     while at < len(data):
         number, at = _varint(data, at)
@@ -91,7 +91,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """An integer of at most 64 bits, and where the next field begins."""
+    """Return an integer of at most 64 bits, and the position after it."""
     number = 0
     for shift in range(0, 64, 7):
         if at >= len(data):

@@ -1,4 +1,5 @@
-"""A measured run: what a Run is for an estimate, of a device trace or the profiler's JSON."""
+"""A measured run, from a device trace or the profiler's JSON. It is used like a Run, which is an
+estimate."""
 
 from __future__ import annotations
 
@@ -43,12 +44,13 @@ class Measured:
 
     @property
     def total_ns(self) -> float:
-        """The kernel's time, without what the profiler adds before and after it."""
+        """The kernel's time in nanoseconds, without the time that the profiler adds before and
+        after it."""
         return self.capture.busiest.window_ns
 
     @cached_property
     def machine(self) -> Machine | None:
-        """The machine that it ran on; None for an unknown instance."""
+        """The machine that the run was measured on; None for an unknown instance."""
         name = self.capture.instance
         if not instances.known(name):
             return None
@@ -56,18 +58,18 @@ class Measured:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Figures by the names of the vendor's profiler, in its units."""
+        """The figures, with the names and units of the vendor's profiler."""
         return figures.summary(self.capture, self.machine)
 
     @cached_property
     def instructions(self) -> Array:
-        """A structured array, as `report.arrays.instructions` describes it: the kernel's
-        instructions and, after those of each core, its transfers."""
+        """The kernel's instructions and transfers, core by core, as a structured array like that of
+        `report.arrays.instructions`. The transfers of a core follow its instructions."""
         each = [_rows(number, core) for number, core in enumerate(self.capture.cores)]
         return np.concatenate(each) if each else np.zeros(0, INSTRUCTION)
 
     def why(self, top: int = 5) -> CaptureWhy:
-        """Busy engines, the statements of the critical path, and the causes of waits."""
+        """Return the busy engines, the statements on the critical path, and the causes of waits."""
         return why(self.capture, top)
 
     def diff(self, other: Measured | CaptureSide) -> CaptureDifference:
@@ -79,7 +81,8 @@ class Measured:
         return CaptureSide.of_capture(self.capture)
 
     def at_source(self, timeline: Timeline) -> Measured:
-        """The same run by lines of the kernel that it is of, whose estimate the timeline is."""
+        """Return the run with lines of the kernel's source in place of statements. `timeline` is
+        the estimate of that kernel."""
         core = self.capture.busiest
         cores = [at_source(core, timeline) if one is core else one for one in self.capture.cores]
         return Measured(replace(self.capture, cores=cores))
@@ -89,7 +92,7 @@ class Measured:
         perfetto.write(self.capture, Path(path))
 
     def shown(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The cores and the files of the viewer's page (`view.page.of_measured`)."""
+        """Return the cores and the files of the viewer's page (`view.page.of_measured`)."""
         return documents(self.capture, self.summary, self.machine)
 
     def __repr__(self) -> str:
@@ -97,9 +100,9 @@ class Measured:
 
 
 def load(path: Path | str, program: Path | str | None = None) -> Measured:
-    """Read a device trace (.ntff), with the names of its compiled program (.neff) if that is
-    given or is next to the trace under its name, or the JSON (.json) that `neuron-profile view`
-    writes. For a compiled program alone (.neff), the times are those of its estimate. Raises
+    """Read a device trace (.ntff), the JSON (.json) that `neuron-profile view` writes, or a
+    compiled program alone (.neff), whose times are estimated. The names in a trace come from its
+    compiled program: `program`, or a file with the same name and the suffix .neff next to it. Raise
     UsageError for any other file."""
     path = Path(path)
     if path.suffix == ".json":
@@ -115,7 +118,8 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
 
 
 def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
-    """The compiled program next to a trace, if it can be read and belongs to the trace."""
+    """Return the compiled program that is next to a trace, if it can be read and belongs to the
+    trace."""
     program = path.with_suffix(".neff")
     try:
         made = neff.load(program) if program.is_file() else None
@@ -125,8 +129,8 @@ def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
-    """Return whether the lengths of the streams are the program's, without the runtime's
-    instructions."""
+    """Return whether the instructions of the trace fit into the program, without those of the
+    runtime."""
     programs = {graph.name: graph for graph in made.graphs}
     for graph in found.graphs:
         program = programs.get(graph.name)
@@ -139,7 +143,7 @@ def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
 
 
 def _rows(number: int, core: MeasuredCore) -> Array:
-    """The trace of a core."""
+    """Return the rows of a core: its instructions, and then its transfers."""
     kernel, moves = core.kernel, core.moves
     rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)
     rows["core"] = number

@@ -1,4 +1,4 @@
-"""The document of a measured run for the viewer's page: as `view.document` has estimates.
+"""The document of a measured run for the viewer's page, like `view.document` for estimates.
 
 Columns are arrays, which the view compresses. Times are in ticks since the kernel began.
 """
@@ -25,17 +25,17 @@ Json = dict[str, Any]
 CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of a row
 MEMORIES = "sbuf", "psum"
 IN_MEMORY = (1 << 25) - 1  # bits of an address within SBUF or PSUM
-BINS = 2000  # of the rate of transfers
+BINS = 2000  # intervals of the DMA throughput
 FULL = 8  # eighths of the clock
-TICK_NS, TICKS = 0.1, 1 << 31  # the least, and the most of a run
-NAMED = 3  # parts of the critical path in the sentence
+TICK_NS, TICKS = 0.1, 1 << 31  # the shortest tick, and the most ticks of a run
+NAMED = 3  # parts of the critical path that the sentence names
 
 
 def documents(
     capture: Capture, figures: Mapping[str, Any], machine: Machine | None
 ) -> tuple[list[Json], list[Json]]:
     """Return the cores that ran the kernel, and the files with the lines of their instructions:
-    the kernel's, or the compiler's statements where it does not say lines."""
+    files of the kernel, or if lines are unknown, a list of the compiler's statements."""
     cores = [core for core in capture.cores if len(core.kernel)]
     files: dict[str, str] = {}
     found = [
@@ -86,7 +86,7 @@ def _core(
 
 
 def _memories(machine: Machine | None) -> Json:
-    """The sizes of SBUF and PSUM, 0 of an unknown machine."""
+    """Return the sizes of SBUF and PSUM, which are 0 for an unknown machine."""
     sizes = (machine.sbuf.partition_bytes, machine.psum.partition_bytes) if machine else (0, 0)
     return {n: {"bytes": b, "bank": 0, "peak": 0} for n, b in zip(MEMORIES, sizes, strict=True)}
 
@@ -99,7 +99,8 @@ def _tick(core: MeasuredCore) -> float:
 
 
 def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], dict[str, Array]]:
-    """The calls, which are distinct instructions and transfers, and the columns of the rows."""
+    """Return the calls, which are distinct instructions and transfers, and the columns of the
+    rows."""
     kernel, count = core.kernel, len(core.kernel)
     triggers = core.moves["trigger"]
     own = core.instructions[kernel]
@@ -130,7 +131,7 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
 
 
 def _places(core: MeasuredCore) -> Array:
-    """The row of each event before they are sorted, -1 for none."""
+    """Return the row of each event before rows are sorted by time; -1 for events without a row."""
     count = len(core.instructions) + len(core.moves)
     places = np.full(count, -1)
     places[core.kernel] = np.arange(len(core.kernel))
@@ -139,7 +140,7 @@ def _places(core: MeasuredCore) -> Array:
 
 
 def _causes(core: MeasuredCore, order: Array) -> Array:
-    """The row that each row waited for, -1 for none."""
+    """Return the row that each row waited for; -1 for none."""
     places, sorted_place = _places(core), np.empty(len(order), np.int64)
     sorted_place[order] = np.arange(len(order))
     events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
@@ -167,8 +168,8 @@ def _named(name: str, told: Json, reads: Sequence[str], writes: Sequence[str]) -
 
 
 def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
-    """The bytes of operands in SBUF and PSUM: the number of the box of each operand, and the
-    memory, the partitions and the bytes of each box."""
+    """Return the bytes of operands in SBUF and PSUM: the number of each operand's box, and for each
+    box its memory, its partitions and its bytes."""
     numbers: dict[tuple[int, ...], int] = {}
     operands = []
     for kind in each:
@@ -187,8 +188,8 @@ def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
 def _sites(
     capture: Capture, core: MeasuredCore, files: dict[str, str]
 ) -> tuple[list[list[Any]], dict[int, int]]:
-    """The place of each statement with instructions, and the number of it; site 0 is of all
-    instructions without a statement."""
+    """Return the places of statements that have instructions, and the place of each statement by
+    number. Place 0 is for all instructions without a statement."""
     listed = f"statements of {capture.program}"
     used = sorted({*core.instructions["statement"][core.kernel].tolist()} & {*core.statements})
     texts = {n: core.statements[n].text for n in used if not core.statements[n].line}
@@ -213,8 +214,8 @@ def _lines(
     site_of: Mapping[int, int],
     columns: Mapping[str, Array],
 ) -> Iterator[Json]:
-    """For each line its instructions, its part of the critical path, and its time on each
-    queue."""
+    """Yield, for each line, its number of instructions, its part of the critical path, and its time
+    on each queue."""
     spots = sorted({(site[0], site[1]) for site in sites[1:]})
     line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
     line, queues = line_of[columns["site"]], len(ENGINES) + len(core.queues)
@@ -240,7 +241,7 @@ def _lines(
 
 
 def _throughput(core: MeasuredCore) -> Json:
-    """The bytes that DMA engines moved, over time."""
+    """Return the counter of the bytes that DMA engines moved, over time."""
     begin, end = core.window
     edges = np.linspace(begin, end, BINS + 1)
     moved = core.elements[core.elements["end_ns"] > core.elements["begin_ns"]]

@@ -1,5 +1,5 @@
-"""A device's compiled program next to neuroncore's: the instructions of both for each line, and
-their engines."""
+"""A device's compiled program compared with neuroncore's: the instructions of both at each line,
+and the engines of these instructions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ NOWHERE = "(no line)"
 
 @dataclass(frozen=True)
 class SideRow:
-    """The instructions of one kind at one line: their number on each engine in the compiled program
-    and in ours. `verdict` describes the compiled program: "missing" means that it has too few."""
+    """The instructions of one kind at one line: their number on each engine in the device's program
+    (`theirs`) and in neuroncore's (`ours`). `verdict` describes the device's program: "missing"
+    means that it has no such instructions there."""
 
     place: str
     kind: str
@@ -51,7 +52,8 @@ class SideRow:
 
 
 def beside(program: Neff, timeline: Timeline) -> list[SideRow]:
-    """The program of the core with most instructions, which runs the kernel."""
+    """Return the rows for the core that runs the kernel, which is the one with most
+    instructions."""
     each = [[work for _, work in of_graph(graph)] for graph in program.graphs]
     own = ours(timeline)
     return rows(joined(max(each, key=len), own), own)

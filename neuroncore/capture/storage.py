@@ -25,14 +25,14 @@ Array = npt.NDArray[Any]
 
 PARTITIONS = 128
 SBUF_STEP = 1 << 18  # bytes from a partition of SBUF to the next
-PSUM_STEP = 1 << 14  # all of a partition of PSUM
+PSUM_STEP = 1 << 14  # bytes of a partition of PSUM
 UNINITIALIZED = 0xFF
 LARGEST = 1 << 32  # bytes of all tensors
 
 
 class DmaEnd(NamedTuple):
-    """The source or target of a part of a transfer: a variable, an offset in bytes, steps in bytes
-    and counts, innermost first, and the bytes and the format of each element."""
+    """The source or target of one part of a transfer: a variable, an offset in bytes, steps in
+    bytes and counts, innermost axis first, and the bytes and the format of each element."""
 
     variable: Variable
     offset: int
@@ -43,7 +43,7 @@ class DmaEnd(NamedTuple):
 
 
 class ChipMemories:
-    """All memories, with the constants of the program in them."""
+    """All memories of a core. They contain the constants of the program."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -59,8 +59,8 @@ class ChipMemories:
         }
 
     def view(self, operand: DecodedOperand, form: Format) -> Array:
-        """The codes of an operand in memory, [rows, ..., innermost axis]. Raises UsageError if it
-        leaves a partition, or is nothing."""
+        """Return a view of the codes of an operand in memory, [rows, ..., innermost axis]. Raise
+        UsageError if the operand leaves its partitions or is empty."""
         memory, step = (self.psum, PSUM_STEP) if operand.in_psum else (self.sbuf, SBUF_STEP)
         first = operand.address & (PSUM - 1)
         reach = [each * (size - 1) for each, size in zip(operand.steps, operand.sizes, strict=True)]
@@ -77,7 +77,7 @@ class ChipMemories:
         return self.view(operand, form_of(operand.format)).copy()
 
     def values(self, operand: DecodedOperand) -> Array:
-        """The numbers of an operand, as float32."""
+        """Return the numbers of an operand as float32."""
         return codec.decode(form_of(operand.format), self.codes(operand))
 
     def write(self, operand: DecodedOperand, values: Array) -> None:
@@ -85,17 +85,17 @@ class ChipMemories:
         self.put(operand, codec.encode(form_of(operand.format), np.ascontiguousarray(values)))
 
     def put(self, operand: DecodedOperand, codes: Array, form: Format | None = None) -> None:
-        """Write codes. Raises UsageError if they are more or fewer than the operand has."""
+        """Write codes. Raise UsageError if the operand has more or fewer elements."""
         target = self.view(operand, form or form_of(operand.format))
         target[...] = fitted(codes, target.shape)
 
     def column(self, address: int, rows: int) -> Array:
-        """The float32 number of each partition at an address, [rows, 1]."""
+        """Return the float32 number that each partition has at an address, [rows, 1]."""
         where = DecodedOperand("", True, address, (1,), (1,), "fp32", rows)
         return self.values(where)
 
     def move(self, source: DmaEnd, target: DmaEnd) -> None:
-        """Do a part of a transfer. Raises UsageError if its ends do not fit together."""
+        """Execute one part of a transfer. Raise UsageError if its ends do not fit together."""
         read, written = self._elements(source), self._elements(target)
         counts = [divmod(end.element, end.format.itemsize) for end in (source, target)]
         same = read.shape[:-1] == written.shape[:-1] and counts[0] == counts[1]
@@ -109,7 +109,7 @@ class ChipMemories:
         written[...] = np.ascontiguousarray(codes).view(np.uint8)
 
     def _elements(self, end: DmaEnd) -> Array:
-        """The bytes of an end, [..., innermost axis, bytes of an element]."""
+        """Return a view of the bytes of one end, [..., innermost axis, bytes of an element]."""
         inside = end.variable.kind == STATE_BUFFER
         memory = self.sbuf if inside else self.tensors[end.variable.name]
         shape = (*reversed(end.counts), end.element)
@@ -123,7 +123,7 @@ class ChipMemories:
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:
-        """Return one end of a transfer that its instruction describes."""
+        """Return the end of a transfer that a block of its instruction describes."""
         number = block.number
         if block.kind == "table":
             tables = [one.table for one in self.graph.variables.values() if one.table]
@@ -137,7 +137,7 @@ class ChipMemories:
 
 
 def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
-    """The ends of a part of a static block: the innermost axis is the element."""
+    """Return the two ends of a part of a static block. The innermost axis becomes the element."""
     source = move.source_sizes, move.source_steps, move.source_format
     target = move.target_sizes, move.target_steps, move.target_format
     return (
@@ -155,14 +155,15 @@ def _end(
 
 
 def fitted(values: Array, shape: Sequence[int]) -> Array:
-    """An array in another shape. Raises UsageError if that has more or fewer elements."""
+    """Return an array in another shape. Raise UsageError if that shape has more or fewer
+    elements."""
     if values.size != prod(shape):
         raise UsageError(f"{values.size:,} elements are where {prod(shape):,} are expected")
     return values.reshape(shape)
 
 
 def form_of(name: str) -> Format:
-    """The format that the profiler gives this name."""
+    """Return the format with this name in the profiler."""
     return lookup(our_format(name))
 
 

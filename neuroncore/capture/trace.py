@@ -1,10 +1,10 @@
 """Device traces (.ntff): what engines, DMA engines and semaphores did on a device, and when.
 
-A file is 128 bytes (a version, the length of the header), a header, which is a protobuf message,
-and a body of sections. A section is an array of records of 16 bytes. The header has a graph for
-each core: its programs as they were loaded, the names of its queues, the rates of its clocks. The
-format is not documented. It was worked out from published traces and compared with the tables that
-`neuron-profile view` prints for them.
+A file has 128 bytes with a version and the length of the header, then a header, which is a protobuf
+message, and then a body of sections. A section is an array of records of 16 bytes. The header has a
+graph for each core: its programs as they were loaded, the names of its queues, and the rates of its
+clocks. The format is not documented. It was worked out from published traces, and compared with the
+tables that `neuron-profile view` prints for them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from neuroncore.capture.protobuf import Malformed, Message
 Array = npt.NDArray[Any]
 
 LARGEST = 1 << 30  # bytes of a file: the largest published trace has 4 MB
-LATEST_PS = 1 << 62  # of a time: 53 days
-RATES = 1 << 31  # of clocks, in 1/1024 ps: 2 us a tick
+LATEST_PS = 1 << 62  # the latest time: 53 days
+RATES = 1 << 31  # the slowest clock, in 1/1024 ps per tick: 2 us per tick
 SIZE = 64  # bytes of an instruction
 LFS = b"version https://git-lfs"
 
@@ -33,20 +33,20 @@ LFS = b"version https://git-lfs"
 ENGINES = ("Tensor", "Scalar", "GpSimd", "Vector", "Sync")
 TENSOR, SCALAR, GPSIMD, VECTOR, SYNC = range(len(ENGINES))
 
-# The semaphores that engines increment when they have done an instruction; the runtime has those
-# before, and those after are of DMA queues.
+# The semaphores that engines increment when they have done an instruction. The runtime uses lower
+# numbers, and DMA queues use higher ones.
 SEMAPHORES = {3: "GpSimd", 4: "Scalar", 5: "Tensor", 6: "Vector", 7: "Sync"}
 
 RECORD = np.dtype([("id", "<u2"), ("part", "u1"), ("unit", "u1"), ("value", "<u4"), ("ps", "<u8")])
 KINDS = {0: "instructions", 1: "events", 4: "transfers", 5: "clock"}  # of sections
 
-# Units of records: instructions of engine e begin at 132 + 4 e and end at one more, its events are
-# at three more; DMA engine d has 64 + d; what DMA does to semaphores is elsewhere.
+# Units of records: for engine e, 132 + 4 e is the begin of an instruction, 133 + 4 e its end, and
+# 135 + 4 e an event; DMA engine d has 64 + d; changes of semaphores by DMA have other units.
 BEGINS, ENDS, EVENTS, STRIDE = 132, 133, 135, 4
 DMA_UNIT = 64
 INCREMENT, CLEAR = 243, 249  # parts of events
-ELEMENT_BEGINS, ELEMENT_ENDS = 1, 5  # low digits of values; the second digit is the queue
-PC_BITS = 21  # of an instruction's number; the bit above them marks a branch that was taken
+ELEMENT_BEGINS, ELEMENT_ENDS = 1, 5  # low hex digits of values; the second digit is the queue
+PC_BITS = 21  # bits of an instruction's number; the bit above them marks a branch that was taken
 
 INSTRUCTION = np.dtype(
     [("begin_ps", "i8"), ("end_ps", "i8"), ("engine", "u1"), ("pc", "i4"), ("own", "?")]
@@ -65,9 +65,9 @@ CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 class EventStream:
     """The program of one engine as it was loaded, with the runtime's instructions around it.
 
-    `code` is (instructions, 64) bytes, `own` says which instructions are the compiler's, `place`
-    where each of these is in the compiled program, and -1 for the others. `base` is what a record
-    counts from.
+    `code` has the bytes of the instructions, [instructions, 64]; `own` says which ones are the
+    compiler's; `place` is the position of each of these in the compiled program, -1 for the others.
+    Records number instructions from `base`.
     """
 
     code: Array
@@ -84,8 +84,9 @@ class Graph:
 
     * `instructions` of dtype INSTRUCTION; `pc` is an index of the stream's code, or -1 outside.
     * `transfers` of dtype TRANSFER; each is one element of a DMA on one DMA engine.
-    * `updates` of dtype UPDATE, the new values of semaphores; `by` is the engine, or -1 for a DMA.
-    * `clock` of dtype CLOCK; from then on, the Tensor engine has so many eighths of its full clock.
+    * `updates` of dtype UPDATE: the new values of semaphores; `by` is the engine, or -1 for a DMA.
+    * `clock` of dtype CLOCK: the eighths of its full clock that the Tensor engine has from a time
+      on.
     """
 
     name: str
@@ -101,8 +102,8 @@ class Graph:
 
     @property
     def window_ps(self) -> tuple[int, int]:
-        """Return the time from the begin of the compiler's first instruction to the end of its last
-        one."""
+        """The begin of the compiler's first instruction and the end of its last one, in
+        picoseconds."""
         own = self.instructions[self.instructions["own"]]
         if not len(own):
             return 0, 0
@@ -111,8 +112,8 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A device trace. `origin_ps` is the time at which the profiler begins to count; in older
-    files, which lack it, it is the begin of the compiler's first instruction."""
+    """A device trace. `origin_ps` is the time at which the profiler begins to count. Older files
+    lack it; then it is the begin of the compiler's first instruction."""
 
     program: str  # the file name of the compiled program
     instance: str
@@ -124,14 +125,14 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The clock of each source of records: its reference and the picoseconds that a step of the
-    recorded time and of the true time have, in 1/1024. On trn1 every engine has a clock of its
-    own; on trn2 all are one."""
+    """The rates of the clocks that records use. A clock has a reference time, and the length of its
+    tick as recorded and in truth, in 1/1024 ps. On trn1 each engine has a separate clock; on trn2
+    all share one."""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 
     def times(self, ps: Array, clock: int, number: int = 0) -> Array:
-        """Recorded times on the clock that all share, in ps."""
+        """Return recorded times as times on the clock that all share, in picoseconds."""
         recorded = _signed(ps)
         found = self.of.get(clock)
         if not found:
@@ -146,8 +147,8 @@ class _Clocks:
 
 
 ENGINE_CLOCKS = (1, 2, 4, 3, 5)  # the numbers of the engines' clocks
-# One for each DMA engine, and that of semaphores, whoever changes them: by it, published traces of
-# trn1 have 13 ns from the end of an instruction to its increment, as on trn2.
+# DMA engines share a list of clocks. All changes of semaphores use the clock of Sync: with it,
+# published traces of trn1 have 13 ns from the end of an instruction to its increment, as on trn2.
 DMA_CLOCKS, SEMAPHORE_CLOCK = 8, ENGINE_CLOCKS[SYNC]
 
 
@@ -178,7 +179,7 @@ def content(path: Path, largest: int) -> bytes:
 
 
 def read(data: bytes) -> Trace:
-    """The trace in the bytes of a file. Raises Malformed if they are not a trace."""
+    """Return the trace in the bytes of a file. Raise Malformed if they are not a trace."""
     if len(data) < START:
         raise Malformed("it is cut short: it ends before its header")
     version, length = data[0], int.from_bytes(data[1:5], "little")
@@ -301,14 +302,14 @@ def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
-    """Return which instructions are the compiler's, and their positions in the compiler's program,
-    from the lists of what the runtime has added and removed."""
+    """Return which instructions are the compiler's, and their positions in the compiled program.
+    `edits` lists what the runtime has added and removed."""
     own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
     for edit in edits:
         at, number = edit.integer(1) // SIZE, edit.integer(2)
         if at > count or number > count:
             raise Malformed("the runtime's edits are outside of the program")
-        if edit.integer(3) == 2:  # taken out
+        if edit.integer(3) == 2:  # removed
             shift[at] += number
         else:
             own[at : at + number] = False
@@ -352,8 +353,8 @@ def _instructions(found: Array, streams: Mapping[int, EventStream], clocks: _Clo
 
 
 def _transfers(found: Array, clocks: _Clocks) -> Array:
-    """Return transfers from their elements. Elements of one queue on one DMA engine end in the
-    order in which they begin."""
+    """Return transfers from the records of their begins and ends. Elements of one queue on one DMA
+    engine end in the order in which they begin."""
     found = found[np.argsort(found["ps"], kind="stable")]
     engine, kind = found["unit"].astype(np.int64) - DMA_UNIT, found["value"] & 0xF
     if (engine < 0).any():
@@ -397,13 +398,13 @@ def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
 
 
 def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """The places of begins and of their ends. Entries of a key are first in, first out; an end
-    without a begin, or a begin without an end, is left out."""
+    """Return the positions of begins, and of their ends. Begins and ends with the same key are
+    paired first in, first out. An end without a begin, or a begin without an end, is left out."""
     at = np.flatnonzero(begins | ends)
     at = at[np.argsort(key[at], kind="stable")]
     first = np.diff(key[at], prepend=-1) != 0
     step = np.where(begins[at], 1, -1)
-    # How many are open, from 0 for each key: keys are so far apart that none reaches the other.
+    # The number of open begins of each key. An offset keeps the ranges of keys apart.
     apart = -len(at) * np.cumsum(first)
     level = np.cumsum(step)
     level += apart - np.repeat(
@@ -411,14 +412,13 @@ def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
     )
     lowest = np.minimum.accumulate(np.minimum(level, apart))
     below = np.minimum(np.concatenate([lowest[:1] * 0, lowest[:-1]]), apart)
-    kept = (step > 0) | (level >= below)  # an end below all before it ends nothing
+    kept = (step > 0) | (level >= below)  # an end below all earlier levels has no begin
     opened, closed = kept & (step > 0), kept & (step < 0)
     return _nth_of_both(at, key[at], opened, closed)
 
 
 def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[Array, Array]:
-    """Return, for each key, the begin and the end with the same number, for numbers that have
-    both."""
+    """Return, for each key, the n-th begin and the n-th end, for each n that has both."""
     found = []
     for chosen in (opened, closed):
         keys = key[chosen]

@@ -14,15 +14,16 @@ from neuroncore.machine.harness import PROFILE, HarnessTime
 from neuroncore.report.summary import union_ns
 
 SCHEMA = "neuroncore.measured_why/1"
-SHOWN = 0.005  # of the time: parts that are less are not printed
+SHOWN = 0.005  # share of the time; smaller parts are not printed
 NOTHING = "nothing that the trace has"
 
 
 @dataclass(frozen=True, repr=False)
 class CaptureWhy:
-    """The measured time of the kernel and of all that the profiler counts, in nanoseconds; how busy
-    each engine was in the kernel's window; the statements on the path that ends last; and how long
-    engines waited for what. `top` is how many rows of each are printed."""
+    """The reasons for the time of a kernel: `kernel_ns` is its time, and `total_ns` all that the
+    profiler counts, in nanoseconds; `busy` is the share of the kernel's window for which each
+    engine was busy; `path` has the statements on the path that ends last; `waits` says how long
+    engines waited for what. `top` is how many rows of each kind are printed."""
 
     program: str
     instance: str
@@ -35,7 +36,7 @@ class CaptureWhy:
     range_ns: tuple[float, float] | None = None  # of an estimate
 
     def to_dict(self) -> dict[str, Any]:
-        """Times in seconds, shares as parts of one."""
+        """Return fields for JSON: times in seconds, shares as fractions."""
         whole = self.kernel_ns or 1.0
         return {
             "schema": SCHEMA,
@@ -52,12 +53,12 @@ class CaptureWhy:
         }
 
     def __repr__(self) -> str:
-        """The text for a notebook and `print`."""
+        """Return the text for a notebook and `print`."""
         return "\n".join(_text(self))
 
 
 def why(capture: Capture, top: int = 5) -> CaptureWhy:
-    """The answers for the core that ran the kernel."""
+    """Return the answers for the core that ran the kernel."""
     core = capture.busiest
     path = parts(core, steps(core))
     return CaptureWhy(
@@ -74,8 +75,8 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def busy(core: MeasuredCore) -> dict[str, float]:
-    """The part of the kernel's window in which each engine has an instruction, and in which DMA
-    engines move something."""
+    """Return the share of the kernel's window in which each engine executes an instruction, and in
+    which DMA engines move data."""
     begin, end = core.window
     window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
     found = {}
@@ -88,7 +89,7 @@ def busy(core: MeasuredCore) -> dict[str, float]:
 
 
 def measured_time(kernel_ns: float, total_ns: float) -> str:
-    """The kernel's time and what the profiler adds to it."""
+    """Return the kernel's time, and the time that the profiler adds to it, in words."""
     around = total_ns - kernel_ns
     if around <= 0:
         return f"measured {duration(kernel_ns)}"

@@ -1,6 +1,7 @@
-"""Checks of a file of kernels: of its source and of its run.
+"""Checks of a file of kernels: its source and its run.
 
-Findings in the format that editors and code scanning read: SARIF 2.1.0, an OASIS standard.
+Findings can also be written in the format that editors and code scanning read: SARIF 2.1.0, an
+OASIS standard.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Checked:
     """The findings of a check, and its extent.
 
     `files` are the sources that were read, `runs` the saved runs, and `launches` the number of
-    kernels that ran, None if nothing ran. `unfinished` is a sentence, why the run ended early.
-    `orders` has the outcomes of other orders that the device may take, launch by launch.
-    `verified` is True if each record agrees with the plain reading, and `ours` is True if
-    neuroncore itself is at fault.
+    launches that ran, None if nothing was executed. `unfinished` is a sentence that says why the
+    run ended early. `orders` has the outcomes of other orders that the device may choose, launch by
+    launch. `verified` has a sentence for each launch whose record was compared with the plain
+    reading. `ours` is True if neuroncore itself is at fault.
     """
 
     findings: Sequence[Finding]

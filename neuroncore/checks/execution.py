@@ -60,11 +60,10 @@ def run(
     words: Sequence[str],
     limits: ExecutionLimits,
 ) -> FileRun:
-    """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
-
-    An error that refuses the kernel is a finding. A process that ends without an answer gives no
-    finding, but a reason in `Ran`. Raises UsageError if the command line reports wrong usage.
-    """
+    """Run a file, or one kernel of it, by `neuroncore run --json`; `words` are further options. An
+    error that refuses the kernel becomes a finding. If the process ends without a result, there is
+    no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command line
+    reports wrong usage."""
     what = f"{file}::{kernel}" if kernel else str(file)
     told = ["run", "--json", what, *(["--target", target] if target else []), *words]
     if limits.here:
@@ -114,7 +113,7 @@ def _told(output: str, code: int, errors: bytes) -> FileRun:
 
 
 def _refused(failure: dict[str, Any]) -> Finding:
-    """Return the finding for an error of a kernel in the form of its `to_dict`."""
+    """Return the finding for an error of a kernel, given as the dict of the error (`to_dict`)."""
     place = None
     if failure["line"] is not None:
         column = failure["column"] - 1

@@ -25,7 +25,7 @@ from neuroncore.replay.cursor import Replay
 
 Array = npt.NDArray[Any]
 Rows = list[int]
-MEETING, REGISTERS = -1, -2  # resources other than storages that iterations share
+MEETING, REGISTERS = -1, -2  # resources that iterations share, other than storages
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Permutations:
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Return a flag for each iteration of all runs of loops with more than one: whether its
-        position in the loop differs."""
+        """Return, for each iteration of a loop with several iterations, whether its position in the
+        loop differs. All runs of such loops are in one array."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -62,8 +62,8 @@ class Permutations:
         return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """Return the first two instructions in different iterations that use the same bytes, of
-        which one writes, and whose order is reversed; None if there are none."""
+        """Return the first two instructions that use the same bytes in different iterations, if one
+        of them writes and their order is reversed; None if there are no such instructions."""
         at = _positions(rows)
         pairs = [(one, other) for one, other in self._conflicts if at[one] > at[other]]
         return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
@@ -196,9 +196,10 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders: the number of replays; the number of the
-    `among` iterations of parallel loops that had another position in at least one replay; and the
-    differences. `untried` is a sentence with the reason if there was no replay."""
+    """The result of running iterations in other orders. `tried` is the number of replays. `among`
+    is the number of iterations of parallel loops, `moved` the number of those that had another
+    position in at least one replay. `finding` has the differences. `untried` is a sentence with the
+    reason if there was no replay."""
 
     tried: int = 0
     moved: int = 0
@@ -218,9 +219,9 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Orders:
-    """The result of running the cores in other orders: the number of replays; the number of `open`
-    pairs of accesses, which no meeting orders, that were reversed in at least one replay; and the
-    differences, there or in other orders of `iterations`."""
+    """The result of running the cores in other orders. `tried` is the number of replays. `open` is
+    the number of pairs of accesses that no meeting orders, `reversed` the number of pairs that were
+    reversed in at least one replay. `finding` has the differences, also those of `iterations`."""
 
     tried: int
     open: int
@@ -376,7 +377,7 @@ class _AtRandom:
 
 
 def _turns(number: int, cores: int) -> _In | _AtRandom:
-    """Return the schedule of replay `number`: the last core first, later ones at random."""
+    """Return the schedule of replay `number`: the last core first for 0, otherwise at random."""
     return _AtRandom(number) if number else _In([-core for core in range(cores)])
 
 

@@ -1,10 +1,9 @@
-"""Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization:
-the bytes that several threads of a launch use, by segment, and the happens-before order between
-cores, as vector clocks.
+"""Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization.
 
 A thread is one program of the launch grid on its core. Its instructions are in segments, which end
-where it meets others. After a meeting, all that happened before it in any of its threads has
-happened before the rest of each of them. A meeting may join any set of threads.
+where it meets other threads. After a meeting, all that happened before it in any of its threads has
+happened before the rest of each of them. A meeting may join any set of threads. Vector clocks
+represent this happens-before order.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of a world, each of some set of cores, in an order in which
-    they may have happened. A collective that moves data is two meetings, one at its start and one
-    at its end."""
+    """Return the meetings of the cores of a world, in an order in which they may have happened.
+    Each is a meeting of some set of cores. A collective that moves data is two meetings, one at its
+    start and one at its end."""
     if len(programs) != len(among):
         return []
     listed: list[Meeting] = []
@@ -115,7 +114,7 @@ class HappensBefore:
         return bool(behind_other and self._behind[one][segment][other] <= others)
 
 
-MOST_RUNS = 1 << 18  # of adjacent bytes in one access; an access with more isn't compared
+MOST_RUNS = 1 << 18  # most runs of adjacent bytes of an access that is compared
 
 
 class Access(NamedTuple):
@@ -137,8 +136,8 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class Shared:
-    """Boxes of all threads with their uses, numbered core by core. A row of `box` is a half-open
-    range of rows and one of bytes; `pattern` is a row of `patterns`, or -1."""
+    """Boxes of all threads with their uses, numbered core by core. A row of `box` is [row, row_end,
+    byte, byte_end]; `pattern` is the number of its pattern, or -1."""
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -194,8 +193,8 @@ class Shared:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> Shared:
-    """Return the boxes of HBM that several threads use and one of them writes. Accesses through an
-    index may be anywhere, and are left out."""
+    """Return the boxes of HBM that several threads use, if one of the threads writes. Accesses
+    through an index may be anywhere, and are left out."""
     boxes, wanted = Shared(), _used_by_several(uses, among)
     for core, one in enumerate(uses):
         windows = one.program.windows()
@@ -211,7 +210,7 @@ def shared(
 
 
 def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
-    """Return the storages in HBM that several threads use and one of them writes."""
+    """Return the storages in HBM that several threads use, if one of the threads writes."""
     used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in among:
         one = uses[thread.core]
@@ -272,8 +271,8 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Return which uses are accesses of this core itself to HBM: a barrier only waits and uses
-    nothing, and a collective of several cores counts once, for the first core."""
+    """Return which uses are accesses of this core to HBM. A barrier only waits, and accesses
+    nothing. A collective of several cores counts once, for the first core."""
     does = []
     for instruction in (call.instruction for call in uses.program.calls):
         together = instruction.meets is not None and instruction.traits.exchanges
@@ -286,7 +285,8 @@ def _note(
     uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """Add the uses in `does` of boxes that have a number, once for each segment of the thread."""
+    """Add the uses that `does` flags to the accesses of their boxes, once for each segment of the
+    thread. Boxes without a number are left out."""
     used = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[used], uses.writes[used]
     table = np.column_stack([of_box[uses.box[used]], order.segment(number, rows), writes])
@@ -296,7 +296,7 @@ def _note(
         accesses[box].append(Access(number, segment, bool(wrote), int(rows[k])))
 
 
-TOLD = 20  # the most pairs of lines
+TOLD = 20  # most pairs of lines that are reported
 MASKED = 62  # threads that have a separate bit; further threads share bits
 
 

@@ -45,7 +45,7 @@ class Alive(NamedTuple):
 
 
 def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
-    """Return a finding for each memory whose tiles don't fit at some point of the program, at the
+    """Yield a finding for each memory whose tiles don't fit at some point of the program, at the
     line that makes the first tile that doesn't fit."""
     machine, program = timeline.machine, timeline.program
     for region, peak, also in (
@@ -67,16 +67,17 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 
 
 def spilled(timeline: Timeline) -> bool:
-    """Return whether the compiler makes room for tiles that do not fit. The older API's does: it
-    spills SBUF, which the estimate has, and published kernels with far more tiles in PSUM than it
-    holds were timed. But one instruction has to have all of its tiles in SBUF at once."""
+    """Return whether the compiler makes room for tiles that do not fit. The older API's compiler
+    does: it spills SBUF, which the estimate includes, and published kernels with far more tiles
+    than PSUM holds were timed. But one instruction needs all of its tiles in SBUF at once."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
 
 
 def _most_at_once(program: Program) -> int:
-    """Return the bytes per partition of all tiles in SBUF that one instruction uses, at most."""
+    """Return the largest number of bytes per partition of SBUF that the tiles of one instruction
+    take."""
     uses = Uses(program)
     used, area = np.unique(np.stack([uses.user, uses.area]), axis=1)
     kinds = uses.areas.kinds
@@ -133,7 +134,7 @@ def _found(program: Program, kind: Area) -> str:
 
 
 LEAST = 0.1  # the share of an engine's or of DMA's busy time that is worth advice
-LEAST_OF_ALL = 0.01  # and the share of all time
+LEAST_OF_ALL = 0.01  # and the share of all time that is worth advice
 FEW_LANES = 0.25  # at most this share of the lanes
 
 
@@ -154,8 +155,8 @@ class LineAdvice(NamedTuple):
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Return advice for each line, with the share of its instructions in the busy time of their
-    engine, or of DMA, on the core where the share is largest. With several ranks the advice lists
+    """Yield advice for each line. It has the share of the line's instructions in the busy time of
+    their engine, or of DMA, on the core where this share is largest. With several ranks it lists
     all ranks to which it applies. Advice never refuses a kernel."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):

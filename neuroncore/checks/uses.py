@@ -1,7 +1,10 @@
-"""The instructions that use each byte of a record, its last writer, and findings about them: sums
-in PSUM that continue after they were read or that nothing reads, tensors at addresses that
-overlap or without addresses where others have them, and iterations of a parallel loop that read
-bytes that others write."""
+"""The instructions that use each byte of a record, and its last writer; and findings about these
+uses:
+
+* sums in PSUM that continue after they were read, or that are never read,
+* tensors at addresses that overlap, or without an address in a memory where others have one,
+* iterations of a parallel loop that read bytes that other iterations write.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """The operands of a program, in columns as long as `box`: instruction `user[k]` reads or writes
+    """The operands of a program, in columns as long as `box`. Instruction user[k] reads or writes
     operand k."""
 
     program: Program
@@ -80,8 +83,8 @@ class Uses:
 
     @cached_property
     def reaching(self) -> Array:
-        """The instruction that last wrote any byte of each operand, -1 for none: before the read of
-        an operand that is read, before the write of one that is written."""
+        """The instruction that last wrote any byte of each operand, -1 for none: the last one
+        before the operand is read, or, for an operand that is written, before that write."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -98,9 +101,9 @@ class Uses:
 
 
 def sums(uses: Uses) -> Iterator[Finding]:
-    """Return a finding for each line whose products add to a sum that has been read and do not
-    state that they accumulate: the author may think that the previous group has ended. Also return
-    one for each line whose products begin a sum over one that was never read."""
+    """Yield a finding for each line whose products add to a sum that was already read, without
+    stating that they accumulate: the author may think that the previous sum has ended. Also yield a
+    finding for each line whose products begin a sum that replaces one that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     in_turn = _InTurn.of(uses)
@@ -151,8 +154,8 @@ class _InTurn:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Return products that begin a sum, each with the last product that wrote there, if nothing
-        reads its sum."""
+        """Yield products that begin a sum, each with the last product that wrote there before, if
+        that sum was never read."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -160,14 +163,14 @@ class _InTurn:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return the uses that products write whose `accumulate` argument is `adds`."""
+        """Return which uses are writes of products whose `accumulate` argument is `adds`."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
     def _follow(self, these: Array, those: Array) -> Array:
-        """Return which of `these` uses follow a use in `those`, of the same window and by another
-        instruction."""
+        """Return which of `these` uses directly follow a use in `those` of the same window, by
+        another instruction."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         following: Array = np.flatnonzero(these[1:] & those[:-1] & same)
         return following
@@ -189,13 +192,14 @@ def _says(call: Call, adds: bool | None) -> bool:
     return is_said and call.arguments[traits.adds] is adds
 
 
-TRIED = 16  # reads per pair of lines
+TRIED = 16  # most reads that are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Return a finding for each line that overwrites the bytes of another tensor that is read
-    afterwards. A tensor may be a view of another tensor's bytes: then the tensor that is read was
-    not written itself, or the instruction that writes the other one reads all that it writes."""
+    """Yield a finding for each line that overwrites bytes of another tensor that are read
+    afterwards. A tensor may also be a view of another tensor's bytes, which is not reported: then
+    the tensor that is read was never written itself, or the instruction that overwrites its bytes
+    reads all of them."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -233,8 +237,8 @@ def _candidates(uses: Uses, storage: Array) -> Array:
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the instruction that wrote, through the tensor that is read, the bytes that `writer`
-    overwrites without reading them; None if there is none."""
+    """Return the instruction that wrote the bytes that `writer` overwrites, through the tensor that
+    is read; None if there is none, or if `writer` reads these bytes too."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -263,12 +267,12 @@ def _share(uses: Uses, one: int, other: int) -> bool:
     return bool((near[start[a] : start[a + 1]] == b).any())
 
 
-TOLD = 4  # lines, at most
+TOLD = 4  # most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
-    """Return a finding for each of the first lines that let the system place a tensor, in a memory
-    where the kernel has placed others."""
+    """Yield a finding for the first lines that leave the placement of a tensor to the system, in a
+    memory where the kernel has placed other tensors."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
@@ -296,7 +300,7 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Make it from the rows of `Data.iterations`, three numbers each."""
+        """Return the nesting of marks, which are the rows of `Data.iterations`, [marks, 3]."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -313,8 +317,8 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, one: Array, other: Array) -> Array:
-        """Return, for pairs of rows and by depth, the loops in which they are in different
-        iterations."""
+        """Return, for each pair of rows and each depth, whether the two are in different iterations
+        of the same loop at this depth, [pairs, depths]."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
@@ -333,9 +337,8 @@ class Nesting:
 
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
-    """Return a finding for each pair of lines in which one line reads, in an iteration of a
-    parallel loop, bytes that the other line wrote last in another iteration, or overwrites
-    later."""
+    """Yield a finding for each pair of lines in which one line reads, in an iteration of a parallel
+    loop, bytes that the other line wrote last in another iteration, or overwrites later in one."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
@@ -355,8 +358,8 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
-    """Return pairs of instructions in different iterations of a parallel loop that use the same
-    bytes of a tensor, in the order of the kernel. At least one of them writes."""
+    """Yield pairs of instructions that use the same bytes of a tensor in different iterations of a
+    parallel loop, in the order of the kernel. At least one of them writes."""
     nesting = _nesting(uses)
     if nesting is None:
         return
@@ -373,7 +376,8 @@ def _nesting(uses: Uses) -> Nesting | None:
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Return operands that are written where another iteration has written before."""
+    """Yield operands that are written where another iteration has written before, each with that
+    earlier writer and the depth of the loop."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -382,9 +386,9 @@ def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Return operands that are read in another iteration than they are written in, each with the
-    instruction that wrote there last before the read, or last of all, and the depth of the loop.
-    Operands that the loop may share and operands that move by indices are left out."""
+    """Yield operands that are read in another iteration than the one that writes them. Each has the
+    instruction that last wrote there before the read, or the last one of all, and the depth of the
+    loop. Operands that iterations may share and operands that move by indices are left out."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -396,8 +400,8 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Return the operands in `read` that are written later, and not earlier by the same
-    iteration."""
+    """Yield the operands in `read` that another iteration writes later, if the same iteration has
+    not written them before."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
@@ -414,8 +418,8 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Return whether an instruction writes the operand's tensor at a fixed place, and does not
-    update it in place. Another tensor may be at its address."""
+    """Return whether an instruction writes the operand's tensor at a fixed position, and the reader
+    does not update the operand in place. Another tensor may be at the same address."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])
