@@ -104,20 +104,21 @@ def blocks(tiles: Tiles) -> None:
 
 
 def sums(tiles: Tiles) -> None:
-    """Products are added to blocks in PSUM, to all of a block or to halves in turn."""
+    """Products are added to blocks in PSUM: to all rows of a block, or to the first ones of a block
+    of zeros; to all columns, or to halves in turn."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     depth, lanes, free = maker.choose((4, 8, 33)), maker.between(1, 32), maker.between(1, 16)
     count, turns, halves = maker.between(2, 3), maker.between(2, 3), maker.choose((1, 2, 2))
     a, b = (maker.given((depth * n, wide), form) for n, wide in ((turns, lanes), (count, free)))
-    wide = halves * free
-    out = result(maker, (lanes, count * wide), "float32")
-    shape = f"({count}, nl.par_dim({lanes}), {wide})"
-    zeros = maker.choose(("zeros", "ndarray"))
+    wide, zeros = halves * free, maker.choose(("zeros", "ndarray"))
+    tall = lanes + maker.choose((0, 0, 1, 40)) * (zeros == "zeros")
+    out = result(maker, (tall, count * wide), "float32")
+    shape = f"({count}, nl.par_dim({tall}), {wide})"
     lines = [
         f"p = nl.{zeros}({shape}, nl.float32, buffer=nl.psum)",
         f"d = nl.arange({depth})[:, None]",
         f"m, n = nl.arange({lanes})[None, :], nl.arange({free})[None, :]",
-        grid(maker, lanes, wide),
+        grid(maker, tall, wide),
     ]
     for half in range(halves):
         more = maker.choose((1, turns))

@@ -120,6 +120,25 @@ def test_zeros_of_which_a_part_is_overwritten_are_zeros_elsewhere():
     assert device.opcodes.count(MEMSET) == 1
 
 
+@pytest.mark.parametrize(("start", "count"), [(0, 5), (32, 5), (64, 33), (0, 95)])
+def test_rows_of_psum_beside_a_product_are_zeros_wherever_they_begin(start, count):
+    """No engine starts at partition 5, and DMA does not reach PSUM."""
+    x = np.random.default_rng(3).normal(size=(4, count)).astype(np.float32)
+
+    def kernel(a, b):
+        p = nl.zeros((128, 9), np.float32, buffer=nl.psum)
+        part = nl.ds(start, count), nl.ds(2, 6)
+        p[part] += nisa.nc_matmul(a, b)
+        before = nl.copy(p)
+        p[part] += nisa.nc_matmul(a, b)
+        return nl.subtract(nl.copy(p), before)
+
+    want = np.zeros((128, 9))
+    want[start : start + count, 2:8] = x.T.astype(np.float64) @ B
+    got, _ = run(kernel, x, B)
+    assert np.allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_zeros_in_an_update_are_added_to():
     def kernel(a):
         t = nl.zeros((4, 6), np.float32)

@@ -179,8 +179,29 @@ def fill(tile: Tile) -> None:
     carry(tile.storage)
     if state.notes is not None:
         state.notes.fault()
-    for box in rectangles(missing):
-        _set(everything.within(box), value)
+    for box in rectangles(missing):  # from the first row to the last
+        if tile.storage.region is PSUM and not _starts_well(everything.within(box)):
+            _set_below(everything, box, value)
+        else:
+            _set(everything.within(box), value)
+
+
+def _starts_well(slot: Tensor) -> bool:
+    """Return whether engines can access a tile from its first partition on."""
+    return slot.start_partition in current().machine.starts(slot.shape[0])
+
+
+def _set_below(whole: Tensor, box: Box, value: Any) -> None:
+    """Fill rows of PSUM at which no engine can start. DMA does not reach PSUM: memset fills the
+    rows above too, whose contents, all of them written, are kept in SBUF meanwhile."""
+    (first, count), *free = box
+    end, starts = first + count, current().machine.starts
+    top = max(row for row in range(first) if row in starts(end - row))
+    above, all_rows = (whole.within(((top, size), *free)) for size in (first - top, end - top))
+    kept = new(above.shape, above.dtype)
+    issue("tensor_copy", dst=kept, src=above)
+    issue("memset", dst=all_rows, value=value)
+    issue("tensor_copy", dst=above, src=kept)
 
 
 def issue(name: str, **arguments: Any) -> None:
@@ -398,9 +419,9 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot with a number: memset, or a DMA of a constant if no engine can start at its first
-    partition; in HBM a DMA of a filled tile (published kernels assign numbers there, such as
-    nki-llama-nyu)."""
+    """Fill a slot with a number: memset, or in SBUF a DMA of a constant if no engine can start at
+    its first partition; in HBM a DMA of a filled tile (published kernels assign numbers there, such
+    as nki-llama-nyu)."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})
@@ -409,7 +430,7 @@ def _set(slot: Tensor, value: Any) -> None:
             issue("memset", dst=filled, value=value)
             issue("dma_copy", dst=part, src=filled)
         return
-    if slot.start_partition in core.machine.starts(slot.shape[0]):
+    if slot.storage.region is PSUM or _starts_well(slot):
         issue("memset", dst=slot, value=value)
         return
     constant = np.full(slot.shape, value).astype(slot.held.numpy)
