@@ -9,7 +9,7 @@ BLOCKS = 24  # characters of a bar for 100 %
 
 
 def block(head: str, *parts: str) -> str:
-    """Return a line in bold, and parts of HTML below it."""
+    """Return HTML: a headline in bold, and the parts (also HTML) below it."""
     return f"<div><b>{escape(head)}</b></div>{''.join(parts)}"
 
 
@@ -18,7 +18,8 @@ def line(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return rows of cells under the names of columns, or nothing without rows."""
+    """Return an HTML table of rows of cells, below the names of the columns; "" if there are no
+    rows."""
     body = "".join(_row(row, "td") for row in rows)
     return f"<table>{_row(head, 'th') if head else ''}{body}</table>" if body else ""
 

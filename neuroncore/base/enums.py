@@ -1,4 +1,4 @@
-"""The API's enumerations, with its names and values (nki.isa, NKI 0.3 and later)."""
+"""The enumerations of the API, with the names and values of `nki.isa` (NKI 0.3 and later)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from enum import Enum
 class ApiEnum(Enum):
     """An enumeration that is cheap to use in a dictionary key."""
 
-    # Enum's own __hash__ is written in Python; members are singletons, so identity will do.
+    # Enum's __hash__ is written in Python and slow; members are singletons, so their identity is
+    # enough.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -55,7 +56,8 @@ class matmul_perf_mode(ApiEnum):
 
 
 class Version(ApiEnum):
-    """The version of a machine in the API: `frontend.limits.nc_version` has a member for each.
+    """The generation of a machine, as the API names it: `frontend.limits.nc_version` has a member
+    for each machine.
 
     Published kernels write `get_nc_version() >= nc_version.gen3`.
     """
@@ -74,7 +76,8 @@ class Version(ApiEnum):
 
 
 class MemoryRegion(ApiEnum):
-    """Where a tensor lives. Private HBM belongs to one program, shared HBM to all of a launch."""
+    """The memory that a tensor is in. Private HBM belongs to one program; shared HBM belongs to all
+    programs of a launch."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -86,7 +89,7 @@ ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 
 
 class dma_engine(ApiEnum):
-    """The DMA that a core-to-core transfer uses."""
+    """The DMA engines that a core-to-core transfer uses."""
 
     dma = 1
     gpsimd_dma = 2

@@ -61,7 +61,7 @@ class NeuronError(Exception):
     """The root of every error of this package."""
 
     def _render_traceback_(self) -> list[str]:
-        """The text that IPython shows instead of a traceback through neuroncore."""
+        """Return the text that IPython shows instead of a traceback through neuroncore."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -91,36 +91,38 @@ class KernelError(NeuronError, ValueError, AssertionError):
         self.statement, self.argument = statement, argument
         self.expected, self.got, self.because = expected, got, because
         self.hint, self.also = hint, also
-        self.more: list[str] = []  # what else is wrong with the same instruction
-        self._name = (argument or "").partition("[")[0]  # of a list of tiles, the list
+        self.more: list[str] = []  # other faults of the same instruction
+        # for an item of a list of tiles, the name of the list
+        self._name = (argument or "").partition("[")[0]
         self._position = source.position(self._name) if position is None else position
         self._visits = source.visits()
 
     @cached_property
     def stack(self) -> list[tuple[source.Place, dict[str, int]]]:
-        """The user's frames inside the kernel, innermost first, each with its integer variables."""
+        """Return the user's frames inside the kernel, innermost first: the place of each, and its
+        integer variables by name."""
         return [(source.place(code, at), numbers) for code, at, numbers in self._visits]
 
     @cached_property
     def place(self) -> source.Place | None:
-        """Return the place of the call in the user's kernel, or of its wrong argument; None if
-        there is none."""
+        """Return the place of the wrong argument in the user's kernel, or of the whole call if no
+        argument is to blame. None if no frame is the user's."""
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: tuple[CodeType, int] | None) -> Self:
-        """Return the error at another place of the user's code than the one where it was raised."""
+        """Return this error, moved to another place of the user's code; None removes the place."""
         self._visits = [(*site, {})] if site else []
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """Return this error at the place of the error that it replaces."""
+        """Return this error, moved to the place where the error with this traceback was raised."""
         self._visits = source.visits_of(trace)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Code objects can't be pickled; places can."""
+        """Pickle the places, because code objects can't be pickled."""
         found = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **found}
 
@@ -163,7 +165,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as fields, for `--json`."""
+        """Return the message as fields, for `--json`."""
         spot = self.place
         return {
             "code": self.code,
@@ -266,14 +268,14 @@ class ViewError(KernelError):
 
 
 class NotEmulated(NeuronError, NotImplementedError):
-    """Legal on the device, but this emulator doesn't have it yet."""
+    """The kernel is legal on the device, but the emulator does not support it yet."""
 
 
 class UsageError(NeuronError, ValueError):
     """The emulator was asked for something that makes no sense."""
 
 
-# what to do about a fault of neuroncore
+# advice to the user who meets a fault of neuroncore
 REPORT = (
     "this is a fault of neuroncore, not of the kernel: please report it in the issues of "
     "neuroncore's repository, with the kernel, the traceback and what `neuroncore --version` prints"
@@ -281,7 +283,7 @@ REPORT = (
 
 
 class EmulatorError(NeuronError, RuntimeError):
-    """The emulator is wrong, whatever the kernel does: a fault to be reported. The command line
+    """A fault of the emulator, whatever the kernel does. It should be reported. The command line
     ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 3
@@ -299,6 +301,6 @@ class DefinitionError(NeuronError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name nearest to a misspelled one, or None."""
+    """Return a hint with the known name that is most similar to a misspelled one, or None."""
     near: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None

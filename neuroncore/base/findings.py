@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 from neuroncore.base.errors import DefinitionError
 from neuroncore.base.source import Place
 
-# error: the device or its compiler refuses it. warning: likely wrong on the device. note: worth
-# knowing, such as what no public source says is refused. advice: legal, and slower than need be.
+# error: the device or its compiler refuses it. warning: it is likely wrong on the device. note: it
+# is worth knowing; for example, no public source shows that it is refused. advice: it is legal, but
+# slower than necessary.
 Severity = Literal["error", "warning", "note", "advice"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
@@ -23,12 +24,13 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 class CodeRule:
     """The meaning of a code: a row of `codes/*.toml`.
 
-    `sentence` states in general what a finding's message states for one place; `source` is the
-    public text that the rule is from. `releases` are the API releases in which it holds, such as
-    "0.3-" or "0.2-0.5", all if it is empty; `form_of` is a release that accepts what later ones
-    refuse, which shows the release that a file is written for. `example` is a diff that follows the
-    lines of `header`: with its "-" lines the code is reported, at one of them, and with its "+"
-    lines it isn't. Codes that are also errors have no example: `neuroncore explain` has their page.
+    `sentence` states the problem in general; the message of a finding states it for one place.
+    `source` is the public text that the rule comes from. `releases` are the API releases in which
+    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all. `form_of` is
+    a release that accepts what later releases refuse: it shows for which release a file is written.
+    `example` is a diff of the lines after `header`. With its "-" lines the code is reported at one
+    of these lines; with its "+" lines instead it isn't reported. Codes that are also errors have no
+    example: `neuroncore explain` has a page for each of them.
     """
 
     code: str
@@ -98,8 +100,8 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 @cache
 def tables() -> Mapping[str, Mapping[str, CodeRule]]:
-    """The rows of each file of the table, by code. Raises DefinitionError for a row that
-    does not fit `CodeRule`."""
+    """Return the rows of each file of the table: file name, then code. Raises DefinitionError for a
+    row that does not fit `CodeRule`."""
     folder = Path(__file__).with_name("codes")
     found: dict[str, Mapping[str, CodeRule]] = {}
     for one in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -114,7 +116,8 @@ def tables() -> Mapping[str, Mapping[str, CodeRule]]:
 
 @cache
 def rules() -> Mapping[str, CodeRule]:
-    """All rows of the table, by code. Raises DefinitionError if a code has two."""
+    """Return all rows of the table, by code. Raises DefinitionError if two rows have the same
+    code."""
     found: dict[str, CodeRule] = {}
     for table in tables().values():
         if twice := found.keys() & table:
@@ -134,8 +137,8 @@ def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
 
 
 def without_advice(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without advice about speed, for classes in which students must find it
-    themselves."""
+    """Return the findings without advice about speed, for courses in which students must find out
+    themselves how to make a kernel faster."""
     return [one for one in findings if one.severity != "advice"]
 
 

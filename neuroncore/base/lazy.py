@@ -1,6 +1,8 @@
-"""The start stays quick: modules are imported at the first use of something in them (numba costs
-more than all the rest), and versions of packages are read from the names of folders, because
-`importlib.metadata` imports the parser of mail messages to read their files."""
+"""Proxies for modules, and versions of packages, for a quick start.
+
+A module is imported at the first use of one of its names: importing numba takes longer than all the
+rest of the start. Versions are read from the names of folders, because `importlib.metadata` imports
+the parser of mail messages."""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from typing import Any
 
 
 class Lazy:
-    """A proxy that imports its module when one of its names is first used.
+    """A proxy for a module, which it imports when one of the module's names is first used.
 
-    A name is kept after its first use, so the second use costs an attribute access.
+    The name is then kept, so a later use costs an attribute access.
     """
 
     def __init__(self, module: str) -> None:
@@ -26,8 +28,8 @@ class Lazy:
 
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
-    """The modules of a package with these names, separated by spaces, for its `__init__`: each is
-    imported at its first use."""
+    """Return proxies for the modules of a package, by name, for the package's `__init__`. `names`
+    is separated by spaces."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
 
 
@@ -36,12 +38,12 @@ ENDING = ".dist-info"
 
 
 def version(name: str) -> str:
-    """The version of a distribution, by the name of its folder. Raises PackageNotFoundError if
-    there is none."""
+    """Return the version of a distribution, read from the name of its folder. Raises
+    PackageNotFoundError if the distribution isn't installed."""
     for place in sys.path:
         try:
             entries = os.listdir(place or ".")
-        except OSError:  # an archive, or nothing
+        except OSError:  # an archive or a folder that doesn't exist
             continue
         for entry in entries:
             if entry.startswith(f"{name}-") and entry.endswith(ENDING):

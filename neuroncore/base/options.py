@@ -1,6 +1,5 @@
-"""Options of a run: a frozen value whose fields have a default and its reason, and named profiles
-for unpublished numerics. Also the folder of the cache.
-"""
+"""Options of a run: a frozen value in which every field has a default and its reason, and named
+profiles for numerics that are not published. Also the folder of the cache."""
 
 from __future__ import annotations
 
@@ -208,8 +207,8 @@ class Options:
 
 
 def phase(given: Any) -> float:
-    """Return a phase of the Tensor engine's clock. Raise UsageError for anything but a number from
-    0 to less than 1."""
+    """Return a phase of the Tensor engine's clock, as a fraction of its period. Raises UsageError
+    for anything but a number of at least 0 and less than 1."""
     try:
         value = float(given)
     except (TypeError, ValueError):
@@ -221,7 +220,7 @@ def phase(given: Any) -> float:
 
 @cache
 def choices() -> dict[str, tuple[Any, ...]]:
-    """Return the legal values of fields with a fixed set of values."""
+    """Return the legal values of each field that has a fixed set of values."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, kind in get_type_hints(Options).items():
         parts = (kind,) if get_origin(kind) is Literal else get_args(kind)
@@ -233,20 +232,21 @@ def choices() -> dict[str, tuple[Any, ...]]:
 
 
 documented = Options()
-"""The documented behavior, and the defaults of the fields where nothing is documented."""
+"""The documented behavior; where nothing is documented, the defaults of the fields."""
 
 ideal = Options(storage="float32")
-"""No format rounds more than float32 does."""
+"""No intermediate result is rounded more than to float32."""
 
 vendor_sim = Options(matmul="blas", simulator_operators=True)
-"""The vendor's simulator according to its guide: narrow formats in their own precision, sums in an
-unspecified order ("Numerical Precision"), and operators that no engine has."""
+"""The numerics of the vendor's simulator, according to its guide ("Numerical Precision"): narrow
+formats are computed in their own precision, sums have an unspecified order, and operators exist
+that no engine has."""
 
 PROFILES = {"documented": documented, "ideal": ideal, "vendor-sim": vendor_sim}
 
 
 def profile(name: str) -> Options:
-    """Return a profile by name. Raise UsageError with the nearest name."""
+    """Return a profile by name. Raises UsageError, with the most similar name, if there is none."""
     try:
         return PROFILES[name]
     except KeyError:
@@ -261,6 +261,6 @@ def cache_folder() -> Path:
 
 
 def order_of(order: Order, path: LaunchPath) -> Order:
-    """Return the order of instructions for the order of a kernel's API and a launch path, which
-    concerns today's compiler alone."""
+    """Return the order of instructions for a kernel. A launch path changes the order only for
+    kernels of today's compiler: PATHS lists its orders."""
     return PATHS[path] if order in PATHS.values() else order

@@ -1,4 +1,4 @@
-"""Programs that are run for a limited time, with all that they start."""
+"""Run programs for a limited time, and end them together with the processes that they start."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 def run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
     """Run a program in a new process group, without input, and return its output.
 
-    Raises subprocess.TimeoutExpired, with what was printed until then, if it takes longer. Then,
-    and if this process is interrupted, the program is ended with all that it has started.
+    Raises subprocess.TimeoutExpired, with the output so far, if it takes more than `seconds`. In
+    that case, and if this process is interrupted, the program and all processes that it started are
+    ended.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -1,5 +1,5 @@
-"""Where in the user's kernel something happened: file, line, columns and call stack; and values
-that are kept for such places."""
+"""Places in the user's kernel: file, line, columns and call stack. Also tables of values by
+place."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-ROOM = 1 << 16  # places; tuners make and drop kernels without end
+ROOM = 1 << 16  # places: a tuner may make and drop any number of kernels
 
 
 class Sites(dict[int, T]):
-    """Values by place. The key of a place is `id(code) + instruction`, one number, because a pair
-    takes twice as long to hash.
+    """Values by place. The key is one number, `id(code) + instruction`, because hashing a pair
+    takes twice as long.
 
-    Two places never share a key. Since Python 3.11 a code object holds its bytecode itself, so the
-    sum is an address inside the object. The object is kept with the value, so Python cannot give
-    its memory to another. At `room` places all are dropped, values and code together.
+    Two places never share a key. Since Python 3.11 a code object contains its bytecode, so the sum
+    is an address inside the object. The table keeps the object with the value, so Python cannot
+    give its memory to another object. At `room` places the table drops all values and code objects.
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -32,7 +32,7 @@ class Sites(dict[int, T]):
         self._kept: dict[int, CodeType] = {}
 
     def keep(self, code: CodeType, instruction: int, value: T) -> T:
-        """Keep the value of a place, and return it."""
+        """Store the value of a place, and return the value."""
         if len(self) >= self.room:
             self.clear()
             self._kept.clear()
@@ -41,7 +41,7 @@ class Sites(dict[int, T]):
         return value
 
     def at(self, code: CodeType, instruction: int) -> T | None:
-        """Return the value of a place, or None."""
+        """Return the value of a place; None if there is none."""
         return self.get(id(code) + instruction)
 
 
@@ -65,7 +65,7 @@ class Place:
 
     @property
     def short(self) -> str:
-        """Return the place without the folder."""
+        """Return the place as text, without the folder of the file."""
         return self._spelt(os.path.basename(self.file))
 
     def _spelt(self, file: str) -> str:
@@ -73,13 +73,15 @@ class Place:
         return f"{file}:{self.line}" if cell is None else f"{cell}, line {self.line}"
 
 
-# What a notebook calls the cell that a file stands for, None for a file, where there is a notebook.
+# In a notebook: returns the notebook's name of the cell that a file stands for; None for a real
+# file.
 cell_name: Callable[[str], str | None] | None = None
 
 
-_our_code: dict[int, CodeType] = {}  # by id, and so kept: torch makes and drops code
-_users_code: dict[int, CodeType] = {}  # by id, and so kept
-# numpy may call the emulator for a kernel, and what torch.compiler.disable makes calls kernels.
+# by id; the objects are kept because torch makes and drops code
+_our_code: dict[int, CodeType] = {}
+_users_code: dict[int, CodeType] = {}  # by id; the objects are kept
+# numpy may call the emulator for a kernel, and torch.compiler.disable calls kernels from its code.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
@@ -88,8 +90,8 @@ MACHINERY = (
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame runs the emulator, or code that may come between it and the user's
-    code. The chapters of `neuroncore.kernels` count as the user's code."""
+    """Return whether a frame runs the emulator, or code that may be between the emulator and the
+    user's code in the stack. The chapters of `neuroncore.kernels` count as the user's code."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
@@ -100,31 +102,33 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Return whether a frame is neither neuroncore's nor code that starts programs, starts threads
-    or imports modules."""
+    """Return whether a frame runs the user's code: not neuroncore, and not code that starts
+    programs or threads or imports modules."""
     return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
-_doors: set[int] = set()  # ids of code objects: whoever calls these is not the user's kernel
+# ids of code objects; a caller of one of these functions is not the user's kernel
+_doors: set[int] = set()
 
 
 def door(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark an entry point of neuroncore: its callers are not the user's kernel."""
+    """Mark a function as an entry point of neuroncore: its callers are not the user's kernel."""
     _doors.add(id(function.__code__))
     return function
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame that runs the user's code, or None."""
+    """Return the innermost frame that runs the user's code, or None."""
     return user_above(sys._getframe(1))
 
 
 def user_above(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that runs the user's code, from this one on, or None."""
+    """Return the innermost frame that runs the user's code, starting at this frame; None if there
+    is none."""
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code
-        if id(code) not in ours:  # which costs less than a call, for most of the way
+        if id(code) not in ours:  # this test costs less than a call, and most frames pass it
             if users.get(id(code)) is code:
                 return frame
             if id(code) in _doors:
@@ -137,47 +141,52 @@ def user_above(frame: FrameType | None) -> FrameType | None:
 
 
 def user_level() -> int:
-    """Return how many frames below the function that warns the user's code is."""
+    """Return the `stacklevel` for `warnings.warn` that attributes a warning to the user's code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_ours(frame):
         frame, level = frame.f_back, level + 1
     return level
 
 
-# A frame and an earlier bytecode instruction of it, while what that called for is done.
+# A frame and the offset of the bytecode instruction that it counts as being at, while the work
+# that this instruction requested is being done.
 resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 
 def instruction_of(frame: FrameType) -> int:
-    """The byte offset of the instruction that a frame is at."""
+    """Return the byte offset of the bytecode instruction that a frame is at."""
     there = resumed.get()
     return there[1] if there is not None and there[0] is frame else frame.f_lasti
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return where a frame is, as `place` takes it."""
+    """Return the code and the instruction of a frame, the arguments of `place`; None for no
+    frame."""
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
 def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
-    """First line, last line, first column and last column, in bytes."""
+    """Return the first line, last line, first column and last column of an instruction; columns are
+    in bytes."""
     spans = islice(code.co_positions(), instruction // 2, None)
     return next(spans, (None, None, None, None))
 
 
-CODES = 4096  # tuners make and drop kernels without end
-_places: Sites[Place] = Sites(CODES)  # equal code objects may be of different files
+CODES = 4096  # a tuner may make and drop any number of kernels
+# not by equality: equal code objects may come from different files
+_places: Sites[Place] = Sites(CODES)
 
 
 def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
-    """Remember a code object by its id. The object is kept, so no other object can get this id."""
+    """Remember a code object by its id. Because the object is kept, no other object can get this
+    id."""
     if len(kept) >= CODES:
         kept.clear()
     kept[id(code)] = code
 
 
 def place(code: CodeType, instruction: int) -> Place:
-    """The source span of the bytecode instruction at byte offset `instruction`."""
+    """Return the source span of the bytecode instruction at byte offset `instruction`."""
     known = _places.at(code, instruction)
     return known or _places.keep(code, instruction, _place(code, instruction))
 
@@ -192,7 +201,7 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def characters(text: str, column: int) -> int:
-    """A column in characters; Python counts bytes of UTF-8."""
+    """Return a column in characters. Python counts columns in bytes of UTF-8."""
     return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
@@ -200,10 +209,10 @@ Visit = tuple[CodeType, int, dict[str, int]]
 
 
 def visits() -> list[Visit]:
-    """The user's frames inside the kernel, innermost first: what `place` takes, and the integer
-    variables as they are now.
+    """Return the user's frames inside the kernel, innermost first: for each its code, its
+    instruction and its integer variables.
 
-    It ends where our own code called the kernel.
+    The frames end where neuroncore called the kernel.
     """
     found: list[Visit] = []
     frame = user_frame()
@@ -237,19 +246,20 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
-    """The innermost frame of the user's that an error came through, and its instruction."""
+    """Return the innermost user's frame that an error passed through, and the byte offset of its
+    instruction; (None, 0) if there is none."""
     found = _through(trace)
     return found[0] if found else (None, 0)
 
 
 def innermost_place(trace: TracebackType | None) -> Place | None:
-    """The place of the innermost frame of the user's that an error came through."""
+    """Return the place of the innermost user's frame that an error passed through, or None."""
     frame, instruction = innermost(trace)
     return None if frame is None else place(frame.f_code, instruction)
 
 
 def visits_of(trace: TracebackType | None) -> list[Visit]:
-    """Return the visits, as `visits` does, of an error that has left its frames."""
+    """Return the user's frames that an error passed through, in the form that `visits` returns."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
 
 
@@ -258,14 +268,15 @@ def _variables(frame: FrameType) -> dict[str, int]:
 
 
 def _integers(frame: FrameType) -> dict[str, int]:
-    """Integers, and loop variables that are integers; booleans are left out."""
+    """Return the integer variables of a frame, by name, without booleans and private names."""
     values = frame.f_locals.items()
     numbers = {n: v for n, v in values if isinstance(v, int) and not isinstance(v, bool)}
     return {n: int(v) for n, v in numbers.items() if not n.startswith("_")}
 
 
 def position(name: str) -> int | None:
-    """The position of a parameter in the neuroncore function that the user's code called."""
+    """Return the position of a parameter in the neuroncore function that the user's code called;
+    None if it has no such parameter."""
     called, frame = None, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame):
         called, frame = frame, frame.f_back

@@ -1,5 +1,5 @@
-"""The text of the user's kernel where something happened: the call, its arguments, and the node
-that uses a value. Files are parsed on demand."""
+"""Syntax of the user's kernel: the call at a place, its arguments, and the node that uses a value.
+Files are parsed when a question about them is first asked."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MISSING = object()
 
 
 def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
-    """Keep the result of a function of a frame, by the frame's code and current instruction. The
-    result must depend on nothing else of the frame."""
+    """Cache the result of a function of a frame, by the frame's code and current instruction. The
+    result must depend on nothing else in the frame."""
     kept: source.Sites[Any] = source.Sites()
 
     @wraps(made_of)
@@ -39,14 +39,14 @@ Span = tuple[int | None, ...]  # first line and column, last line and column, in
 
 
 def span(frame: FrameType) -> Span:
-    """The span of the text that a frame is at."""
+    """Return the source span of the instruction that a frame is at."""
     line, end_line, column, end_column = source.span(frame.f_code, frame.f_lasti)
     return line, column, end_line, end_column
 
 
 @by_site
 def user_of_value(frame: FrameType) -> ast.AST | None:
-    """The node of the source that uses the value of the expression that a frame is at."""
+    """Return the syntax node that uses the value of the expression that a frame is evaluating."""
     return _parents(frame.f_code.co_filename).get(span(frame))
 
 
@@ -60,25 +60,25 @@ TESTS = ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp | ast.UnaryOp |
 
 
 class Question(NamedTuple):
-    """Nodes of the source: an expression, and the node that tests its truth, such as an `if` or an
-    `and`. Both are None without the source."""
+    """An expression (`of`), and the node that tests its truth (`by`), such as an `if` or an `and`.
+    Both are None if there is no source text."""
 
     of: ast.AST | None
     by: ast.AST | None
 
     @property
     def tests_truth(self) -> bool:
-        """Return whether the node needs a truth value, such as an `if`; a call does not."""
+        """Return whether the node needs a truth value, as an `if` does and a call does not."""
         return isinstance(self.by, TESTS)
 
 
 @by_site
 def question(frame: FrameType) -> Question:
-    """Return the expression whose truth a frame asks for.
+    """Return the expression whose truth a frame is testing, and the node that tests it.
 
-    Python 3.11 gives a jump the span of the whole statement, and later releases the span of the
-    value, so the instruction before the jump finds the expression. Since Python 3.13 a comparison
-    may also ask for the truth of its result.
+    To Python 3.11 the span of a jump is the whole statement; to later releases it is the span of
+    the tested value. So the instruction before the jump is used to find the expression. Since
+    Python 3.13 a comparison itself may also ask for the truth of its result.
     """
     at, written = frame.f_lasti, frame.f_code.co_code
     if written[at] != COMPARISON:
@@ -94,16 +94,16 @@ def question(frame: FrameType) -> Question:
 
 
 def lies(node: ast.AST) -> Span:
-    """The span of a node."""
+    """Return the source span of a node."""
     where = ("lineno", "col_offset", "end_lineno", "end_col_offset")
     return tuple(getattr(node, name, None) for name in where)
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Return whether the value of the current expression of a frame is stored into a subscript
-    next: `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
+    """Return whether a frame's current value is about to be stored into a subscript: `t[...] =
+    value` or `t[...] += value`. If the frame returns the value, this is asked of its caller.
 
-    Without source text it may be, so the result is True.
+    Without source text the answer is unknown, and the result is True.
     """
     stored = _is_stored(frame)
     if stored is not None:
@@ -114,8 +114,8 @@ def is_assigned(frame: FrameType) -> bool:
 
 @by_site
 def _is_stored(frame: FrameType) -> bool | None:
-    """Return whether the user of a frame's current value stores it into a subscript; None if the
-    value is returned to the caller."""
+    """Return whether a frame's current value is used by a store into a subscript; None if the frame
+    returns the value. Without source text the result is True."""
     match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
@@ -124,13 +124,13 @@ def _is_stored(frame: FrameType) -> bool | None:
     return False
 
 
-FILES = 64  # of which something is kept
+FILES = 64  # the largest number of files whose results are kept
 
 
 def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
-    """Keep the result of a function of a file's source while the file has that text: a file that is
-    edited and imported again, or a new cell of the same name, has another text. Beyond FILES files
-    the least recently used one is dropped."""
+    """Cache the result of a function of a file, by the text of the file. A file that is edited and
+    imported again, or a new notebook cell with the same name, has another text. If there are more
+    than FILES files, the least recently used one is dropped."""
     kept: dict[str, tuple[list[str], T]] = {}
 
     @wraps(made_of)
@@ -148,8 +148,8 @@ def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
 
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """The node that uses the value of each expression of a file, by the expression's span; pytest
-    gives an `assert` a different span."""
+    """Return, by the span of each expression of a file, the node that uses its value. An `assert`
+    is also listed by its own span, because pytest gives that span to the tests of asserts."""
     return {
         lies(value): node
         for node in ast.walk(tree(file))
@@ -160,7 +160,8 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
 
 @by_text
 def tree(file: str) -> ast.Module:
-    """The syntax of a file; empty if there is no source text."""
+    """Return the syntax tree of a file. It is empty if there is no source text or the text is
+    invalid."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -168,8 +169,8 @@ def tree(file: str) -> ast.Module:
 
 
 def call(code: CodeType, instruction: int) -> ast.Call | None:
-    """Return the call that a bytecode instruction makes; None if it makes none, or if the source is
-    missing."""
+    """Return the call that a bytecode instruction makes; None if it makes no call, or if the source
+    is missing."""
     return _calls(code.co_filename).get(source.span(code, instruction))
 
 
@@ -183,9 +184,9 @@ def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
 
 
 def conjuncts(frame: FrameType) -> list[Any]:
-    """Return the values of all comparisons of the expression `a < b and c < d` that a frame is
-    evaluating. The list is empty if the frame evaluates no such expression, or if the expression
-    joins anything but comparisons."""
+    """Return the values of the comparisons in the expression `a < b and c < d` that a frame is
+    evaluating. The list is empty if the frame evaluates no such expression, or if any operand of
+    the `and` is not a comparison."""
     where = source.span(frame.f_code, frame.f_lasti)
     values = _conjunctions(frame.f_code.co_filename).get(where, [])
     return [eval(code, frame.f_globals, frame.f_locals) for code in values]
@@ -193,7 +194,8 @@ def conjuncts(frame: FrameType) -> list[Any]:
 
 @by_text
 def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
-    """The operands of each `and` of comparisons in a file, by the span of the whole."""
+    """Return the compiled comparisons of each `and` in a file, by the span of the whole
+    expression."""
     return {
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
             compile(ast.Expression(value), file, "eval") for value in node.values
@@ -206,8 +208,8 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
 
 
 def parameter(code: CodeType, name: str) -> Place | None:
-    """Return the place of a parameter in the definition of its function; None if the file does not
-    have it any more."""
+    """Return the place of a parameter in the definition of its function; None if the file no longer
+    contains this function."""
     for node in ast.walk(tree(code.co_filename)):
         if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
             continue

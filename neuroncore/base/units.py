@@ -1,10 +1,11 @@
-"""Times, sizes and counts for people."""
+"""Times, sizes and counts as text for people."""
 
 from __future__ import annotations
 
 
 def duration(ns: float) -> str:
-    """Return a time such as 12.3 us, with three significant digits or all before the point."""
+    """Return a time such as 12.3 us, with three significant digits, or more if the integer part has
+    more."""
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
             return f"{_digits(ns / scale)} {unit}"
@@ -12,7 +13,8 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a size such as 1.5 MiB, with three significant digits or all before the point."""
+    """Return a size in bytes such as 1.5 MiB, with three significant digits, or more if the integer
+    part has more."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{_digits(count)} {unit}"
@@ -21,11 +23,11 @@ def size(count: float) -> str:
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun, such as 1 call and 1,200 calls; `nouns` is a plural that does
-    not end in "s"."""
+    """Return a number with its noun, such as "1 call" or "1,200 calls". `nouns` is the plural if it
+    does not end in "s"."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def _digits(value: float) -> str:
-    """Return at least three significant digits, without an exponent."""
+    """Return a number with at least three significant digits and without an exponent."""
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""The ALU's operators and the activation functions, in tables that isa/ fills.
+"""The tables of the ALU's operators and of the activation functions. isa/ fills them.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class Table(MutableMapping[str, T]):
-    """Rows by name. The modules of isa/ add them, and are loaded when a row is first requested, so
-    that a program that neither runs kernels nor reads records does not load them."""
+    """Rows by name, which the modules of isa/ add. These modules are loaded when a row is first
+    requested. A program that neither runs kernels nor reads records does not load them."""
 
     def __init__(self) -> None:
         self._entered: dict[str, T] = {}
@@ -56,12 +56,13 @@ Apply = Callable[[Array, Any, Array], Any]
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """An ALU operator. `apply(a, b, out)` works on float32 arrays, or for a bitvec operator on
-    integer arrays; `b` broadcasts along the free axes. A unary operator ignores `b`.
+    """An ALU operator. `apply(a, b, out)` works on float32 arrays; for a bitvec operator it works
+    on integer arrays. `b` broadcasts along the free axes. A unary operator ignores `b`.
 
-    `reduces` says that it may be a reduction, `identity` what resetting an accumulator register
-    leaves there. `fold(x, state)` folds the rows of a matrix into a vector, first column first,
-    and `neutral` is a start for it that changes no element, not even -0.
+    `reduces` is true if it can be the operator of a reduction. `identity` is the value of an
+    accumulator register after a reset. `fold(x, state)` folds each row of the matrix x into one
+    element of the vector `state`, first column first. `neutral` is an initial state for `fold` that
+    changes no element, not even -0.
     """
 
     name: str
@@ -72,10 +73,10 @@ class Operator:
     identity: float | None = None
     fold: Callable[[Array, Array], Any] | None = None
     neutral: float | None = None
-    predicate: bool = False  # whether its results are 0 for false and 1 for true
+    predicate: bool = False  # the results are 0 for false and 1 for true
     integer: Apply | None = None  # exact, for the GpSimd engine's native 32-bit integers
     engines: tuple[str, ...] = ("vector",)
-    feature: str | None = None  # what a machine must have
+    feature: str | None = None  # the feature that a machine must have
 
     @property
     def operator(self) -> Operator:
@@ -89,9 +90,9 @@ class Operator:
 class Function:
     """An activation function of the Scalar engine; `apply(x, out)` works on flat float32 arrays.
 
-    `valid` is the input range outside which the device's tables give invalid results, of |x| with
-    `of_magnitude`. `table` names the set of polynomials it needs; without one it is in all sets.
-    `adds_bias` says that the device adds a bias to its operand.
+    `valid` is the range of x in which the device's tables give valid results; with `of_magnitude`
+    it is the range of |x|. `table` names the table of polynomials that the function needs; None if
+    every table contains it. `adds_bias` is true if the device adds a bias to its operand.
     """
 
     name: str
@@ -111,12 +112,12 @@ class Function:
 
 
 OPERATORS: Table[Operator] = Table()
-NUMBERS: Table[Operator] = Table()  # that take the place of those where NaN loses to a number
-SIMULATED: Table[Operator] = Table()  # that no engine has (Options.simulator_operators)
+NUMBERS: Table[Operator] = Table()  # replacements for operators for which a number wins over NaN
+SIMULATED: Table[Operator] = Table()  # operators that no engine has (Options.simulator_operators)
 FUNCTIONS: Table[Function] = Table()
 
 
-# --- operators that numpy does not have as they are needed ----------------------------------------
+# --- operators that differ from those of numpy ------------------------------------------------
 
 
 def maximum(a: Array, b: Any, out: Array) -> None:
@@ -128,7 +129,7 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 
 def maximum_number(a: Array, b: Any, out: Array) -> None:
-    """The maximum; if one operand is NaN, the other operand."""
+    """out = the maximum of a and b; if one of them is NaN, the other one."""
     maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 
@@ -144,7 +145,7 @@ def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
     other = np.asarray(b, out.dtype)
     if other.ndim == 0:
         other = np.full((rows, 1), other)
-    # free axes with gaps between them can't be one axis of a matrix
+    # free axes with gaps between them can't be merged into one axis of a matrix
     whole = out.ndim <= 2 or out.flags.c_contiguous
     result = out if whole else buffers.array(out.shape, out.dtype)
     loop(as_matrix(a, rows), as_matrix(other, rows), result.reshape(rows, -1))
@@ -157,14 +158,16 @@ def _is_matrix(values: Any) -> bool:
 
 
 def as_matrix(array: Array, rows: int) -> Array:
-    """[P, F] with contiguous rows; a view if it can be."""
+    """Return the array as a matrix [rows, F] with contiguous rows: a view if possible, else a
+    copy."""
     return buffers.contiguous(array).reshape(rows, -1)
 
 
 def power(a: Array, b: Any, out: Array) -> None:
-    """The power in float64, rounded once. numpy takes up to five times as long if there are
-    negative numbers or zeros, so the result is computed from the powers of magnitudes, and of 1 in
-    place of 0, unless numpy only squares."""
+    """out = a ** b in float64, rounded once to the format of `out`.
+
+    If a base is negative or 0, numpy takes up to five times as long. Then the result is computed
+    from powers of |a|, with 1 instead of 0, unless numpy only squares."""
     squares = np.ndim(b) == 0 and b == 2
     if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
@@ -203,7 +206,7 @@ def bypass(a: Array, b: Any, out: Array) -> None:
 
 
 def larger_magnitude(a: Array, b: Any, out: Array) -> None:
-    """The signed operand of greater magnitude; b if they tie."""
+    """out = the one of a and b that has the greater magnitude, with its sign; b if they tie."""
     np.copyto(out, np.where(np.absolute(a) > np.absolute(b), a, b))
 
 
@@ -220,12 +223,12 @@ def left_shift(a: Array, b: Any, out: Array) -> None:
 
 
 def right_shift(a: Array, b: Any, out: Array) -> None:
-    """Logical: zeros come in from the left, even for signed formats."""
+    """out = a >> b as a logical shift: zeros come in from the left, even for signed formats."""
     _shift(np.right_shift, a, b, out)
 
 
 def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
-    """Shifting by the width or more leaves 0."""
+    """Shift bit patterns by b bits. A shift by at least the width of the format gives 0."""
     unsigned = np.dtype(f"uint{a.dtype.itemsize * 8}")
     bits, count = a.view(unsigned), np.asarray(b).astype(np.int64) % (1 << 32)
     inside = count < a.dtype.itemsize * 8

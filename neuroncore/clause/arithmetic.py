@@ -1,6 +1,6 @@
-"""The words that the bodies of clauses are made of: where to compute, chains of operators, folds.
+"""Functions that the bodies of clauses use: where to compute, chains of operators, folds.
 
-Arrays are [P, F...]; every function writes its result into `out`, or into its tile.
+Arrays are [P, F...]; every function writes its result into `out` or into its tile.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from neuroncore.numerics.loops import elements
 from neuroncore.numerics.loops import fold as folds
 
 Array = npt.NDArray[Any]
-Step = tuple[Operator, Any, bool]  # an operator, its operand, whether that comes first
+Step = tuple[Operator, Any, bool]  # an operator, its operand, and whether the operand comes first
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """An uninitialized array in which results for `dst` are computed, by default of its shape:
-    float32, or float64 in the shadow (`neuroncore.precision`)."""
+    """Return an uninitialized array for results of `dst`; its default shape is that of `dst`. The
+    type is float32, or float64 in the shadow computation of `neuroncore.precision`."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
 
 def _type(held: Format) -> np.dtype[Any]:
-    """The type in which values for a tile are computed."""
+    """Return the type in which values for a tile of this format are computed."""
     return DOUBLE if held is float64 else FLOAT
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Return where to compute a float32 result: in `dst` itself if that can't disturb a source that
-    is still to be read, else in an array of the same shape. Pass the array on to `finish`.
+    """Return an array for a float32 result, to be passed to `finish`: the memory of `dst` itself if
+    writing there can't change a source that is still to be read, else an array of the same shape.
 
-    Each of the sources is read element by element, `later` when all of `dst` has been written.
+    `sources` are read element by element, while `dst` is written. `later` is a source that is read
+    after all of `dst` has been written.
     """
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
@@ -57,31 +58,31 @@ def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
 
 
 def same_window(a: Tile, b: Tile) -> bool:
-    """The same elements in the same order."""
+    """Return whether two tiles have the same elements in the same order."""
     if a.offset != b.offset or a.dtype is not b.dtype:
         return False
     return a.shape == b.shape and a.strides == b.strides
 
 
 def finish(dst: Tile, result: Array) -> None:
-    """Write a result made in `target`, rounding it to the format of `dst`."""
+    """Write a result to `dst`, rounded to its format. `result` is an array from `target`."""
     if result is not dst.codes():
         dst.store(result)
 
 
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    """The same elements per partition in another free shape."""
+    """Return the array with another free shape that has as many elements per partition."""
     return values if values.shape == shape else values.reshape(shape)
 
 
 def rows(tile: Tile) -> Array:
-    """The values of a tile, one row for each partition."""
+    """Return the values of a tile as a matrix: one row for each partition."""
     return as_matrix(tile.values(), tile.shape[0])
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """A constant in the type of `like`, or the values of a tile of its size or of one element for
-    each partition, shaped to broadcast to it."""
+    """Return an operand in a form that broadcasts to `like`: a constant in the type of `like`, or
+    the values of a tile that has as many elements as `like` or one element per partition."""
     if not isinstance(operand, Tile):
         return like.dtype.type(operand)
     values, lanes = operand.values(), len(like)
@@ -91,21 +92,22 @@ def scalar(operand: Any, like: Array) -> Any:
 
 
 def per_lane(operand: Any, like: Array) -> Array:
-    """A constant or a [P, 1] tile's values as a new vector, in the type of `like` [P, ...]."""
+    """Return a new vector with one number per partition of `like` [P, ...], in its type, from a
+    constant or a [P, 1] tile."""
     found = np.empty(like.shape[0], like.dtype)
     found[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
     return found
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return where a predicate is not 0, or with `reverse` where it is, in the shape of `dst`."""
+    """Return flags in the shape of `dst`: where the predicate is not 0 (with `reverse`, is 0)."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
 
 
 def move(dst: Tile, src: Tile) -> Run:
-    """dst = src: bits between equal formats, else through float32."""
+    """dst = src: a copy of the bits if the formats are equal, else a conversion through float32."""
     if dst.dtype is not src.dtype:
         return convert
     shape = dst.shape
@@ -117,14 +119,14 @@ def move(dst: Tile, src: Tile) -> Run:
 
 
 def convert(dst: Tile, src: Tile) -> None:
-    """dst = src, through float32"""
+    """dst = src, converted through float32."""
     if not decoded(dst, src):
         dst.store(src.values())
 
 
 def decoded(dst: Tile, src: Tile) -> bool:
-    """Write numbers of another format to a float32 tile directly, and return True, if it is dense
-    and somewhere else."""
+    """Convert src to float32 directly in the memory of `dst`, and return True. Return False if
+    `dst` is not float32 or has gaps, if `src` is float32, or if they share memory."""
     into, codes = dst.codes(), src.codes()
     if dst.held is not float32 or src.held is float32 or not into.flags.c_contiguous:
         return False
@@ -135,8 +137,8 @@ def decoded(dst: Tile, src: Tile) -> bool:
 
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
-    """Write codes to the chosen elements only: `chosen` is of dst's shape, or names partitions. The
-    codes are one, those of the chosen elements, or those of all of dst."""
+    """Write codes to the chosen elements of `dst` only. `chosen` has the shape of dst, or chooses
+    partitions. `codes` is one code, those of the chosen elements, or those of all elements."""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:
@@ -147,8 +149,8 @@ def put(dst: Tile, chosen: Array, codes: Any) -> None:
 
 
 def choose(chosen: Array, codes: Any, out: Array) -> None:
-    """Copy the chosen elements of codes, or a single code, to `out`. The arrays have the same type
-    and may overlap."""
+    """Copy the chosen elements of `codes`, or a single code, to `out`. The arrays have the same
+    type, and may overlap."""
     if out.size < codec.LEAST or out.itemsize not in codec.WORDS:
         np.copyto(out, codes, where=chosen)
         return
@@ -163,14 +165,14 @@ def choose(chosen: Array, codes: Any, out: Array) -> None:
 
 
 def where(chosen: Array, values: Array, others: Any) -> Array:
-    """Like np.where, which takes many times as long."""
+    """Return what np.where returns, in a fraction of its time."""
     found = np.array(np.broadcast_to(others, values.shape), values.dtype, order="C")
     choose(chosen, values, found)
     return found
 
 
 def write(dst: Tile, numbers: Array) -> None:
-    """dst = numbers that its format can represent, so nothing is rounded."""
+    """dst = numbers, without rounding: the format of dst can represent all of them."""
     dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
 
 
@@ -180,8 +182,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return how values of tiles like this one are read in a shape of as many elements for each
-    partition."""
+    """Return a function that reads the values of tiles like this one, in another shape with as many
+    elements per partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:
@@ -192,8 +194,9 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
-    """Return how operands like this one are read, to broadcast to `dst`: a constant in the type
-    that it is computed in, or a tile of its size or of one element for each partition."""
+    """Return a function that reads operands like this one, in a form that broadcasts to `dst`: a
+    constant in the type of the computation, or a tile that has as many elements as `dst` or one
+    element per partition."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]
@@ -202,7 +205,7 @@ def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
 
 
 def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run:
-    """dst[p, f] = function(data[p, f]), of values."""
+    """Return the run of dst[p, f] = function(data[p, f]) on values."""
     read = reader(data, dst.shape)
 
     def run(dst: Tile, data: Tile) -> None:
@@ -214,7 +217,7 @@ def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run
 
 
 def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> Run:
-    """dst[p, f] = function(data1[p, f], data2[p, f]), of values."""
+    """Return the run of dst[p, f] = function(data1[p, f], data2[p, f]) on values."""
     read1, read2 = reader(data1, dst.shape), reader(data2, dst.shape)
     if (written := direct(dst, function)) is not None:
         return lambda dst, data1, data2: function(read1(data1), read2(data2), written(dst))
@@ -228,9 +231,11 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return how the memory of tiles like `dst` is seen by a function that can write its results
-    there, whatever it reads; None if it can't. numpy's functions behave as if arrays did not
-    overlap (numpy.ufunc). Those that compare write 0 and 1 to any bytes."""
+    """Return a function that views the memory of tiles like `dst`, so that `function` can write its
+    results there whatever tiles it reads; None if it can't.
+
+    numpy's functions behave as if arrays did not overlap (numpy.ufunc). Comparisons of numpy write
+    0 and 1 to any bytes."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:
@@ -240,13 +245,13 @@ def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] |
 
 
 def flags(tile: Tile) -> Array:
-    """Return a tile of bytes that are 0 or 1 as an array of bools in the same memory."""
+    """Return a tile of bytes, each 0 or 1, as an array of bools in the same memory."""
     return tile.codes().view(np.bool_)
 
 
 def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run:
-    """dst = (data <op> operand) <op> operand, a step after the other. Bitvec operators take bit
-    patterns, others values."""
+    """Return the run of dst = (data <op> operand) <op> operand. Bitvec operators work on bit
+    patterns, other operators on values."""
     if first[0].kind == "bitvec":
         steps = [(op, reverse) for op, _, reverse in filter(None, (first, second))]
         return partial(integer_chain, steps)
@@ -257,7 +262,7 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run
 
 def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
     read, apply, read_operand = reader(data, dst.shape), applied(step), operand_reader(step[1], dst)
-    if (written := direct(dst, step[0].apply)) is not None:  # in either order of its operands
+    if (written := direct(dst, step[0].apply)) is not None:  # whichever of its operands comes first
         return lambda dst, data, operand, _=None: apply(
             read(data), read_operand(operand), written(dst)
         )
@@ -284,7 +289,7 @@ def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
 
 
 def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
-    """Return the function that puts a <op> b, or with reversed operands b <op> a, into an array."""
+    """Return a function that writes a <op> b into an array, or b <op> a if the step is reversed."""
     op, operand, reverse = step
     if reverse and op.arity != 1:
         return lambda a, b, out: apply(op, a, b, out, reverse=True)
@@ -293,12 +298,12 @@ def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
     return op.apply
 
 
-WORTH = 1 << 13  # elements for which a loop takes less time than numpy, with the checks before it
+WORTH = 1 << 13  # the number of elements from which a loop, with its checks, is faster than numpy
 
 
 def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> None:
-    """out = function(a, b), where b often has one element for each partition. (Where the result
-    replaces a matrix, numpy is as fast as a loop.)"""
+    """out = function(a, b). A loop computes it if b has one element per partition, the arrays are
+    large and `out` shares no memory with a and b. (In place, numpy is as fast as a loop.)"""
     apart = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
     if apart and b.dtype is FLOAT and not any([np.may_share_memory(one, out) for one in (a, b)]):
         lanes = len(b)
@@ -313,8 +318,10 @@ def _are_matrices(*arrays: Array) -> bool:
 
 
 def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
-    """out = x * scale + terms, which are one for each partition, if x is large, and float32 without
-    gaps; `out` is too, and shares no memory with x. Return whether it is done."""
+    """out = x * scale + terms, with one term per partition, and return True. Do nothing and return
+    False if x is small, not float32 or has gaps.
+
+    `out` must be float32 without gaps, and share no memory with x."""
     lanes = len(x)
     if x.size < WORTH or not _are_matrices(x):
         return False
@@ -323,7 +330,7 @@ def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
 
 
 def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Array:
-    """((data <op> operand) <op> operand) ..., each step rounded, in `out` or in a new array."""
+    """Return ((data <op> operand) <op> operand) ..., each step rounded, in `out` or a new array."""
     result = floats(dst) if out is None else out
     value = shaped(data.values(), dst.shape)
     for op, operand, reverse in steps:
@@ -333,7 +340,7 @@ def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Ar
 
 
 def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> None:
-    """out = a <op> b, or b <op> a."""
+    """out = a <op> b, or with `reverse` b <op> a."""
     if not reverse or op.arity == 1:
         op.apply(a, b, out)
     elif isinstance(b, np.ndarray) or isinstance(op.apply, np.ufunc):
@@ -343,7 +350,7 @@ def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> 
 
 
 def constant(form: Format, value: float) -> Any:
-    """A number as one code of a format. Integers saturate."""
+    """Return a number as a code of a format. Integers saturate."""
     if form is float32:
         return np.float32(value)
     if form.is_integer and form.kind != "bool":
@@ -357,7 +364,7 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     a, b = shaped(data1.codes(), dst.shape), shaped(data2.codes(), dst.shape)
     integers: Callable[..., Any] | None = op.integer if op.kind == "arithmetic" else op.apply
     assert integers is not None
-    mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
+    mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bitvec operands have the same width
     kind = np.dtype(np.int64) if mixed else a.dtype
     result = _bits_of(dst, kind)
     integers(a.astype(kind, copy=False), b.astype(kind, copy=False), out=result)
@@ -366,8 +373,10 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
 
 
 def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
-    """The memory of a tile as integers of another kind, or a new array if their widths differ. The
-    functions that write there read all elements first, or behave so, as numpy's do."""
+    """Return the memory of a tile as integers of type `kind`, or a new array if the widths differ.
+
+    A function may write to this memory only if it behaves as if it had read all elements before, as
+    numpy's functions do."""
     codes = dst.codes()
     if codes.dtype.kind in "iu" and codes.itemsize == kind.itemsize:
         return codes.view(kind)
@@ -390,7 +399,7 @@ def integer_chain(
 
 
 def _bits(operand: Any, like: Array) -> Any:
-    """An operand as a bit pattern of the width of `like`."""
+    """Return an operand as bit patterns of the width of `like`; None for no operand."""
     if operand is None:
         return None
     if isinstance(operand, Tile):
@@ -405,7 +414,7 @@ def flat(values: Array) -> Array:
 
 
 def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> None:
-    """out = function(x)"""
+    """out = function(x). The function gets flat arrays."""
     if out.flags.c_contiguous:
         function(flat(x), out.reshape(-1))
         return
@@ -417,8 +426,8 @@ def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> N
 def fold(op: Operator, matrix: Array, state: Array) -> Array:
     """state[p] = state[p] <op> matrix[p, 0] <op> matrix[p, 1] ..., from the left.
 
-    Works in place on the vector `state` and returns it. The order is that of the elements; it is
-    not published and shows in the last bits of float32 sums only.
+    Works in place on the vector `state` and returns it. The device's order is not published; here
+    it is the order of the elements. It shows only in the last bits of float32 sums.
     """
     if op.fold is not None and matrix.dtype.kind == "f":
         op.fold(as_matrix(matrix, matrix.shape[0]), state)
@@ -429,7 +438,7 @@ def fold(op: Operator, matrix: Array, state: Array) -> Array:
 
 
 def reduce(op: Operator, values: Array, axes: int) -> Array:
-    """The last `axes` axes folded away, starting from the first element."""
+    """Return the values with their last `axes` axes folded, starting from the first element."""
     kept = values.shape[: values.ndim - axes]
     matrix = as_matrix(values, prod(kept))
     if op.neutral is not None and matrix.dtype.kind == "f":
@@ -462,7 +471,7 @@ def scan(
 
 
 def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
-    """out[p, j] = r = x[p, j] <op> r, starting from r = state[p], and ending there."""
+    """out[p, j] = r = x[p, j] <op> r, starting from r = state[p]. The last r becomes state[p]."""
     if op.name in folds.SCANNED:
         folds.cumulate(x, state, out, folds.SCANNED.index(op.name))
         return
@@ -478,9 +487,9 @@ def affine(
     per_row: int,
     out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """offset + p * per_row + the sum of index * step over the axes of a pattern, [P, F], in 32-bit
-    integers that wrap around, in `out` if given. The pattern lists [step, count], outermost
-    first."""
+    """Return offset + p * per_row + the sum of index * step over the axes of `pattern`, as a matrix
+    [P, F] of 32-bit integers that wrap around. The pattern lists [step, count], outermost axis
+    first. The result is in `out` if given."""
     (step, count), *inner = pattern or ((0, 1),)
     along = np.arange(count, dtype=np.int64) * step
     for step, count in inner:

@@ -1,7 +1,7 @@
-"""The time that an instruction occupies its engine: words for the clauses in isa/.
+"""The time that an instruction occupies its engine: functions for the clauses in isa/.
 
-A cost depends on a Call and a machine, never on data, so that a record can be timed again for
-another machine. Times are in nanoseconds.
+A cost depends on a Call and a machine, never on data. So a record can be timed again for another
+machine. Times are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -25,42 +25,45 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """The DMA engines that a transfer keeps busy: each from `first` to `last`, for `ns`. With
-    `software`, GpSimd issues it and writes its descriptors, and it uses no ring."""
+    """The DMA engines that a transfer keeps busy: each from number `first` to number `last`, for
+    `ns` nanoseconds. With `software`, GpSimd writes the descriptors and issues the transfer, which
+    then uses no ring."""
 
     first: int
     last: int
     ns: float
-    store: bool  # goes to the store ring: its destination is HBM
+    store: bool  # uses the store ring, because its destination is HBM
     software: bool = False
 
 
 @dataclass(frozen=True)
 class Collective:
-    """A pattern of communication of `neuroncore.machine.collective_time`, of so many bytes in
-    all, among the ranks of one of the groups."""
+    """The communication of a collective: a pattern of `neuroncore.machine.collective_time`, the
+    total number of bytes, and the groups of ranks. Each group communicates by itself."""
 
     pattern: str
     size_bytes: int
     groups: tuple[tuple[int, ...], ...]
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """Return the ranks that take part in the collective together with a rank."""
+        """Return the ranks of the group that a rank is in."""
         return next((ranks for ranks in self.groups if rank in ranks), (rank,))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`busy_ns` until the engine takes its next instruction, of which `set_up_ns` come before any
-    element, and `latency_ns` more until the result can be read. `weights_ns` is how long the
-    array's input is kept by loading weights, unless it is already there, and `weights_latency_ns`
-    the time from the begin of the load until a column can stream past:
-    bench/instructions.py compares it with published times of single instructions; the schedule does
-    not use it. `table` names the activation table that must be loaded, and `shares_sbuf` is true if
-    it uses the SBUF port that Vector and GpSimd share. A `collective` has a latency that depends on
-    the places of its ranks. `rows` is the number of rows that move through the Tensor engine's
-    array, as its clock counts them, and `fills_half` is true if they meet no more than
-    half of it."""
+    """The time and the resources that an instruction takes. Times are in nanoseconds.
+
+    `busy_ns` is the time until the engine takes its next instruction; `set_up_ns` of it pass before
+    the first element. `latency_ns` is the further time until the result can be read. `weights_ns`
+    is how long loading the weights blocks the input of the array, unless the weights are there
+    already. `weights_latency_ns` is the time from the start of this load until a column can stream
+    past: bench/instructions.py compares it with published times, and the schedule does not use it.
+
+    `table` names the activation table that must be loaded. `shares_sbuf` is true if the instruction
+    uses the SBUF port that Vector and GpSimd share. The latency of a `collective` depends on the
+    places of its ranks. `rows` is the number of rows that move through the Tensor engine's array,
+    in cycles of its clock. `fills_half` is true if the weights fill at most half of the array."""
 
     busy_ns: float
     latency_ns: float
@@ -78,9 +81,9 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """This many cycles of streaming on the call's engine, or the time of the tiles' ports if that
-    is more; plus the fixed cost of an instruction, and `extra` cycles. `column` is true if scalars
-    are fetched though no operand shows it."""
+    """Return the cost of streaming for this many cycles on the call's engine, or for as long as the
+    tiles' ports take if that is more. The fixed cost of an instruction and `extra` cycles are
+    added. `column` is true if per-partition scalars are fetched although no operand shows it."""
     unit = machine.engines[call.engine.name]
     sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
     if "strided" in unit.rate:
@@ -100,9 +103,12 @@ def stream(
 
 
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
-    """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
-    the common one for fast modes (ARCH2). It is assumed that a mode is fast if its streams read or
-    write more than one element per cycle, so that pairs of streams within SBUF are, too."""
+    """Return whether the call uses the SBUF port that Vector and GpSimd share.
+
+    On v2 this port is the only one of both (ARCH1). From v3 on Vector has a port that it does not
+    share, and uses the shared one in addition for fast modes (ARCH2). It is assumed that a mode is
+    fast if the streams in SBUF that are read, or written, together move more than one element per
+    cycle."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -111,37 +117,40 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     ]
     if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
         return any(sizes)
-    # a few values beside a stream are none
+    # only the longest streams count: a few values read with them make no mode fast
     return any(cycles < sum(size for size in own if size == max(own)) for own in sizes)
 
 
 def _takes_columns(call: Call) -> bool:
-    """Return whether any operand is one scalar per partition; it is assumed that two are fetched
-    together."""
+    """Return whether any operand has one scalar per partition. Two such operands are assumed to be
+    fetched together."""
     operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
     return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """The cycles of a port for the elements of one partition: a sector of 16 bytes in two cycles.
-    This explains published figures: half of the bandwidth from a stride of 16 bytes on (ARCH1),
-    four elements of 16 bits or two of 32 per cycle at most (ARCH2), and weights that load up to
-    four times as fast as they stream."""
+    """Return the cycles that a port takes for the elements of one partition: a sector of 16 bytes
+    takes two cycles.
+
+    This explains published figures: half of the bandwidth if the stride is at least 16 bytes
+    (ARCH1); at most four 16-bit or two 32-bit elements per cycle (ARCH2); and weights that load up
+    to four times as fast as they stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """The cycles for elements that are each in a different sector; others come at the engine's rate
-    (ARCH1; fits of trn2 show that strides of 12 bytes are slow already)."""
+    """Return the cycles for elements that are each in a different sector; 0 for other tiles,
+    because those are read at the engine's rate (ARCH1). In fits of trn2 strides of 12 bytes are
+    already slow."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
 
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
-    """Return a partition's elements as rows of this many bytes, in which steps are less than a
-    sector."""
+    """Return the elements of a partition as rows: their number, and the bytes that each spans.
+    Inside a row, steps are smaller than a sector."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize
@@ -153,8 +162,8 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """Return the least number of cycles of an instruction with a run-time address on the chip. An
-    index of its elements is assumed to cost the same: nothing is published."""
+    """Return a cost function with a minimum for instructions with a run-time address on the chip.
+    An index of elements is assumed to cost the same, because nothing is published about it."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
@@ -169,7 +178,7 @@ def dynamic(cost: CostFunction) -> CostFunction:
 
 
 def elements(call: Call) -> int:
-    """Elements per partition of the largest operand."""
+    """Return the number of elements per partition of the largest operand."""
     return max(view.free_size for view in call.views())
 
 
@@ -179,9 +188,10 @@ def rate(machine: Machine, unit: engine, kind: str) -> float:
 
 
 def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
-    """One pass over the largest operand, at the engine's rate for a kind of work.
+    """Return the cost function of one pass over the largest operand, at the engine's rate for this
+    kind of work.
 
-    `extra` names a fixed number of cycles that the machine adds.
+    `extra` names a field of the machine's fixed costs: the cycles that are added.
     """
 
     def cost(call: Call, machine: Machine) -> Cost:
@@ -194,13 +204,13 @@ def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
 
 
 def is_fast(machine: Machine, view: View) -> bool:
-    """Formats of the Vector engine's wide path (ARCH2, ARCH3)."""
+    """Return whether the format of a tile can use the Vector engine's wide path (ARCH2, ARCH3)."""
     narrow = view.dtype.is_float and view.dtype.itemsize == 1
     return view.dtype in SIXTEEN_BIT or (narrow and machine.has("float8_fast_vector"))
 
 
 def filling(call: Call, machine: Machine) -> Cost:
-    """memset: zeros of 16 bits go twice as fast (ISA226)."""
+    """memset: 16-bit formats take the rate of 16-bit zeros, which is twice as fast (ISA226)."""
     kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
@@ -231,14 +241,15 @@ def _copy_kind(call: Call, machine: Machine) -> str:
 
 
 def _streams(call: Call, *names: str) -> list[View]:
-    """The tiles that are read or written element by element, without [P, 1] columns of scalars."""
+    """Return the tiles that are read or written element by element, without [P, 1] columns of
+    scalars. If all are columns, return all."""
     views = call.views(*names)
     return [v for v in views if v.free_size > 1] or views
 
 
 def _runs_on(view: View) -> bool:
-    """Return whether the innermost free axis is contiguous, whatever the gaps between rows (ARCH2).
-    Elements that an index picks are assumed not to be."""
+    """Return whether the innermost free axis is contiguous; rows may have gaps between them
+    (ARCH2). Elements that an index chooses are assumed not to be contiguous."""
     if view.picked_by is not None:
         return False
     axes = zip(view.shape[1:], view.strides[1:], strict=True)
@@ -246,7 +257,7 @@ def _runs_on(view: View) -> bool:
 
 
 def two_inputs(call: Call, machine: Machine) -> Cost:
-    """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
+    """tensor_tensor and similar instructions, which read two streams (ISA226, ARCH2)."""
     inputs = _streams(call, *call.reads)
     kind = "two_streams"
     if all(v.region is SBUF for v in inputs) and _pairs_fast(call, machine):
@@ -262,7 +273,8 @@ FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1"
 
 
 def _pairs_fast(call: Call, machine: Machine) -> bool:
-    """v2 asks for bfloat16, some operators and contiguous tiles (ISA226), v3 only for 16 bits."""
+    """Return whether two streams use the fast mode. On v2 they must be contiguous bfloat16 tiles,
+    with certain operators (ISA226); on v3 the formats alone decide."""
     everything = _streams(call)
     if machine.has("any_pair_fast"):
         return all(is_fast(machine, v) for v in everything)
@@ -273,12 +285,14 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    """Bytes and packets on the engines that serve the partitions, without the cost of issue."""
+    """A DMA: its bytes and packets on the engines that serve the partitions, and the time of its
+    issue."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
 def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
-    """Moves are cut into packets and dealt to the engines, eight partitions to each."""
+    """Return the cost of a DMA. It is cut into packets, which are distributed over the DMA engines;
+    each engine serves eight partitions."""
     it = machine.dma
     bandwidth = it.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
@@ -295,7 +309,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _packets_ns(dst: View, src: View, it: Dma) -> float:
-    """The time of packets without their bytes."""
+    """Return the time of the packets in ns, without the time of their bytes."""
     runs = ceil(dst.size / min(contiguous(dst), contiguous(src)))
     again = src.size if _repeats_elements(src) else 0
     return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
@@ -304,12 +318,14 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
 def _issue_ns(
     dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
 ) -> float:
-    """The time that a transfer keeps its queue, by the writer of its descriptors. Software writes
-    one descriptor for each row of elements, contiguous or not: this explains how long a published
-    mixture of experts keeps GpSimd busy on trn3. Hardware takes as long for a single row as for a
-    tile: 76,800 single rows take 486 ns each (asst4-trainium2), tiles 550. A kernel that asks for
-    hardware gets all of its generators. Descriptors that hardware can't write, without a mode, are
-    prepared ahead."""
+    """Return the time in ns for which the issue of a transfer occupies its queue. It depends on the
+    writer of the descriptors.
+
+    Software writes one descriptor for each row of elements, contiguous or not: this explains how
+    long a published mixture of experts keeps GpSimd busy on trn3. Hardware takes about as long for
+    a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). A kernel
+    that requests hardware gets all of its generators. If no mode is requested and hardware can't
+    write the descriptors, they are prepared before the run."""
     it = machine.dma
     if software:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
@@ -321,25 +337,27 @@ def _issue_ns(
 
 
 def _by_software(view: View, mode: dge_mode | None, machine: Machine) -> bool:
-    """Return whether software writes the descriptors: for gathers and scatters, for an offset in
-    memory, and on request; in some releases also if no mode is requested."""
+    """Return whether software writes the descriptors. It does so for gathers and scatters, for an
+    offset that is in memory, and on request; in some releases also if no mode is requested."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     unasked = mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
     return view.dynamic == 2 or in_memory or unasked or mode is dge_mode.swdge
 
 
 def _axes(view: View) -> slice:
-    """The rows in one memory: partitions are separate, and an index may choose rows anywhere."""
+    """Return the axes of a tile that are in one memory. The partition axis is left out, because
+    partitions are separate memories; so is an axis whose rows an index chooses."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
 def contiguous(view: View) -> int:
-    """Return how many elements lie next to each other."""
+    """Return the number of elements in a contiguous run of a tile."""
     return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
 
 
 def _repeats_elements(src: View) -> bool:
-    """Return whether elements of HBM are repeated one by one, by an innermost step of 0."""
+    """Return whether the DMA reads the same element of HBM several times in a row: the step of the
+    innermost axis is 0."""
     axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
     return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
 
@@ -350,14 +368,15 @@ def _rows_of(dst: View, src: View) -> int:
 
 
 def _row(view: View) -> int:
-    """Return how many elements lie next to each other or apart by one step."""
+    """Return the number of elements in a row: a contiguous run, or the innermost axis with any
+    step."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:
-    """Return which DMA engines serve the partitions of an on-chip tile; all, between HBM and
-    HBM."""
+    """Return the first and the last of the DMA engines that serve the partitions of an on-chip
+    tile. For a tile in HBM these are all engines."""
     if not view.on_chip:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine
@@ -369,9 +388,11 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """The cost of the Tensor engine: columns of moving data stream past columns of weights. A
-    transpose that consists of two products, of the upper and the lower bits, loads the weights of
-    each."""
+    """Return the cost of an instruction of the Tensor engine: `columns` of moving data stream past
+    `weights` columns of weights.
+
+    A transpose that consists of two products, one of the upper and one of the lower bits, loads
+    weights for each product."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     held = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles
@@ -385,7 +406,8 @@ def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int
     filling = max(least, weights * held.dtype.itemsize / fixed.weights_bytes_per_cycle)
     latency = unit.latency_ns
     if kind.startswith("transpose") and machine.has("background_transpose"):
-        latency += busy / unit.clock_ghz  # beside another one, that takes the other half
+        # two transposes overlap: each of them takes half of the rate
+        latency += busy / unit.clock_ghz
     return Cost(
         busy / unit.clock_ghz,
         latency,

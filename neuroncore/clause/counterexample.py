@@ -1,7 +1,7 @@
-"""Calls that an instruction refuses, and the code of the error: for pages, people and tests.
+"""Calls that an instruction refuses, with the code of the error: for pages, readers and tests.
 
-A family of instructions has a table in `isa/counterexamples/`. A key says how the call differs from
-the clause's example (`neuroncore.clause.example`), the value is the outcome:
+A family of instructions has a table in `isa/counterexamples/`. A key states how the call differs
+from the clause's example (`neuroncore.clause.example`); the value is the outcome:
 
     [tensor_tensor]
     "data1=psum; data2=psum" = "BUFFER_KIND one read port"
@@ -9,9 +9,9 @@ the clause's example (`neuroncore.clause.example`), the value is the outcome:
     "trn1 trn2: data1=float8_e4m3fn" = "TARGET"
     "trn3: data1=float8_e4m3fn" = "legal"
 
-The words after a code are in the message. Braces hold alternatives: a row for each. A row holds
-on every machine that has the instruction, or on those that it names. A header may name several
-instructions, machines, and what all of its rows have in common:
+The words after a code are a part of the message. Braces list alternatives: each alternative is a
+row. A row holds on every machine that has the instruction, or only on the machines that it names. A
+header may name several instructions and machines, and changes that all of its rows share:
 
     ["nc_matmul trn2 trn3: perf_mode='double_row'; stationary=float8_e4m3 4 2 6"]
 """
@@ -36,34 +36,34 @@ LEGAL = "legal"
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A call of an instruction on some machines."""
+    """A call of an instruction, the machines on which it is made, and its outcome."""
 
     instruction: Instruction
     machines: tuple[str, ...]
     changes: str
     """The difference from the clause's example."""
     code: str
-    """The error's, or `LEGAL`."""
+    """The code of the error, or `LEGAL`."""
     words: str
-    """A part of the message."""
+    """A part of the error's message."""
 
     def __str__(self) -> str:
         where = "" if self.machines == having(self.instruction) else f"{' '.join(self.machines)}: "
         return f"{where}{self.changes}"
 
     def call(self, name: str) -> Call:
-        """The call on one of the machines, not checked."""
+        """Return the call on one of the machines, without checking it."""
         return example.call(self.instruction, machines.load(name), self.changes)
 
 
 def having(instruction: Instruction) -> tuple[str, ...]:
-    """The machines that have an instruction."""
+    """Return the names of the machines that have an instruction."""
     feature, names = instruction.feature, machines.names()
     return tuple(n for n in names if feature is None or machines.load(n).has(feature))
 
 
 def rows(instruction: Instruction) -> list[Counterexample]:
-    """The rows of an instruction, in the order of its table."""
+    """Return the counterexamples of an instruction, in the order of its table."""
     found: list[Counterexample] = []
     known = machines.names()
     for header, table in _tables(instruction.family).items():
@@ -91,7 +91,7 @@ def _rows(base: Counterexample, key: str) -> Iterator[Counterexample]:
 
 
 def expanded(text: str) -> Iterator[str]:
-    """The texts that result from each choice among the alternatives in braces."""
+    """Return every text that results if one alternative is chosen in each pair of braces."""
     choices = [found.split("|") for found in BRACES.findall(text)]
     for chosen in product(*choices):
         each = iter(chosen)
@@ -99,7 +99,8 @@ def expanded(text: str) -> Iterator[str]:
 
 
 def broken_rule(row: Counterexample) -> Rule | None:
-    """The rule that refuses a row's call, or one of several whose error the row quotes."""
+    """Return the rule that refuses a row's call. If several rules refuse it, the row's words
+    decide. None if no rule does."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):
@@ -114,7 +115,7 @@ def broken_rule(row: Counterexample) -> Rule | None:
 
 
 def _is_refused(call: Call, parameter: Parameter) -> bool:
-    """Return whether an argument alone is wrong."""
+    """Return whether one argument is illegal whatever the other arguments are."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Immediate):
         try:
@@ -125,7 +126,8 @@ def _is_refused(call: Call, parameter: Parameter) -> bool:
 
 
 def breaking(instruction: Instruction) -> dict[Rule, Counterexample]:
-    """For each rule of a clause that some row breaks, the first such row."""
+    """Return the first row that breaks each rule of a clause, by the rule. Rules that no row breaks
+    are left out."""
     found: dict[Rule, Counterexample] = {}
     for row in rows(instruction):
         if row.code == LEGAL or not row.machines:

@@ -1,9 +1,10 @@
-"""An example of a call of each instruction, made from its clause, for pages and for people.
+"""An example of a call of each instruction, made from its clause, for pages and readers.
 
-Letters are 128 along partitions and 512 along free axes, or the limit of either; formats are the
-first that the operand takes of those in use. Where that is not legal, the clause's `example` says
-what to do otherwise: sizes of letters and arguments, as "F=32; axis=(1,)". `changes` to a call are
-written in the same way. An argument is a number, a name or a Python literal; a tile is words:
+The letters are 128 along partitions and 512 along free axes, or less if a limit requires it. A
+format is the first one in use that the operand takes. If such a call is not legal, the clause's
+`example` states the differences: sizes of letters, and arguments, such as "F=32; axis=(1,)".
+`changes` to a call are written in the same way. An argument is a number, a name or a Python
+literal; a tile is described by words:
 
     psum             its memory
     bfloat16         its format
@@ -12,11 +13,11 @@ written in the same way. An argument is a number, a name or a Python literal; a 
     byte 2044        its first byte in that partition
     stepped          every other partition only
     moved            at an address that a register gives
-    gathered         rows that an index picks
-    picked           elements that an index picks along the free axes
-    alone            a list of this tile, which otherwise has it twice
+    gathered         rows that an index chooses
+    picked           elements that an index chooses along the free axes
+    alone            a list with this tile once; without the word it has the tile twice
 
-Commas separate the tiles of a list that differ, and () is a list without any.
+Commas separate the tiles of a list if they differ; () is an empty list.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ USUAL = (bfloat16, float32, uint8, uint32)
 REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": HBM[0]}
 FORMS = {**FORMATS, **OPAQUE}
 FLAGS = ("stepped", "moved", "gathered", "picked", "alone")
-PICKED = 16  # elements that each column of an index picks
+PICKED = 16  # elements that each column of an index chooses
 LETTER = re.compile("[A-Z]$")
 LITERAL = re.compile(r"[-(\['\"]|\d+(\.|$)|(None|True|False|nan|inf)$")
 
 
 def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
-    """The call, not checked, and without its engine. Raises DefinitionError for an argument that
-    the instruction doesn't take."""
+    """Return the example call, changed as `changes` states. It is not checked, and has no engine
+    yet. Raises DefinitionError for an argument that the instruction doesn't take."""
     texts = parsed(f"{instruction.example}; {changes}")
     sizes = {name: int(each[-1]) for name, each in texts.items() if LETTER.match(name)}
     if unknown := texts.keys() - sizes - {p.name for p in instruction.parameters}:
@@ -69,7 +70,7 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """Return the texts for each letter and argument, in order."""
+    """Return the texts given for each letter and argument, in their order."""
     found: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")
@@ -78,12 +79,14 @@ def parsed(text: str) -> dict[str, list[str]]:
 
 
 def is_literal(text: str) -> bool:
-    """Return whether an argument is a Python literal; several numbers are a shape."""
+    """Return whether the text of an argument is a Python literal. Several numbers are not: they are
+    the shape of a tile."""
     return bool(LITERAL.match(text))
 
 
 def _words(texts: list[str]) -> dict[str, Any]:
-    """The words of a tile by what they are about; a later text replaces what the others say."""
+    """Return the properties of a tile that these texts state. A later text overrides earlier
+    ones."""
     found: dict[str, Any] = {}
     for text in texts:
         found |= _words_of(text)
@@ -129,7 +132,8 @@ def _argument(p: Parameter, asked: str | None) -> Any:
 
 
 def _named(declared: Declared, asked: str) -> Any:
-    """A member of an enumeration, an operator, an activation function, or a literal."""
+    """Return an argument by its name: a member of an enumeration, an operator or an activation
+    function. Other texts are literals."""
     if isinstance(declared, Op) and asked in OPERATORS:
         return OPERATORS[asked]
     if isinstance(declared, Static) and declared.members and asked in declared.members.__members__:
@@ -140,12 +144,12 @@ def _named(declared: Declared, asked: str) -> Any:
 
 
 def literal(text: str) -> Any:
-    """The value of a literal; nan and inf are floats."""
+    """Return the value of a literal; nan, inf and -inf are floats."""
     return float(text) if text in ("nan", "inf", "-inf") else literal_eval(text)
 
 
 def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) -> Any:
-    """The tile of an operand, or the tiles of a list."""
+    """Return the tile of an operand, or a tuple of the tiles of a list."""
     declared = p.operand
     assert declared is not None
     if not texts and (p.default is None or declared.scalar):

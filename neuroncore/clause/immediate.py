@@ -1,4 +1,4 @@
-"""Numbers that are compiled into an instruction, and registers: parameters that are not tiles."""
+"""Parameters that are not tiles: numbers that are compiled into an instruction, and registers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ INT32 = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True)
 class Immediate:
-    """A number, from `low` to `high`, or with `depth` a list of them, or a list of lists."""
+    """A number from `low` to `high`. With `depth` 1 it is a list of numbers, with 2 a list of
+    lists."""
 
     kind: type[int] | type[float] = int
     low: float = -inf
     high: float = inf
     depth: int = 0
-    optional: bool = False  # None will do
-    floats: bool = False  # whole numbers as floats will do
-    keyed: bool = False  # legality, engine or cost depend on it
+    optional: bool = False  # None is accepted
+    floats: bool = False  # whole numbers of type float are accepted
+    keyed: bool = False  # legality, engine or cost depends on it
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
-        """The value as Python's numbers and tuples. Raises SignatureError for another kind,
-        DtypeError for a number that does not fit."""
+        """Return the value as Python numbers and tuples. Raises SignatureError for a value of
+        another kind, and DtypeError for a number that does not fit."""
         if value is None and self.optional:
             return None
         try:
@@ -100,7 +101,7 @@ class Register:
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
         """Return the register or the integer. Raises DynamicControlError for other values, and for
-        the register of a loop where one is written."""
+        the register of a loop if the instruction writes the register."""
         if isinstance(value, VirtualRegister):
             if self.written:
                 value.check_writable()

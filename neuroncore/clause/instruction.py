@@ -1,14 +1,15 @@
-"""Instructions, and the one table of them. `isa/` fills it; every other room reads it.
+"""Instructions, and the one table of them. `isa/` fills the table; every other room reads it.
 
-A clause is a function: its annotations say what each operand may be, its decorator adds the shapes
-in the letters of the equation (`neuroncore.clause.letters`), the rules that letters don't say, the
-engines and the cost, its docstring is the equation and its body the meaning. `Call` is one use of
-it with everything but the data known; whatever depends on nothing else (legality, engine, cost, and
-what to run) is found once per distinct Call.
+A clause is a function. Its annotations state which values each operand may have. Its decorator adds
+shapes, as letters of the equation (`neuroncore.clause.letters`), rules that letters can't express,
+engines and the cost. Its docstring is the equation, and its body the meaning.
 
-A clause that returns a `Run` is staged: its body is given the first tiles of a Call, decides by
-what all tiles of the Call have in common, and returns what works on the tiles, in the order of
-`Instruction.varying`. Every use has another core and other tiles, so it must keep none.
+A `Call` is one use of a clause with everything known but the data. Legality, engine, cost and the
+function to run depend on nothing else, so each is determined once per distinct Call.
+
+A clause that returns a `Run` is staged. Its body gets the tiles of the first use of a Call and
+makes the decisions that hold for every use. The Run that it returns works on the tiles of a use, in
+the order of `Instruction.varying`. Later uses have other cores and tiles, so it must keep none.
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
 
 Cost = Callable[["Call", Machine], Any]
-Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies
-Meets = Callable[["Call", World, int], Sequence[int]]  # the cores that meet, of a core's number
-# commands after which accumulator registers do not depend on what they held
+Run = Callable[..., None]  # takes the core, if the clause needs it, and the varying arguments
+# returns the cores that must meet, given a core's number
+Meets = Callable[["Call", World, int], Sequence[int]]
+# commands after which accumulator registers do not depend on their earlier values
 BEGINNING = tuple(each for each in reduce_cmd if each is not reduce_cmd.reduce)
 
 Declared = Operand | Op | Act | Static | Immediate | Register
 
 
 class Rule(Protocol):
-    """The error of a call, or None; `neuroncore.clause.refusal` makes rules."""
+    """A function that returns the error of a call, or None. `neuroncore.clause.refusal` makes
+    rules."""
 
     @property
     def sentence(self) -> str: ...
@@ -61,10 +64,11 @@ class Rule(Protocol):
 class Fusion:
     """Rewrites that the older API's compiler may apply to calls of an instruction.
 
-    `engines` are the engines among which it chooses for a call. With `once` it removes a call that
-    repeats an earlier one on the same data (common subexpressions; such a call must depend only on
-    tiles and on the Call). `sums` says whether a call adds two tiles, and `fills` whether its
-    number fills a tile: a product that is added in place becomes one that accumulates."""
+    `engines` returns the engines among which the compiler chooses for a call. With `once`, it
+    removes a call that repeats an earlier call on the same data (common subexpression elimination);
+    such a call must depend only on its tiles and its Call. `sums` returns whether a call adds two
+    tiles: the compiler can turn a product that is added in place into a product that accumulates.
+    `fills` is true if the number of a call fills its tile."""
 
     engines: Callable[[Call], Sequence[engine]] | None = None
     once: bool = False
@@ -77,13 +81,13 @@ class Traits:
     """Facts about an instruction that readers of a record need, in addition to its operands."""
 
     lanewise: bool = False
-    """Every lane works independently, so some lanes represent all."""
+    """Every lane works independently, so a subset of the lanes represents all."""
     scans: bool = False
     """Each element of a result depends on other elements of its lane, as in a scan."""
     casts: bool = False
-    """Integers that it writes may have been rounded or cut off."""
+    """The integers that it writes may have been rounded or truncated."""
     copies: bool = False
-    """It copies: between equal formats nothing is computed."""
+    """It copies; if the formats are equal, nothing is computed."""
     copies_out: bool = False
     """It copies results of the Tensor engine from PSUM to SBUF."""
     moves_bits: bool = False
@@ -91,7 +95,7 @@ class Traits:
     transposes: bool = False
     """It always transposes."""
     asks_transpose: str = "is_transpose"
-    """The argument that makes a product transpose."""
+    """The argument that turns a product into a transpose."""
     multiplies: bool = False
     """It is a product of matrices, which the Tensor engine makes."""
     weights: str = "stationary"
@@ -99,13 +103,14 @@ class Traits:
     streams: str | None = "moving"
     """The operand that streams through the array; None if that is the identity matrix."""
     adds: str = "accumulate"
-    """The argument for adding a product to the earlier contents; None leaves it open."""
+    """The argument that states whether the product is added to the earlier contents; None leaves it
+    open."""
     onezero: str = "is_stationary_onezero"
     """The argument that promises weights of zeros and ones."""
     accumulates: bool = False
     """It uses its engine's accumulator registers."""
     command: str = "reduce_cmd"
-    """The argument with the command for these registers."""
+    """The argument that has the command for the accumulator registers."""
     exchanges: bool = False
     """Its results come from another core."""
     computes: bool = True
@@ -121,7 +126,7 @@ FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a clause, and its part in recognizing a Call."""
+    """One parameter of a clause. Its declaration determines which arguments belong to a Call."""
 
     name: str
     position: int
@@ -138,8 +143,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if it may be a number or a register that neither the Call nor the instruction's own
-        result determines."""
+        """True if it may be a number or a register that is not part of the Call and that the
+        instruction does not write."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written
@@ -169,17 +174,17 @@ class Instruction:
     meaning: Callable[..., Any]
     cost: Cost
     shapes: dict[str, letters.Shape]
-    given: letters.Given  # letters of `shapes` that are factors, not sizes
+    given: letters.Given  # letters of `shapes` that are factors and not sizes
     rules: tuple[Rule, ...]
     choose: Callable[[Call, Machine], engine] | None
     feature: str | None
     opcode: str
     wants_core: bool
-    named: bool  # whether the API's function takes a `name`
-    example: str  # what `neuroncore.clause.example` does not guess
-    meets: Meets | None  # of what ends when other cores are at the same point: which ones
-    module: str  # of the API, that has a function for it
-    removed: str  # a parameter of earlier releases that changes no result, and is ignored
+    named: bool  # whether the API's function has a parameter `name`
+    example: str  # the arguments that `neuroncore.clause.example` can't guess
+    meets: Meets | None  # for an instruction that waits for other cores: which cores must meet
+    module: str  # the API's module that contains its function
+    removed: str  # a parameter of earlier releases that changed no result and is ignored
     traits: Traits
     older_compiler: Fusion
 
@@ -194,7 +199,8 @@ class Instruction:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Raises DefinitionError for a parameter whose annotation does not declare it."""
+        """The parameters of the clause. Raises DefinitionError for a parameter whose annotation
+        does not declare it."""
         hints = get_type_hints(self.meaning, include_extras=True)
         listed = [
             p for p in inspect.signature(self.meaning).parameters.values() if p.name != "core"
@@ -234,12 +240,13 @@ class Instruction:
 
     @cached_property
     def varying(self) -> tuple[Parameter, ...]:
-        """Parameters that a Call leaves open: tiles, and numbers that nothing depends on."""
+        """Parameters whose arguments may differ between uses of one Call: tiles, and numbers on
+        which neither legality nor cost depends."""
         return tuple(p for p in self.parameters if p.varies)
 
     @cached_property
     def staged(self) -> bool:
-        """True if the meaning returns a Run."""
+        """True if the body returns a Run."""
         return str(self.meaning.__annotations__["return"]) != "None"
 
     @cached_property
@@ -249,12 +256,12 @@ class Instruction:
 
     @cached_property
     def values(self) -> tuple[str, ...]:
-        """Parameters that may be a number or a register, and that a Call knows nothing of."""
+        """Parameters that may be a number or a register whose value is not part of the Call."""
         return tuple(p.name for p in self.parameters if p.is_value)
 
     @cached_property
     def may_move(self) -> bool:
-        """True if DMA may run it."""
+        """True if DMA engines may run it."""
         return engine.dma in self.engines
 
     @property
@@ -266,35 +273,37 @@ class Instruction:
 class Call:
     """One way an instruction was used: every operand and parameter, without the data.
 
-    `arguments` has a View for each tile and "number" for a number in a tile's place; scalars that
-    neither legality nor cost depends on are left out.
+    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It has no
+    scalars on which neither legality nor cost depends.
     """
 
     instruction: Instruction
     machine: Machine
     arguments: dict[str, Any]
     engine: engine = engine.unknown
-    index: int = -1  # its place in the program's table
+    index: int = -1  # its position in the program's table of calls
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = field(default=())
-    indices: tuple[str, ...] = ()  # an operand per index that is noted, after those that are read
-    run: Run | None = field(default=None, init=False)  # what it does, once its core has done it
+    # a name for each recorded index; in a row they follow the operands that are read
+    indices: tuple[str, ...] = ()
+    # the function that executes it, set when its core first executes it
+    run: Run | None = field(default=None, init=False)
     pack: Callable[..., bytes] | None = field(
         default=None, init=False
-    )  # makes its rows in a record
-    # what readers make of it, by their names; copies for other launches share it
+    )  # makes the rows of a record for it
+    # results of readers, by key; copies for other launches share this dictionary
     found: dict[str, Any] = field(default_factory=dict, init=False)
 
     def of_launch(self) -> Call:
-        """Return a copy for another launch or core, which makes the function that it runs."""
+        """Return a copy for another launch or core, where its `run` is set again."""
         made = object.__new__(Call)  # the module `copy` takes several times as long
         vars(made).update(vars(self), run=None)
         return made
 
     def cost(self, machine: Machine) -> Any:
-        """Its cost on a machine; those for the first and the last figures of machines are
-        kept."""
+        """Return its cost on a machine. The costs for two sets of figures are kept: the first and
+        the most recent one."""
         figures = machine.figures_for(self.engine.name, self.instruction.may_move)
         costs = self.found.get("cost", ())
         for known, cost in costs:
@@ -312,7 +321,7 @@ class Call:
 
     @property
     def has_values(self) -> bool:
-        """True if its rows in a record have the number of values: of its parameters, and of
+        """True if its rows in a record have fields for values: numbers of its parameters, and
         registers in its offsets."""
         return bool(self.instruction.values or self.dynamic)
 
@@ -325,31 +334,33 @@ class Call:
         return view
 
     def views(self, *names: str) -> list[View]:
-        """The tiles among the named arguments (all of them if none is named)."""
+        """Return the tiles among the named arguments, or among all if no name is given."""
         values = (self.arguments[n] for n in names) if names else self.arguments.values()
         return [v for v in values if isinstance(v, View)]
 
     def tiles(self, *names: str) -> dict[str, View]:
-        """The tiles of the named operands by their names, of each that is a list one by one."""
+        """Return the tiles of the named operands, by name. The tiles of a list are "name[0]",
+        "name[1]", ..."""
         given = ((n, v) for n, v in self.arguments.items() if n.partition("[")[0] in names)
         return {name: view for name, view in given if isinstance(view, View)}
 
     @property
     def given(self) -> dict[str, Any]:
-        """Its arguments for a message: tiles, those of lists one by one, and other values that are
-        not None or False."""
+        """Its arguments for a message. Lists are replaced by their tiles; None and False are left
+        out."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
         said = ((n, v) for n, v in self.arguments.items() if n not in lists)
         return {n: v for n, v in said if v is not None and v is not False}
 
     @property
     def inputs(self) -> int:
-        """Return how many operands it reads, with those of indices: the first ones of its rows."""
+        """The number of operands that it reads, with its indices. They come first in its rows."""
         return len(self.reads) + len(self.indices)
 
     @property
     def transposes(self) -> bool:
-        """True if it transposes: always, or as a product with that argument."""
+        """True if it transposes: always, or because an argument turns the product into a
+        transpose."""
         said = self.instruction.traits
         return said.transposes or bool(self.arguments.get(said.asks_transpose))
 
@@ -362,7 +373,7 @@ class Call:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of all results."""
+        """The bytes of all its results."""
         return sum(self.view(name).nbytes for name in self.writes)
 
     @property
@@ -371,7 +382,8 @@ class Call:
 
 
 def out_of_reach(call: Call, unit: engine) -> list[str]:
-    """The tiles of a call that an engine can't reach: GpSimd has no port to PSUM (ARCH1)."""
+    """Return the names of the tiles that an engine can't reach: GpSimd has no port to PSUM
+    (ARCH1)."""
     if unit is not engine.gpsimd:
         return []
     tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))
@@ -379,10 +391,12 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
 
 
 def left_open(call: Call) -> list[engine]:
-    """Return the engines among which the older compiler chooses if the kernel names none, for a
-    Fusion. In 17 published profiles GpSimd does none of this work, and Vector does none of it in
-    PSUM: 0.1 us of trn1's bmm, against 1,718 us on Scalar. The times of both engines in trn2's
-    attention agree with that."""
+    """Return the engines among which the older compiler chooses for a call; for `Fusion.engines`.
+    An engine that the kernel names is the only choice.
+
+    In 17 published profiles GpSimd does none of this work. Vector does none of it in PSUM: 0.1 us
+    of trn1's bmm, and Scalar 1,718 us. The times of both engines in trn2's attention agree with
+    that."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
     in_psum = any(v.region is PSUM for v in call.views(*call.reads))
@@ -390,7 +404,7 @@ def left_open(call: Call) -> list[engine]:
 
 
 INSTRUCTIONS: Table[Instruction] = Table()
-PLAIN, UNFUSED = Traits(), Fusion()  # what is said of most
+PLAIN, UNFUSED = Traits(), Fusion()  # the defaults of most instructions
 
 
 def instruction(
@@ -412,12 +426,13 @@ def instruction(
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
-    `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
-    kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
-    have. `opcode` is the profiler's name for it; `named` says that the API's function takes a
-    `name`, and `module` is the API's module that has the function. `removed` is a parameter of
-    releases before 0.3 that changes no result. With `meets` it is not over before these cores have
-    come to the same point of their programs. `example` is for `neuroncore.clause.example`.
+    For `shapes` and `given` see `neuroncore.clause.letters`. `choose` returns the engine if the
+    kernel names none; without it this is the first of `engines`. `feature` is the feature that a
+    machine must have. `opcode` is the profiler's name of the instruction. `named` is true if the
+    API's function has a parameter `name`; `module` is the API's module that contains the function.
+    `removed` is a parameter of releases before 0.3 that changes no result. With `meets`, the
+    instruction ends only when these cores have reached the same point of their programs. For
+    `example` see `neuroncore.clause.example`.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
@@ -458,13 +473,14 @@ def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _is_column(shape: letters.Shape | None) -> bool:
-    """Return whether a view has one element for each of several partitions."""
+    """Return whether a shape is one element in each of several partitions."""
     return shape is not None and shape[0].letter is not None and shape[1].text == "1"
 
 
 def require(
     ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
 ) -> None:
-    """Refuse the instruction because of its values; nothing is written yet."""
+    """Refuse an instruction because of the values of its operands, before anything is written:
+    raise an error of type `kind` unless `ok`."""
     if not ok:
         raise kind(statement, **fields)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
-"""Legality of a call: each argument alone, then all together, with the sizes of the letters of its
-clause, the indices that pick elements along the free axes (ISA), and the rules."""
+"""Legality of a call: first each argument by itself, then all arguments together: the sizes of the
+letters of the clause, the indices that choose elements along the free axes (ISA), and the rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from neuroncore.memory.geometry import View
 
 
 def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[KernelError]:
-    """The errors of one argument alone."""
+    """Return the errors of one argument, whatever the other arguments are."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Operand):
         views = call.tiles(name) if declared.many else {name: call[name]}
@@ -37,7 +37,7 @@ def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[
 
 
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Give a call its engine, and say what is wrong with its operands together."""
+    """Set the engine of a call, and return the errors of its operands together."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
@@ -67,8 +67,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def stays_legal(call: Call) -> bool:
-    """Return whether a call that was derived from a legal one is legal on its engine: its operands,
-    each alone and together."""
+    """Return whether a call that was derived from a legal one is legal on the same engine."""
     machine = call.machine
     each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
     refused = chain(*each, together(call, machine))
@@ -76,9 +75,10 @@ def stays_legal(call: Call) -> bool:
 
 
 def name_operands(call: Call) -> None:
-    """Say of a legal call which of its operands are read and written, and where."""
+    """Set the names of the operands of a legal call that are read, that are written, that have
+    run-time addresses, and that have indices."""
     operands = {p.name: p.operand for p in call.instruction.operands}
-    order = list(operands)  # in which a row of the record has them
+    order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))
     tiles = dict(sorted(views, key=lambda one: order.index(one[0].partition("[")[0])))
     declared = {n: operands[n.partition("[")[0]] for n in tiles}
@@ -104,7 +104,8 @@ AXES = ("partition axis", "free axis")
 
 
 class Size(NamedTuple):
-    """The size of a letter in a call, and the operand that defined it first."""
+    """The size of a letter in a call, the operand that defined it first, and the axis of that
+    operand."""
 
     size: int
     argument: str
@@ -112,8 +113,8 @@ class Size(NamedTuple):
 
 
 def together(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """The errors of the operands of a call together, on its engine: sizes that contradict the
-    letters of its clause, and broken rules."""
+    """Return the errors of a call's operands together: sizes that contradict the letters of the
+    clause, and broken rules. The call's engine must be set."""
     rules = call.instruction.rules
     yield from filter(None, (rule(call, machine) for rule in rules if rule.early))
     yield from disagreements(call, machine)
@@ -121,7 +122,7 @@ def together(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Every size of a call's tiles that is not what the letters of its clause say."""
+    """Return an error for every tile whose size contradicts the letters of the clause."""
     sizes: dict[str, Size] = {}
     for name, shape in call.instruction.shapes.items():
         view = call.arguments[name]
@@ -169,7 +170,7 @@ def _sizes(view: View) -> tuple[int, int]:
 
 
 def _equation(call: Call) -> str:
-    """Return the equation without a remark in words."""
+    """Return the equation of a call's instruction, without remarks in words."""
     equation, _, more = call.instruction.equation.partition("\n")[0].partition("; ")
     return f"{equation}; {more}" if "[" in more else equation
 
@@ -260,7 +261,7 @@ def _differs(
 
 
 def _axes(letter: str, *places: tuple[int, str]) -> str:
-    """Say which axes of two operands have one size."""
+    """Return a sentence: which axes of two operands must have the same size."""
     (axis, name), (other, second) = places
     if axis == other:
         return f"{letter} is the {AXES[axis]} of both {name} and {second}"
@@ -268,7 +269,8 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """The value of a term; its own size if its letter occurs nowhere else."""
+    """Return the size that a term requires. If its letter occurs in no other operand, this is the
+    actual size."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -276,7 +278,7 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
-    """The size of a letter by one operand alone."""
+    """Return the size of a letter, computed from one operand only."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
 
 
@@ -293,14 +295,15 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
 
 
 def index_group(unit: engine, machine: Machine) -> int:
-    """Partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
+    """Return the number of partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
     limits = machine.limits
     of_tensor = unit is engine.tensor
     return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
 
 
 def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """The errors of the indices of a call, for every instruction (ISA)."""
+    """Return the errors of a call's indices that choose elements; the rules hold for every
+    instruction (ISA)."""
     picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
         yield from _index_problems(name, view, call, machine)
@@ -355,7 +358,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
             expected="consecutive partitions",
             got=f"{index}, strides {index.strides}",
         )
-    rows = (index.partitions - 1) % size + 1  # of the last group
+    rows = (index.partitions - 1) % size + 1  # partitions of the last group
     most = size * index.free_size if rows == size else rows
     if view.free_size > most:
         yield ShapeError(
@@ -373,7 +376,8 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """Check that the index of the result begins at the partition of the source, or of its index."""
+    """Check that the index of the result starts at the first partition of the source, or of the
+    source's index."""
     what = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, what, view, machine)
@@ -400,6 +404,6 @@ def _starts_apart(
 
 
 def _starts(view: View, machine: Machine) -> set[int]:
-    """Return where it starts, or may start if the system places it."""
+    """Return the partitions at which a tile may start. If its address is fixed, this is one."""
     bases = machine.starts(view.home) if view.home else (0,)
     return {base + view.partition for base in bases}

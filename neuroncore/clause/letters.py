@@ -1,15 +1,15 @@
-"""The letters in shapes: which sizes are equal, how large they may be, and which sizes follow from
+"""The letters in shapes: which sizes are equal, which limits they have, and which sizes follow from
 others.
 
-`shapes="stationary: K M<=stationary_free; moving: K N; dst: M N"` gives each operand two terms, its
-partitions and its elements per partition, the free axes as one. A letter is one size in a clause,
-whatever the free axes look like. A term is a number or
+`shapes="stationary: K M<=stationary_free; moving: K N; dst: M N"` gives each operand two terms: its
+partitions, and its elements per partition (all free axes together). A letter has one size in a
+call, whatever the free axes look like. A term is a number or one of
 
     F    2*F    F+1    F%2 (a multiple of 2)    F>=8    F<=search_free (a limit of the machine)
 
-or all of these together, `%` with a limit of the machine, too; `G*F` multiplies by the
-result of the clause's `given` for the call. If two operands disagree, the error names the later one
-in the list.
+or several of these together. `%` may also have a limit of the machine. `G*F` multiplies by the
+result of the function G in the clause's `given`. If two operands disagree, the error blames the one
+that comes later in the list.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"
     r"(?:%(?P<multiple>\w+))?(?:>=(?P<least>\d+))?(?:<=(?P<most>\w+))?$"
 )
-Given = Mapping[str, Callable[[Any], int]]  # of a Call
+Given = Mapping[str, Callable[[Any], int]]  # functions of a Call
 
 
 @dataclass(frozen=True)
 class Term:
-    """One size of an operand: `times` * the letter's size + `plus`, or a number, `plus` alone."""
+    """One size of an operand: `times` * the size of the letter + `plus`. Without a letter it is
+    `plus`."""
 
     text: str
     letter: str | None
-    times: int | str  # a letter is one that the clause gives
+    times: int | str  # a string is a letter of the clause's `given`
     plus: int
-    multiple: int | str  # a limit of the machine
+    multiple: int | str  # a string is a limit of the machine
     least: int
     most: str | None
 
@@ -59,13 +60,13 @@ class Term:
         return f"{factor}{self.letter}" + (f"+{self.plus}" if self.plus else "")
 
     def step(self, limits: Limits) -> int:
-        """The divisor of the size."""
+        """Return the number of which the letter's size must be a multiple."""
         step = self.multiple
         return step if isinstance(step, int) else int(getattr(limits, step))
 
     @property
     def plain(self) -> bool:
-        """True if the size is the letter's."""
+        """True if the size is that of the letter, without factor and addend."""
         return self.times == 1 and not self.plus
 
 
@@ -73,7 +74,7 @@ Shape = tuple[Term, Term]
 
 
 def parse(text: str) -> dict[str, Shape]:
-    """Operands and their terms, in the order in which they are named."""
+    """Return the operands of `shapes` with their two terms, in the order of the text."""
     shapes: dict[str, Shape] = {}
     for group in filter(None, map(str.strip, text.split(";"))):
         names, _, terms = group.partition(":")

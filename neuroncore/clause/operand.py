@@ -40,25 +40,26 @@ class Operand:
 
     reads: bool = False
     writes: bool = False
-    partial: bool = False  # reads or writes some elements; the meaning says which
+    partial: bool = False  # reads or writes only some elements; the body decides which
     regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
     dtypes: tuple[Format, ...] | None = None
-    widths: tuple[int, ...] | None = None  # bytes of an element
+    widths: tuple[int, ...] | None = None  # the bytes that an element may have
     partitions: str | None = "partitions"
     free_dims: str | None = "free_dims"
     starts: bool = True  # obeys the start-partition rule of compute engines
     column: bool = False  # one element per partition; follows from the clause's shapes
-    scalar: bool = False  # a number will do instead
-    optional: bool = False  # so will None
-    many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
-    moved: bool = False  # not computed with, so that packed formats and scales will do
-    indirect: bool = False  # an index may pick the elements
-    index_of: str | None = None  # the operand whose index it must be
-    float8: str = ""  # a machine with this feature reads float8_e4m3fn here, if nowhere else
-    eight_bits: str = ""  # only a machine with this feature takes floats of 8 bits here
+    scalar: bool = False  # a number is accepted instead of a tile
+    optional: bool = False  # None is accepted
+    many: bool = False  # a list of tiles; a Call has each tile as "name[i]"
+    moved: bool = False  # moved without computing, so packed formats and scales are legal
+    indirect: bool = False  # an index may choose the elements
+    index_of: str | None = None  # the operand for which it is the index
+    # a machine with this feature reads float8_e4m3fn here, even if it does so nowhere else
+    float8: str = ""
+    eight_bits: str = ""  # a machine without this feature accepts no 8-bit floats here
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
-        """Everything about the tile that the hardware would refuse."""
+        """Return every error of the tile for which the hardware would refuse it."""
         if view.region not in self.regions:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:
@@ -82,9 +83,9 @@ class Operand:
         if self.starts and view.stepped:
             yield _stepped(name, view)
         if self.free_dims is None:
-            return  # a DMA: descriptors count bytes, whatever the pattern
+            return  # a DMA: its descriptors count bytes, so the access pattern has no limit
         most = _most_free(view, machine)
-        # elements of PSUM that are read again and again take no room (nki-library, layernorm_tkg)
+        # Elements of PSUM that are read repeatedly count once (nki-library, layernorm_tkg).
         count = view.distinct_free_size if view.region is PSUM else view.free_size
         if count > most:
             yield FreeSizeError(
@@ -113,7 +114,7 @@ class Operand:
         return not feature or machine.has(feature)
 
     def _feature(self, dtype: Format) -> str | None:
-        """The feature that a machine must have for a format."""
+        """Return the feature that a machine must have for this format, or None."""
         return (self.eight_bits if dtype.is_float and dtype.itemsize == 1 else "") or dtype.feature
 
 
@@ -123,8 +124,8 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """Return the error for an access pattern with too many free axes; axes that are contiguous
-    count as one."""
+    """Return the error of an access pattern with too many free axes. Axes that are contiguous with
+    each other count as one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
@@ -267,7 +268,7 @@ def _stepped(name: str, view: View) -> KernelError:
 
 @dataclass(frozen=True)
 class Op:
-    """Declaration of an operator parameter."""
+    """Declaration of a parameter that is an ALU operator."""
 
     kinds: tuple[str, ...] = ("arithmetic",)
     reduces: bool = False
@@ -311,7 +312,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Act:
-    """An activation function parameter."""
+    """Declaration of a parameter that is an activation function."""
 
     def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
         if not isinstance(value, Function):
@@ -325,10 +326,11 @@ class Act:
 
 @dataclass(frozen=True)
 class Static:
-    """A parameter, not a tile, that legality or cost depends on; lists are taken as tuples."""
+    """Declaration of a parameter that is not a tile but on which legality or cost depends. Lists
+    are converted to tuples."""
 
     sequence: bool = False
-    members: type[Enum] | None = None  # the enumeration it is of
+    members: type[Enum] | None = None  # the enumeration that it is a member of
     flag: bool = False
 
     def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
@@ -350,7 +352,7 @@ def are_tiles(value: Any) -> bool:
 
 
 def spread(name: str, tiles: Sequence[Tile]) -> dict[str, Tile]:
-    """The tiles of a list, by the names that a Call has for them."""
+    """Return the tiles of a list, by the names that they have in a Call."""
     return {f"{name}[{i}]": tile for i, tile in enumerate(tiles)}
 
 
@@ -358,7 +360,7 @@ BOTH = ("arithmetic", "bitvec")
 
 
 def formats(names: str) -> tuple[Format, ...]:
-    """The formats of these names, or all "but" these."""
+    """Return the formats with these names; if the first word is "but", return all other formats."""
     but, *others = names.split()
     if but == "but":
         return tuple(form for form in FORMATS.values() if form.name not in others)
@@ -366,13 +368,13 @@ def formats(names: str) -> tuple[Format, ...]:
 
 
 def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
-    """A tile that is read, of these `formats` and in these memories, or of all and in all that
-    compute engines reach; `more` are fields of Operand."""
+    """Declare a tile that is read, in one of these formats and memories. The default is all
+    formats, and the memories that compute engines reach. `more` are fields of Operand."""
     return Operand(reads=True, **_where(names, regions), **more)
 
 
 def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
-    """A tile that is written, with the same parameters."""
+    """Declare a tile that is written; the parameters are those of `reads`."""
     return Operand(writes=True, **_where(names, regions), **more)
 
 
@@ -389,7 +391,7 @@ Scattered = Annotated[Tile, writes(indirect=True)]
 SbufIn = Annotated[Tile, reads("", SBUF)]
 SbufOut = Annotated[Tile, writes("", SBUF)]
 
-# One number for each lane, from a tile or from the instruction itself.
+# One number for each lane, from a tile, or one number of the instruction for all lanes.
 Number = Annotated[Tile | float, reads(scalar=True)]
 MaybeNumber = Annotated[Tile | float | None, reads(scalar=True, optional=True)]
 Single = Annotated[Tile | float, reads("float32", scalar=True)]

@@ -1,7 +1,7 @@
-"""Products of the Tensor engine: how it reads its operands, and the products of matrices.
+"""Products of the Tensor engine: reading of operands, and products of matrices.
 
-Operands are float32 matrices [K, M] and [K, N], the result is out [M, N]. The sum that a
-product adds to `out` has been rounded to float32 before.
+Operands are float32 matrices [K, M] and [K, N]; the result is `out` [M, N]. A product is rounded to
+float32 before it is added to `out`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from neuroncore.numerics.packed import near, neutral, scaled_by
 
 Array = npt.NDArray[Any]
 Packer = Callable[[Array], Array]
-Product = Callable[..., None]  # of two matrices, `out`, whether to add, and of what groups of rows
-Sum = Callable[[Array, bool], None]  # what puts a product into an array, or adds it to that
+# takes two matrices, `out`, whether to add to it, and the number of rows in a group
+Product = Callable[..., None]
+Sum = Callable[[Array, bool], None]  # writes a product into an array, or adds it to the array
 
 
 STATIONARY, MOVING = "stationary", "moving"
 TF32_BITS = np.uint32(0xFFFFE000)
-ONE_THREAD = 1 << 19  # multiplications for which OpenBLAS starts no threads
-HIGH_BITS = np.uint32(0xFFFFF000)  # sign, exponent and 12 significant bits, one of them not stored
+ONE_THREAD = 1 << 19  # the largest number of multiplications for which OpenBLAS starts no threads
+# sign, exponent and 12 significant bits, the first of which is implicit
+HIGH_BITS = np.uint32(0xFFFFF000)
 
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
-    """Return how [K, free] operands like this one are read: as the float32 values that are
-    multiplied, for the product at hand."""
+    """Return a function that reads operands [K, free] like this one as float32 values, ready to be
+    multiplied. The array that it returns is valid only until the next read for this role."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -64,18 +66,20 @@ def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
         codec.encode(tfloat32, codes, values)
         return
     np.bitwise_and(codes.view(np.uint32), TF32_BITS, out=values.view(np.uint32))
-    values[np.isnan(codes)] = np.nan  # whose upper bits may be an infinity's
+    values[np.isnan(codes)] = np.nan  # the upper bits of a NaN may be those of an infinity
 
 
 def plain(options: Options) -> Product:
-    """The product of every format."""
+    """Return the product for operands of every format."""
     return blas if options.matmul == "blas" else chain
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """Return the function that packs the values of an operand, which can be reused while its tile
-    is unchanged; None if there is none. `chained` is true if `chain` multiplies it, `decoded` if
-    its values differ from the codes in memory."""
+    """Return the function that packs the values of an operand for its product, or None if packing
+    is of no use. The result can be reused while the tile is unchanged.
+
+    `chained` is true if `chain` multiplies the operand; `decoded` is true if the operand's values
+    differ from the codes in memory."""
     if chained:
         pack: Packer = matrices.packed_weights if role == STATIONARY else matrices.packed_panels
         return pack
@@ -83,7 +87,7 @@ def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
 
 
 def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, group: int) -> bool:
-    """Return whether a product of matrices like these takes packed ones."""
+    """Return whether a product of matrices like these takes packed operands."""
     doubles = float64 in (dst.held, stationary.held, moving.held)
     if multiply is not chain or group > 1 or doubles:
         return False
@@ -91,7 +95,7 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 
 
 def of(wide: bool, options: Options) -> Product:
-    """The product of two matrices; `wide` is whether one of them is float32."""
+    """Return the product of two matrices; `wide` is true if one of them is float32."""
     one = plain(options)
     if wide and options.fp32_matmul == "four_pass":
         return partial(four_pass, one)
@@ -99,14 +103,16 @@ def of(wide: bool, options: Options) -> Product:
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether a product with it moves rows of the other matrix and adds none: an identity
-    matrix, or some of its columns in any order."""
+    """Return whether a product with this matrix only moves rows of the other matrix and adds none:
+    it is an identity matrix, or has some of its columns in any order."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Return where a product puts the flagged elements of one matrix if the other one picks rows.
-    None if it does not pick, or if neither or both matrices have flags."""
+    """Return which elements of a product come from flagged elements, if one matrix has flags and
+    the other one only moves its rows. Return None otherwise.
+
+    `in_s` and `in_x` are the flags of s and x, or None."""
     if in_s is not None and in_x is None and picks(x):
         return in_s.T @ x > 0
     if in_x is not None and in_s is None and picks(s):
@@ -115,8 +121,9 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 
 
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
-    """The product of operands [4K, M] and [4K, N] with the codes of their scales, a row of scales
-    for each 32 rows. With `Options.mx_order="group"` the four products of a row are added first."""
+    """Return the product of operands [4K, M] and [4K, N] with scales: each row of scales, given
+    as codes, is for 32 rows. With `Options.mx_order="group"`, groups of four products are added
+    first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
@@ -124,16 +131,17 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
         left, right = scaled_by(s, s_scales), scaled_by(x, x_scales)
         one = plain(options)
         return lambda out, add: one(left, right, out, add, group)
-    # the product of scales may be beyond float32 though the result is not, or NaN
+    # The product of two scales may be outside of float32's range although the result is inside, or
+    # NaN.
     ss, xs = (codec.decode(float8_e8m0fnu, c).astype(np.float64) for c in (s_scales, x_scales))
     return lambda out, add: scaled_chain(s, x, ss, xs, out, add, group)
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul. Where
-    they `are_packed`, operands may be what a `packer` made of them.
+    """out[m, n] (+)= a chain of fused multiply-adds over k, starting at row 0; see
+    `numerics.loops.matmul`. Operands may be packed if `are_packed` allows it.
 
-    Products of a `group` of rows are added before they join the chain.
+    The products of a `group` of rows are added before the chain adds them.
     """
     if out.dtype.type is np.float64:
         _double(s, x, out, accumulate)
@@ -142,8 +150,8 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
 
 def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """The sum in float64, in any order. BLAS gets pieces that it multiplies in this thread: where
-    others are busy, waiting for them takes longer than the product."""
+    """out (+)= the sum in float64, in any order. BLAS gets pieces small enough to be multiplied in
+    this thread: if other threads are busy, waiting for them takes longer than the product."""
     step = max(ONE_THREAD // s.size, 1)
     for first in range(0, out.shape[1], step):
         columns = slice(first, first + step)
@@ -154,7 +162,8 @@ def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
 
 
 def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
+    """out (+)= the product by numpy's BLAS library. Its bits depend on processor, threads and
+    shape."""
     product = buffers.scratch("product", out.shape) if accumulate else out
     np.matmul(s.T, x, out=product)
     if accumulate:
@@ -162,8 +171,8 @@ def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> No
 
 
 def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out[m, n] (+)= four products `one` of halves of float32 numbers, each added by itself:
-    low x low, low x high, high x low, high x high."""
+    """out[m, n] (+)= four products of halves of float32 numbers, each computed by `one` and added
+    separately: low x low, low x high, high x low, high x high."""
     (s_high, s_low, s_finite), (x_high, x_low, x_finite) = halves(s), halves(x)
     passes = (s_low, x_low), (s_low, x_finite), (s_finite, x_low), (s_high, x_high)
     for i, (left, right) in enumerate(passes):
@@ -171,8 +180,9 @@ def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) ->
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:
-    """The upper 12 significant bits, the 12 below them, and the upper ones again without what is
-    not finite, which one pass takes care of."""
+    """Split float32 values. Return three arrays: the upper 12 significant bits, the lower 12, and
+    the upper ones with 0 in place of numbers that are not finite. Only one pass multiplies those
+    numbers."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)
     if finite.all():
@@ -184,8 +194,9 @@ def halves(values: Array) -> tuple[Array, Array, Array]:
 def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """The chain with groups of 1 or 4 rows, the sum of whose products is multiplied by a float64
-    scale from each side, [K / 32, M] and [K / 32, N], and rounded; see native.matmul."""
+    """out (+)= a chain over groups of 1 or 4 rows. The sum of a group's products is multiplied by
+    the float64 scales of both operands, [K / 32, M] and [K / 32, N], and rounded; see
+    `numerics.loops.matmul`."""
     if out.dtype == np.float64:
         _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
     else:

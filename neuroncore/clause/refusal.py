@@ -1,9 +1,8 @@
-"""Rules of an instruction that letters don't say, as data: a sentence, a condition, a reason.
+"""Rules that letters can't express, as data: a sentence, a condition and a reason.
 
-A rule is a function of (call, machine) under `@rule`: its docstring is the sentence that
-`neuroncore isa NAME` prints, and it returns None where the call is legal, else what is wrong
-(`fault`). Rules that depend on the values of numbers in place of tiles are checked when a call runs
-(`number_for`).
+A rule is a function of (call, machine) with the decorator `@rule`. Its docstring is the sentence
+that `neuroncore isa NAME` prints. It returns None if the call is legal, else a `fault`. Rules about
+the values of numbers that replace tiles are checked when a call runs (`number_for`).
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from neuroncore.memory.tile import Tile
 
 @dataclass(frozen=True)
 class Fault:
-    """The fault of a call. `fields` are the fields of its KernelError; `kind` is the type of the
-    error if it is not the rule's."""
+    """The fault of a call. `fields` are fields of its KernelError; `kind` is the type of that
+    error, by default the rule's."""
 
     statement: str
     fields: dict[str, str | None]
@@ -46,10 +45,10 @@ class Rule:
     because: str | None = None
     hint: str | None = None
     also: str | None = None
-    early: bool = False  # before the shapes, whose meaning depends on it
+    early: bool = False  # checked before the shapes, whose meaning depends on it
 
     def __call__(self, call: Call, machine: Machine) -> KernelError | None:
-        """The error of a call that breaks the rule, or None."""
+        """Return the error of a call that breaks the rule, or None."""
         found = self.condition(call, machine)
         if not isinstance(found, Fault):
             return found
@@ -60,8 +59,8 @@ class Rule:
         return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
 
     def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """Return the rule for some calls only. `said` continues its sentence, and `reasons` are the
-        reasons for these calls."""
+        """Return the rule, restricted to the calls for which `test` is true. `said` is added to its
+        sentence, and `reasons` are the reasons for these calls."""
         return replace(
             self,
             sentence=f"{self.sentence} {said}",
@@ -79,8 +78,9 @@ def rule(
     also: str | None = None,
     early: bool = False,
 ) -> Callable[[Condition], Rule]:
-    """Make a rule from its condition; the default of `sentence` is the docstring. An `early` rule
-    is checked before the shapes, because the meaning of the shapes depends on it."""
+    """Return a decorator that makes a rule from its condition. The default of `sentence` is the
+    docstring. An `early` rule is checked before the shapes, because the meaning of the shapes
+    depends on it."""
 
     def define(condition: Condition) -> Rule:
         said = sentence or " ".join((condition.__doc__ or "").split())
@@ -92,8 +92,8 @@ def rule(
 def fault(
     argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
 ) -> Fault:
-    """A fault: the argument to blame, a sentence in the kernel's words, the expected and the actual
-    value (by default the tile). `more` overrides the rule's because, hint, also and kind."""
+    """Return a fault: the argument to blame, the statement of the error, and the expected and the
+    actual value (by default the tile). `more` overrides the rule's because, hint, also and kind."""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}
     if expected is not None:
@@ -104,7 +104,7 @@ def fault(
 
 
 def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any) -> Fault:
-    """The error for a feature that a generation doesn't have."""
+    """Return the fault of an argument that needs a feature which the machine doesn't have."""
     return fault(
         argument,
         f"{machine.name} has no {what}",
@@ -133,8 +133,8 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return the run, which first checks the numbers in place of its last tiles as `number_for`
-    does. Each number has its operator and its name."""
+    """Return a run that checks the numbers that replace its last tiles with `number_for`, and then
+    runs. `operands` has the operator, the operand and the name of each."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]
@@ -148,13 +148,14 @@ def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
 
 
 def _asks(op: Operator | None, operand: Any) -> bool:
-    """Return whether an operator takes only some numbers."""
+    """Return whether the operand is a number and the operator accepts only some numbers."""
     a_number = operand is not None and not isinstance(operand, Tile)
     return a_number and op is not None and (op.arity == 1 or op.kind != "arithmetic")
 
 
 def left_out(name: str, value: Any, because: str) -> None:
-    """Raises OperatorError for a parameter that a call has no use for, unless it is a number 0."""
+    """Raise OperatorError unless the argument is the number 0: the call does not use this
+    parameter."""
     require(
         not isinstance(value, Tile) and value == 0,
         f"{name} must be None or 0: {because}",
@@ -169,9 +170,9 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     """Return a number as a code of dst's format. Raises DtypeError for a number that is outside the
     range of an integer format (NKI 0.3.0 release notes).
 
-    Integer formats accept 0.0: none of its bits is set in any format, and published kernels use it
-    to clear integer tiles. An unsigned format accepts a negative integer with the bits of the
-    signed format of its width: the vendor's library marks absent rows with -1 in uint32.
+    Integer formats accept 0.0: its bits are all 0 in every format, and published kernels clear
+    integer tiles with it. An unsigned format accepts a negative integer, and stores the bits that
+    the signed format of this width has: the vendor's library marks absent rows with -1 in uint32.
     """
     form = dst.dtype
     if form.element:

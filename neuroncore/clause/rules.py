@@ -1,4 +1,4 @@
-"""Rules that several instructions have in common."""
+"""Rules that several instructions share."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def holds(
     got: Said | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Return a rule with a condition that legal calls meet; the error states it, and the
-    argument."""
+    """Return a rule that refuses a call for which `test` is false. The error quotes `sentence`, and
+    blames `argument`."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -51,7 +51,7 @@ def holds(
 
 
 def _told(call: Call, name: str) -> str:
-    """The argument of a call."""
+    """Return the argument of a call as text."""
     if name in call.instruction.lists:
         return f"{len(call[name])} tensors: {', '.join(map(str, call[name]))}"
     return str(call[name])
@@ -64,7 +64,7 @@ def formats_of(
     said: str | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Formats of tiles, or of those that `of` chooses."""
+    """Require these formats for the named tiles, or for those of them for which `of` is true."""
     listed = ", ".join(formats)
 
     @rule(DtypeError, said or f"{_listed(names)}: {listed}", **reasons)
@@ -80,7 +80,7 @@ def formats_of(
 def needs(
     feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
-    """A feature that only some generations have, for calls that use it."""
+    """Require a feature that only some machines have, for calls for which `test` is true."""
 
     @rule(TargetError, f"{what} (`{argument}`) only on machines with {feature}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -114,7 +114,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """Require the same total number of elements, as a DMA does; `second` may be a list."""
+    """Require two tiles with the same total number of elements, as a DMA does; `second` may be a
+    list."""
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
@@ -147,7 +148,7 @@ def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) 
 
 
 def not_both_in_psum(first: str, second: str) -> Rule:
-    """Require that at most one of two streams comes from PSUM."""
+    """Require that at most one of two operands is in PSUM."""
 
     @rule(
         BufferKindError,
@@ -168,7 +169,7 @@ def not_both_in_psum(first: str, second: str) -> Rule:
 
 
 def lane_scalars(op: str, *names: str) -> Rule:
-    """Require per-partition operands in a format that the lane accepts for the operator."""
+    """Require per-partition operands to have a format that the lane accepts for the operator."""
 
     @rule(
         DtypeError,
@@ -192,7 +193,8 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Require that an operator of one operand has no second one: `op0="operand0"`."""
+    """Refuse a second operand for an operator of one operand. `operands` maps the parameter of each
+    operator to that of its operand: `op0="operand0"`."""
 
     @rule(
         OperatorError,
@@ -213,7 +215,7 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, beside: str, said: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow a parameter only with some values of another parameter."""
+    """Allow an argument only if `test` is true for the argument of another parameter, `beside`."""
 
     @rule(OperatorError, f"{argument} only if {beside} {said}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -227,7 +229,7 @@ def only_if(
 
 
 def needed_if(argument: str, beside: str, said: str, test: Callable[[Any], Any]) -> Rule:
-    """Require a parameter for some values of another parameter."""
+    """Require an argument if `test` is true for the argument of another parameter, `beside`."""
 
     @rule(OperatorError, f"{argument} is needed if {beside} {said}")
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -243,7 +245,7 @@ def _name(value: Any) -> str:
 
 
 def unsupported(argument: str, hint: str) -> Rule:
-    """Refuse a parameter that the API reserves for later."""
+    """Refuse a parameter that the API reserves for the future."""
 
     @rule(OperatorError, f"{argument} is not supported", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -1,6 +1,6 @@
-"""Cores, which check, execute and record instructions, on one core or two.
+"""Cores, which check, execute and record instructions, and the launch of several cores together.
 
-Clauses import these modules from here. Each is loaded at its first use.
+Clauses import these modules from here. Each module is loaded at its first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
-"""The arguments of an instruction from its row in a record: a replay executes rows in this way, and
-so do iterations of a loop that are made from earlier ones."""
+"""Rebuild the arguments of an instruction from its row in a record. A replay executes rows in this
+way. So do the iterations of a loop that are made from earlier iterations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from neuroncore.record.inputs import value_of
 
 @dataclass(frozen=True)
 class ArgumentPlan:
-    """The way to make the arguments of a Call from a row: `given` has the constant arguments; the
-    pairs name the argument for each of the row's tiles and values."""
+    """How to make the arguments of a Call from a row: `given` has the constant arguments, and the
+    pairs in `tiles`, `lists` and `values` are (position of the parameter, position in the row)."""
 
     call: Call
     run: Callable[..., Offsets | None]
@@ -28,13 +28,13 @@ class ArgumentPlan:
     tiles: list[tuple[int, int]]
     lists: list[tuple[int, list[int]]]
     values: list[tuple[int, int]]
-    operands: dict[str, int]  # by name, where in the row its window is
-    loads: int  # the place of the register that is written; -1 for none
-    nbytes: int  # of all results
+    operands: dict[str, int]  # by name: the operand's position in the row
+    loads: int  # the position of the register that is written; -1 if there is none
+    nbytes: int  # bytes of all results
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return where a row of a Call has each argument."""
+    """Return the ArgumentPlan of a Call: where a row has each argument."""
     instruction = call.instruction
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
     first = 2 + call.inputs
@@ -61,13 +61,13 @@ def plan(call: Call) -> ArgumentPlan:
 
 
 class Held(NamedTuple):
-    """A register among values, by its number."""
+    """The number of a register, which replaces the register in a list of values."""
 
     number: int
 
 
 def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """The values of a key (`Data.values`)."""
+    """Return the values that a key lists (`Data.values`), with Held in place of registers."""
     found: list[Any] = []
     for value, kind in zip(key[::2], key[1::2], strict=True):
         if kind is VirtualRegister:

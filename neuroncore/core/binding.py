@@ -1,11 +1,12 @@
-"""The helpers of generated functions: `frontend/instructions.py` binds and checks a call, and
-`core/execute.py` executes it. `docs/generate/functions.py` writes both from the clauses.
+"""Helpers of the generated functions: `frontend/instructions.py` binds and checks a call, and
+`core/execute.py` executes it. `docs/generate/functions.py` writes both files from the clauses.
 
-They are generated so that a call costs little more than the checks it needs:
-`inspect.Signature.bind` alone would take longer than a small instruction. Here are also the result
-of such a function, the refusal of arguments that do not fit its signature, the offsets that are
-only known when an instruction runs, the function that a Call runs, and faults of neuroncore, which
-are reported as such and never as a mistake of the kernel.
+The functions are generated so that a call costs little more than its checks:
+`inspect.Signature.bind` alone would take longer than a small instruction.
+
+This module has the result of such a function, the errors for arguments that do not fit its
+signature, offsets that are known only when an instruction runs, the function that executes a Call,
+and the error for faults of neuroncore, which are never reported as mistakes of the kernel.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from neuroncore.record.program import Program
 
 
 class _Missing:
-    """The default of a required parameter, so that a call without it gets neuroncore's message."""
+    """The default of a required parameter. A call without the argument gets neuroncore's error
+    message."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -48,7 +50,7 @@ class _Missing:
 
 MISSING: Any = _Missing()
 
-# Arguments that are read when an instruction is issued; signatures show their names.
+# Types of arguments that are read when an instruction is issued. Signatures show these names.
 TileOrNumber: TypeAlias = Any
 MaybeTile: TypeAlias = Any
 Tiles: TypeAlias = Any
@@ -56,7 +58,7 @@ Real: TypeAlias = float | np.number[Any]
 
 
 class NkiInstruction:
-    """The instruction that was just issued: the result of every function that issues one."""
+    """The result of a function that issues an instruction. It represents this instruction."""
 
     __slots__ = ("program", "row")
 
@@ -67,9 +69,9 @@ class NkiInstruction:
         return "without data: an instruction writes to its dst"
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Let this instruction begin only after `producers`, issued before it, are done.
+        """Let this instruction start only after the earlier instructions `producers` have finished.
 
-        Results don't change; the estimate does. Returns the instruction itself.
+        Results don't change; the estimate does. Returns this instruction.
         """
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
@@ -86,8 +88,8 @@ class NkiInstruction:
 
 
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments by name, from the local names of a generated function. The tiles of a
-    list also have the names by which a Call knows them."""
+    """Return all arguments by parameter, from the local variables of a generated function. Tiles in
+    lists are also included as "name[i]", their names in a Call."""
     given = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
         given |= spread(name, given[name])
@@ -95,36 +97,40 @@ def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, A
 
 
 def kinds(value: Any) -> Any:
-    """Return the type of an argument, or the types of what is in a tuple."""
+    """Return the type of an argument; for a tuple the types of its elements."""
     return type(value) if type(value) is not tuple else tuple(map(type, value))
 
 
 def member(default: Enum, number: int) -> Any:
-    """Return the member of an enumeration that a published kernel gives by its number."""
+    """Return the member of an enumeration that has this number, because published kernels pass
+    numbers. A number that no member has is returned unchanged. `default` is any member."""
     kind = type(default)
     return kind(number) if number in {member.value for member in kind} else number
 
 
 def numbered(program: Program | None, register: VirtualRegister) -> int:
-    """Return the number of a register's value in the record; -1 without a record."""
+    """Return the number of a register's current value in the record; -1 if there is no record."""
     return -1 if program is None else program.data.register(register)
 
 
 def signature_of(instruction: Instruction) -> inspect.Signature:
-    """Return the signature that users see."""
+    """Return the signature of an instruction that users see."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     listed = [inspect.Parameter(p.name, kind, default=p.default) for p in instruction.parameters]
     named = inspect.Parameter("name", kind, default=None)
     return inspect.Signature([*listed, named] if instruction.named else listed)
 
 
-# What has been told already, and what may as well be the host's or the kernel's: too little memory,
-# calls too deep, a disk that is full when a loop is compiled.
+# Exceptions that are not neuroncore's fault: errors that are reported already, and those that the
+# host or the kernel may cause, such as too little memory, too deep calls, or a full disk when a
+# loop is
+# compiled.
 NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
 def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
-    """The error for an exception that no rule of an instruction has raised."""
+    """Return the error for an exception that is neuroncore's fault: no rule of the instruction
+    raised it."""
     site = core.birthplace()
     where = "" if site is None else f"{source.place(*site)}: "
     said = f"{type(error).__name__}: {error}"
@@ -132,8 +138,8 @@ def our_fault(instruction: Instruction, core: Core, error: Exception) -> Emulato
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call on a core, for arguments like these, with operands
-    at known places."""
+    """Return the function that executes a call on a core. `arguments` are those of the first use,
+    without run-time offsets."""
     instruction, given = call.instruction, _given(call, arguments)
     for parameter in instruction.parameters:
         if isinstance(parameter.declared, Op) and (op := given[parameter.name]) is not None:
@@ -146,13 +152,15 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return that function with the checks of an observer, if there is one (`Core.watch`)."""
+    """Return the function that executes a call, wrapped in the checks of an observer if there is
+    one (`Core.watch`)."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
 
 def _unstaged(call: Call, given: dict[str, Any]) -> Run:
-    """A meaning that is a function of all arguments, as one of those that vary."""
+    """Return a Run that takes only the varying arguments, for a clause whose body takes all
+    arguments."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
     first = [given[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
@@ -169,8 +177,9 @@ def _unstaged(call: Call, given: dict[str, Any]) -> Run:
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
-    """Execute a call once on `core`, with these arguments: by `run`, or else by what `stage`
-    returns. Its tiles may be others than those for which it was found legal."""
+    """Execute a call once on `core`, with these arguments. `run` is the function that executes
+    it, by default the one from `stage`. The tiles may differ from those that were checked for
+    the call."""
     given = _given(call, arguments)
     varying = [given[p.name] for p in call.instruction.varying]
     run = run or stage(call, arguments, core)
@@ -178,7 +187,7 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
 
 
 def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a meaning. Tiles in lists have separate names."""
+    """Return the arguments of a clause's body, by parameter. Lists are lists of tiles again."""
     given = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         given[name] = [arguments[n] for n in spread(name, given[name])]
@@ -189,18 +198,19 @@ def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """One instruction's arguments as they were given, and its operands at known places."""
+    """The arguments of one instruction as the kernel passed them, and its operands at their current
+    offsets."""
 
     core: Core
     call: Call
     given: dict[str, Any]
     tiles: dict[str, Any]
-    picks: bool  # whether an index picks elements of an operand
+    picks: bool  # whether an index chooses elements of an operand
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
-        """Write results to the places that an index picked, append the instruction with its
-        original arguments to the record, and return its row there. `values` is the key of its
-        values, without its registers."""
+        """Scatter results to the elements that an index chose, append the instruction with its
+        original arguments to the record, and return its row. `values` is the key of its values
+        without registers."""
         self.write_out()
         core, call, given = self.core, self.call, self.given
         used = [d.index for n in call.dynamic for d in given[n].dynamic]
@@ -217,7 +227,7 @@ class Offsets:
         return row
 
     def write_out(self) -> None:
-        """Write what went to picked places."""
+        """Scatter results to the elements that an index chose."""
         if not self.picks:
             return
         core, call = self.core, self.call
@@ -234,10 +244,11 @@ class Offsets:
 
 
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
-    """Return the operands at their current offsets; with `skip`, None for an operand out of bounds.
+    """Return the operands at their current offsets. With `skip`, return None if an operand is out
+    of bounds.
 
-    An offset per partition stays as it is. Raises OutOfBoundsError, and ViewError if scales are
-    picked from other places than their numbers.
+    Offsets that are given per partition are left to the instruction. Raises OutOfBoundsError, and
+    ViewError if numbers and their scales are not chosen by the same index.
     """
     tiles = dict(given)
     picked = {n: given[n] for n in call.dynamic if given[n].picks}
@@ -262,7 +273,7 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
 
 
 def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
-    """Temporary tiles for the places of indirect views."""
+    """Return temporary tiles with the elements that indices choose."""
 
     def check(name: str, tile: Tile, used: Array) -> None:
         core.check_written(name, tile, chosen=used)
@@ -289,12 +300,12 @@ def _out_of_bounds(tile: Tile) -> bool:
     return not all(inside(d) for d in tile.dynamic)
 
 
-# NKI 0.1 ignored keywords it did not know, and published kernels still pass these.
+# NKI 0.1 ignored unknown keywords, and published kernels still pass these.
 IGNORED = frozenset({"dtype", "mask"})
 
 
 def _free(given: dict[str, Any]) -> list[str]:
-    """Return the parameters that have no argument yet."""
+    """Return the names of the parameters that have no argument yet."""
     return [name for name, value in given.items() if value is MISSING]
 
 
@@ -304,8 +315,8 @@ def settle(
     extra: tuple[Any, ...],
     unknown: dict[str, Any],
 ) -> None:
-    """Refuse a call that does not fit the signature, or drop a keyword that is known to be
-    harmless. `scope` has the arguments by name. Raises SignatureError."""
+    """Handle arguments that do not fit the signature: drop keywords that are known to be harmless,
+    and raise SignatureError for all others. `scope` has the other arguments by name."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

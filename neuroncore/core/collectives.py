@@ -1,9 +1,10 @@
-"""Collectives: every core brings its tensors, and the last to arrive executes it for all.
+"""Collectives: every core contributes its tensors, and the last core to arrive executes the
+collective for all.
 
 All sources are read before any destination is written. Tensors in HBM belong to a rank: both cores
-of a logical core take part, and it happens once. Tensors in SBUF belong to a core: core p of a rank
-meets core p of the others. (Inferred from nki-library's kernels, which depend on it; not
-documented.)
+of a logical core take part, and the data is moved once. Tensors in SBUF belong to a core: they are
+exchanged with the core that has the same number in the other ranks. (Inferred from nki-library's
+kernels, which depend on it; not documented.)
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 
-EXACT = 1 << 24  # float32 has all integers up to here
+EXACT = 1 << 24  # up to here float32 represents all integers
 
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The contribution of one core: its tensors, and by name the values that must be equal on all
-    `ranks` that take part."""
+    """The contribution of one core: its tensors, and the arguments (`alike`) that must be equal on
+    all `ranks` that take part."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -43,13 +44,13 @@ class RankPart:
 
     @property
     def counts(self) -> Array:
-        """The rows of numbers of what has lengths known at run time."""
+        """The rows of metadata: counts and positions that are known only at run time."""
         assert self.metadata is not None
         codes = self.metadata.codes()
         return codes.reshape(codes.shape[-2:])
 
 
-Parts = list[RankPart]  # of the ranks of a group, in its order
+Parts = list[RankPart]  # one for each rank of a group, in the group's order
 
 
 def part(
@@ -60,8 +61,8 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """The contribution of a core, with its replica group or other `ranks`. Raises the errors of
-    `own_group`."""
+    """Return the contribution of a core. The ranks that take part are those of its replica group,
+    unless `ranks` names others. Raises the errors of `own_group`."""
     found = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
@@ -74,8 +75,8 @@ def _form(tile: Tile) -> str:
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
-    """Wait until all cores that take part have arrived. The last one carries out the collective,
-    with one part from each rank. Raises KernelError if the ranks differ in an argument that must be
+    """Wait until all cores that take part have arrived. The last core calls `carry_out` with one
+    contribution from each rank. Raises KernelError if the ranks differ in an argument that must be
     the same for all."""
     core = mine.core
     on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
@@ -116,17 +117,17 @@ def _check_alike(name: str, parts: Parts) -> None:
 
 
 def put(tile: Tile, codes: Array) -> None:
-    """Write codes of the tile's format, in its order."""
+    """Write codes of the tile's format, in the order of its elements."""
     tile.codes()[...] = codes.reshape(tile.shape)
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Copies of all sources, by rank."""
+    """Return copies of the codes of all sources: a list for each rank."""
     return [[np.array(tile.codes(), order="C") for tile in part.srcs] for part in parts]
 
 
 def gather(parts: Parts, axis: int) -> None:
-    """Every dst is all srcs one after the other along an axis."""
+    """Write to every dst the srcs of all ranks, concatenated along an axis."""
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         whole = np.concatenate(codes, axis)
         for part in parts:
@@ -134,14 +135,15 @@ def gather(parts: Parts, axis: int) -> None:
 
 
 def reduce(parts: Parts, op: Operator) -> None:
-    """Every dst is the reduction of all srcs."""
+    """Write to every dst the reduction of the srcs of all ranks."""
     for at, codes in enumerate(_reductions(parts, op)):
         for part in parts:
             put(part.dsts[at], codes)
 
 
 def scatter(parts: Parts, op: Operator, axis: int) -> None:
-    """The dst of each rank is a piece, along an axis, of the reduction of all srcs."""
+    """Reduce the srcs of all ranks, split the result along an axis, and write one piece to the dst
+    of each rank."""
     for at, codes in enumerate(_reductions(parts, op)):
         whole = codes.reshape(parts[0].srcs[at].shape)
         for part, piece in zip(parts, np.split(whole, len(parts), axis), strict=True):
@@ -150,7 +152,8 @@ def scatter(parts: Parts, op: Operator, axis: int) -> None:
 
 def _reductions(parts: Parts, op: Operator) -> list[Array]:
     first, tiles = parts[0].core, zip(*(part.srcs for part in parts), strict=True)
-    if first.rounding is not None:  # every rank has the bits of the first one's instruction
+    # all ranks get the bits that the first rank's instruction computes
+    if first.rounding is not None:
         first.rounding.resume(first.program_id)
     found = []
     for of_ranks in tiles:
@@ -162,8 +165,8 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
-    """Report integers that were added in float32 and are no longer exact (the graph's compiler
-    refuses such additions, NCC_EVRF061; of NKI's nothing is published)."""
+    """Report integers that were added in float32 and may no longer be exact. The compiler of graphs
+    refuses such additions (NCC_EVRF061); for NKI nothing is published."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
         return
     exact = np.sum([tile.codes().astype(np.int64).reshape(-1) for tile in tiles], axis=0)
@@ -178,7 +181,8 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
 
 
 def exchange(parts: Parts) -> None:
-    """Piece k of each dst is the rank's own piece of the src of rank k of the group."""
+    """Transpose pieces between ranks: piece k of the dst of rank r is piece r of the src of rank
+    k."""
     count = len(parts)
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         pieces = [one.reshape(count, -1) for one in codes]
@@ -200,8 +204,8 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """The dst of each channel becomes what the rank's predecessor in the channel's ring `sent`,
-    which is by rank and channel."""
+    """Write to the dst of each channel the codes that the previous rank in the channel's ring
+    sends. `sent` has the codes by rank and channel."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)
@@ -211,7 +215,7 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Codes of op of the first and the second half of each rank's sources."""
+    """Return the codes of op(a, b) for each rank. The rank's sources are all a, then all b."""
     return [_halves(part, op) for part in parts]
 
 
@@ -228,17 +232,17 @@ def _halves(part: RankPart, op: Operator) -> list[Array]:
 
 
 Join = Callable[[Array, Array], Array]
-Rounded = Callable[[Array], Array]  # values to the tensor's format, and back
+# rounds values to the format of the tensor, and returns them as float32
+Rounded = Callable[[Array], Array]
 
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
-    """Codes of the reduction of tiles of one format, flat; the tiles are those of the ranks in
-    their order, of which `chip` are on one chip.
+    """Return the codes of the reduction of one tile per rank, flat. All tiles have the same format;
+    each `chip` consecutive ranks are on one chip.
 
-    Neither the order of the sums nor where they are rounded is published. Every way takes float32
-    (the DMA engines add in it: inferred from aws-neuron-sdk
-    neuron-runtime/explore/intranode-collective-comm.rst) and is a value of
-    `Options.collective_rounding`.
+    Neither the order of the sums nor the places of rounding are published. `way` is a value of
+    `Options.collective_rounding`. In every way the numbers are added in float32, as the DMA engines
+    do (inferred from aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
     """
     first = tiles[0]
     if len(tiles) == 1:
@@ -263,13 +267,13 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce in the order of the ranks, without rounding between them."""
+    """Reduce in the order of the ranks, without rounding in between."""
     return functools.reduce(join, values)
 
 
 def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
-    """Reduce as many pieces as there are ranks: piece p goes round from rank p + 1 to rank p, and
-    is rounded at every hop, which writes it to memory."""
+    """Reduce as many pieces as there are ranks. Piece p travels around the ring from rank p + 1 to
+    rank p. It is rounded at every hop, because every hop writes it to memory."""
     count = len(values)
     pieces = [np.array_split(one, count) for one in values]
     done = []
@@ -280,25 +284,26 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
-    """Reduce the ranks of each chip first and round once, then reduce the chips without rounding
-    between them."""
+    """Reduce the ranks of each chip and round each result once. Then reduce the results of the
+    chips without rounding in between."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(own, join)) for own in chips], join)
 
 
 class Lengths(NamedTuple):
-    """The meaning of the rows of metadata: counts and places of the data that is sent; counts of
-    the data that arrived, written unless they are `known`; and its places, read if it is
-    `displaced`; otherwise each sender has its own slot. With `to_all` a rank sends the same to
-    everyone."""
+    """The meaning of the rows of metadata. Rows 0 and 1 have the count and the position of the
+    data that is sent to each rank. Row 2 has the counts of the data that arrives; it is written
+    unless the counts are `known`. Row 3 has the positions of the data that arrives, if
+    `displaced` is true; otherwise each sender has a fixed slot. With `to_all` a rank sends the
+    same data to all."""
 
     to_all: bool
     known: bool
     displaced: bool
 
     def deliver(self, parts: Parts) -> None:
-        """Write what each rank sends to each other, as its metadata says, in elements. Raises
-        OutOfBoundsError, before anything is written, for what has no room."""
+        """Copy the data of each rank to every other rank; counts and positions in the metadata are
+        in elements. Raises OutOfBoundsError, before anything is written, if data does not fit."""
         sent = [codes[0].reshape(-1) for codes in sources(parts)]
         rows = [part.counts.astype(np.int64) for part in parts]
         each = range(len(parts))
@@ -315,7 +320,7 @@ class Lengths(NamedTuple):
 
 
 def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
-    """Write the row of the counts that arrived."""
+    """Write the counts that arrived to row 2 of the metadata."""
     metadata = part.metadata
     assert metadata is not None
     metadata.codes().flat[2 * len(counts) : 3 * len(counts)] = counts
@@ -327,8 +332,9 @@ def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
 ) -> tuple[int, int, int]:
-    """Return the position and length of the data in src that one rank sends to another, and its
-    position at the receiver. Raises OutOfBoundsError for data outside the tensor or the slot."""
+    """Return the start and the length of the data that one rank sends to another (`pair`), and its
+    start at the receiver, in elements. Raises OutOfBoundsError for data outside of the tensor or
+    slot."""
     source, target = pair
     column = 0 if how.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

@@ -1,6 +1,5 @@
-"""One NeuronCore: a machine with memories, a record, and what instructions share. The functions
-that `neuroncore.core.binding` makes are the only way by which anything happens on it.
-"""
+"""One NeuronCore: a machine with memories, a record, and state that instructions share. All
+execution goes through the functions that `docs/generate/functions.py` writes from the clauses."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
 
-# What an accumulator register holds that no instruction has preset: a NaN that sums don't make.
+# The content of an accumulator register that no instruction has preset: a NaN that no sum produces.
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
@@ -56,37 +55,38 @@ HOW_IT_READS = (
 
 
 class ShadowOfCore(Protocol):
-    """An observer that also computes each instruction of a core."""
+    """An observer that executes each instruction of a core a second time, in its own way."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Let the core perform a legal call, and do the observer's work."""
+        """Execute a legal call on the core, and do the observer's work for it."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Record that the last call has written its results to the places that an index picked."""
+        """Observe that the last call has written results to elements that an index chose."""
         ...
 
 
-Brought = dict[int, Any]  # to a meeting, by the core
+Brought = dict[int, Any]  # what each core brings to a meeting, by its number
 CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """Do nothing: the action of most meetings."""
+    """Do nothing: what most meetings do when all cores have arrived."""
 
 
 class Point(NamedTuple):
-    """Where `cores` meet."""
+    """The name of a meeting, and the numbers of the cores that take part."""
 
     name: str
     cores: frozenset[int]
 
 
 class Watching(Protocol):
-    """An observer of the numbers that calls read and write."""
+    """An observer that checks the numbers which calls read and write."""
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return the function of a call, with the observer's checks before and after."""
+        """Return the function that executes a call, with the observer's checks before and after
+        it."""
         ...
 
 
@@ -100,22 +100,22 @@ class Peers(Protocol):
 
 
 def launch_memory(options: Options, rank: int = 0) -> HbmMemory:
-    """The HBM of a rank's cores."""
+    """Return new HBM for the cores of a rank."""
     return HbmMemory(rounding(options), wide=options.storage == "float32", rank=rank)
 
 
 @dataclass(eq=False, repr=False)
 class Core:
-    """A machine with memories, a record and the few registers that instructions share."""
+    """One core: a machine with memories, a record and the few registers that instructions share."""
 
     machine: Machine
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
-    shared: HbmMemory | None = None  # with the other cores of the rank
-    peers: Peers | None = None  # the cores it runs with, if there are others
-    number: int = 0  # among the cores of the launch
-    world: World = ALONE  # of the launch
+    shared: HbmMemory | None = None  # the HBM that it shares with the other cores of the rank
+    peers: Peers | None = None  # the other cores of the launch, if there are any
+    number: int = 0  # its number in the launch
+    world: World = ALONE  # the ranks and cores of the launch
 
     def __post_init__(self) -> None:
         options = self.options
@@ -124,12 +124,13 @@ class Core:
         self.memory = Memory(self.machine, self.hbm, self.world.core(self.number))
         kind = stacks.Witness if options.stacks else Program
         self.program: Program | None = kind(options.record_limit) if options.record else None
-        # operators that do what the options say in place of what others do, by the name of those
+        # replacements for operators, by name, that the options require
         self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
-        self.keeps_back = False  # reads of leftovers, until it is known that they matter
-        self.leftovers: Leftovers[Finding] | None = None  # if there were any
+        # whether reads of leftovers are reported only once it is known that they matter
+        self.keeps_back = False
+        self.leftovers: Leftovers[Finding] | None = None  # None before leftovers are first read
         self.accumulators = {
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
@@ -137,18 +138,19 @@ class Core:
         self.packs = Packs()
         self.beside: ShadowOfCore | None = None
         self.watch: Watching | None = None
-        # where the user's code is, while a frontend knows and it can't go on
+        # the current place in the user's code, set by a frontend while it stays the same
         self.site: Born = None
-        # how many turns loops took that the device runs, by the line of each
+        # by line: the numbers of iterations of the device's loops
         self.turns: dict[Born, list[int]] = {}
-        # and digests of the constants that a core with peers has made, by the line of each
+        # by line: digests of the constants that a core with peers has made
         self.constants: dict[Born, list[bytes]] = {}
-        self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
-        self.dialect: Any = None  # what a frontend keeps of the running kernel
-        self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
+        self.groups: set[tuple[int, ...]] = set()  # the groups of ranks of its collectives
+        self.dialect: Any = None  # a frontend's data about the running kernel
+        # states of the random number generators, of the engines that have used them
+        self.generators: dict[engine, Array] = {}
         self.lines: Sites[int] = Sites(sys.maxsize)  # the number of each place in the record
         self._reported: dict[tuple[Any, ...], Finding] = {}
-        # by id of the code, which is kept
+        # by the id of the code object, which is kept alive
         self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
 
     def __repr__(self) -> str:
@@ -162,9 +164,9 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that this core has not seen; from then on its key recognizes it.
+        """Check a call that this core has not seen before, and remember it by its key.
 
-        Raises its first error, whose message lists the others.
+        Raises the first error of the call; its message lists the other errors.
         """
         for error in self._outlived(arguments):
             raise error
@@ -189,16 +191,16 @@ class Core:
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
     ) -> None:
-        """Leave out an instruction that writes nothing: kernels of nki-library have such
-        instructions for sizes at the end of their range. Raises the error of an operand of any
-        other instruction."""
+        """Skip an instruction whose results have no elements: kernels of nki-library issue such
+        instructions at the ends of size ranges. For any other instruction raise `fault`, the error
+        of one of its operands."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):
             raise fault
         self.report("NO_ELEMENTS", f"{instruction.name} is skipped: {tiles[0]} has no elements")
 
-    # --- what was never written ------------------------------------------------------------------
+    # --- uninitialized memory --------------------------------------------------------------------
 
     def check_written(
         self,
@@ -209,10 +211,11 @@ class Core:
         followed: bool = False,
         site: Born = None,
     ) -> None:
-        """Report a read of uninitialized memory, and put poison there. `rows` are the rows of axis
-        0 that are read, and `chosen` flags the elements; None for all. The finding may be deferred
-        if the elements are `followed` through the instruction; its line is that of a `site`, or the
-        current one."""
+        """Report a read of uninitialized memory, and put poison (NaN) or zeros there.
+
+        `rows` are the rows of axis 0 that are read, and `chosen` flags the elements that are read;
+        None means all. If the effects of the elements are `followed` through the instruction, the
+        finding may be deferred. Its line is that of `site`, by default the current one."""
         deferred, whole = followed and self.keeps_back, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
@@ -242,12 +245,12 @@ class Core:
 
     @property
     def has_leftovers(self) -> bool:
-        """True if anything may depend on uninitialized memory, because some was read."""
+        """True if uninitialized memory was read, so that results may depend on it."""
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Flags of the elements of an operand that are not numbers because they depend on
-        uninitialized memory; None for none."""
+        """Return flags of the elements of an operand that are not finite because they depend on
+        uninitialized memory; None if there are none."""
         if not self.has_leftovers:
             return None
         found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
@@ -284,9 +287,9 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, once per line and subject; the line is that of a site or of here, and the
-        severity its code's if none is given. A message that a loop may need at every turn is made
-        by a function, once."""
+        """Add a finding, once per line and subject. The defaults are the current line, and the
+        severity of the code. A message may be a function that makes it: it is called only if the
+        finding is new."""
         site = site or self.birthplace()
         key = code, *((id(site[0]), site[1]) if site else ()), *subject
         known = self._told.get(key)
@@ -294,7 +297,7 @@ class Core:
             said = message if isinstance(message, str) else message()
             found = self._found(code, said, *subject, site=site, severity=severity)
             known = self._told[key] = found, site
-        self._tell(known[0])  # a replay that goes back forgets it
+        self._tell(known[0])  # again, because a replay that goes back removes findings
 
     def _found(
         self,
@@ -304,7 +307,7 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """The first finding of a line and subject."""
+        """Return the finding for a line and a subject: the first one that was made."""
         site = site or self.birthplace()
         place = source.place(*site) if site else None
         made = Finding(code, message, place, severity)
@@ -321,9 +324,10 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Append an instruction with run-time offsets to the record, and say at which row; `tiles`
-        are those of `call.reads`, the indices of `call.indices`, and `call.writes`, `values` the
-        key of its values (`record.inputs`)."""
+        """Append an instruction with run-time offsets to the record, and return its row.
+
+        `tiles` are the operands of `call.reads`, the indices of `call.indices`, and the operands of
+        `call.writes`, in this order. `values` is the key of its values (`record.inputs`)."""
         program = self.program
         if program is None:
             return -1
@@ -335,7 +339,7 @@ class Core:
         return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
-        """Count an instruction for which the record has no room."""
+        """Count an instruction that does not fit into the record, and return the last row."""
         assert self.program is not None
         if not self.program.left_out:
             self.report("RECORD_LIMIT", self.program.ending)
@@ -344,13 +348,15 @@ class Core:
 
     @property
     def last_row(self) -> int:
-        """Return the row of the last instruction in the record; -1 if there is none."""
+        """The row of the last instruction in the record; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """The number in the record of the line of the user's code that led to a frame and its row,
-        or to an allocation. `lines` keeps it, and fast callers look there first. It is not kept for
-        neuroncore's own frames, which many lines reach, nor if stacks are kept for each row."""
+        """Return the number, in the record, of the line of the user's code that led to a frame.
+        `births` is true for an allocation.
+
+        The number is cached in `lines`, where fast callers look first. It is not cached for frames
+        of neuroncore, which many lines reach, and not if the record has a stack for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -376,7 +382,7 @@ class Core:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Allocate uninitialized storage, with the line of the kernel that allocates it.
+        """Allocate uninitialized storage; it remembers the line of the kernel that allocates it.
 
         Raises the errors of Memory.allocate.
         """
@@ -393,45 +399,47 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """The number of the line that allocates; -1 if none of the user's does."""
+        """Return the number of the user's line that allocates memory; -1 if it is not the user's
+        code."""
         program = self.program
         assert program is not None
         if self.site is not None:
             return program.line(*self.site)
-        frame = sys._getframe(3)  # the caller is ours, and looking at its frame costs
+        # the caller is neuroncore's, so its frame need not be tested, which takes time
+        frame = sys._getframe(3)
         line = self.lines.at(frame.f_code, frame.f_lasti)
         return self.line(frame, births=True) if line is None else line
 
     def begin(self, program: int) -> None:
-        """Begin the next program of the launch grid."""
+        """Start the next program of the launch grid."""
         self.program_id = program
         self.memory.begin_program()
         if self.program is not None:
             self.program.data.programs.extend((len(self.program), program))
 
     def returns(self, result: Any) -> Any:
-        """Note what the kernel returns, and return it."""
+        """Record the result of the kernel, and return it."""
         if self.program is not None:
             self.program.returns(result)
         return result
 
     def constant(self, array: Array, dtype: Format) -> Storage:
-        """A tensor in shared HBM with the elements of a C-contiguous array of the host's, of the
-        format."""
+        """Return a tensor in shared HBM with the elements of the host's C-contiguous array."""
         if self.peers is not None:
             digest = blake2b(array.tobytes()).digest()
             self.constants.setdefault(self.birthplace(), []).append(digest)
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """A tensor in shared HBM, from the codes in which elements of the format are held."""
+        """Return a tensor in shared HBM with these codes, in the type in which memory holds the
+        format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)
         return storage
 
     def birthplace(self) -> tuple[CodeType, int] | None:
-        """Return where in the user's code we are, as memory remembers it."""
+        """Return the current place in the user's code, as a code object and an instruction."""
         return self.site or source.site(source.user_frame())
 
 
@@ -453,15 +461,15 @@ def current() -> Core:
     return core
 
 
-running: Callable[[], Core | None] = _current.get  # the core of the running kernel, or None
+running: Callable[[], Core | None] = _current.get  # returns the core of the running kernel, or None
 
 
 @contextmanager
 def on(core: Core) -> Iterator[Core]:
-    """Run the body's instructions on `core`."""
+    """A context manager: instructions in its body run on `core`."""
     token = _current.set(core)
     try:
-        with np.errstate(all="ignore"):  # overflow and NaN are results, not events
+        with np.errstate(all="ignore"):  # overflow and NaN are legal results
             yield core
     finally:
         _current.reset(token)

@@ -1,9 +1,9 @@
-"""Parts of engines: the generators of random numbers of their lanes, the tables of activation
-functions of the Scalar engine, and the groups of partitions of the GpSimd engine's processors.
+"""Parts of engines: random number generators for each lane, activation tables of the Scalar engine,
+and groups of partitions of the GpSimd engine's processors.
 
-There is one generator for each lane of the Vector and, from v3 on, the GpSimd engine. `Options.rng`
-names their kind. They start as if seeded with `Options.rng_seed`. Element j of a group of G
-partitions is in its partition j % G, column j // G: a snake.
+Each lane of the Vector engine has a generator, and from v3 on each lane of the GpSimd engine.
+`Options.rng` names their kind. They start as if seeded with `Options.rng_seed`. Element j of a
+group of G partitions is in the group's partition j % G, column j // G.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from neuroncore.numerics.loops import elementary
 
 
 def streams(unit: engine, machine: Machine) -> int:
-    """Return how many states a lane of an engine has."""
+    """Return how many states each lane of an engine has."""
     return 4 if unit is engine.vector and machine.has("vector_random_state") else 1
 
 
 def kind(core: Core, unit: engine) -> Generator:
-    """The generators of an engine. The hardware's are XORWOW where a state of six words can be
-    read, and shift registers on the Vector engine of earlier generations."""
+    """Return the kind of an engine's generators. The hardware's generators are XORWOW if a state of
+    six words can be read, and shift registers on the Vector engine of earlier generations."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")
@@ -39,33 +39,33 @@ def kind(core: Core, unit: engine) -> Generator:
 
 
 def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
-    """Restart all lanes of an engine from a seed."""
+    """Restart the generators of all lanes of an engine from a seed."""
     lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
     made = kind(core, unit).seeded(number, program, unit.value, lanes, count)
     core.generators[unit] = made
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:
-    """The states [P, streams, words] of the lanes that a tile is in, to be changed in place."""
+    """Return the states [P, streams, words] of the lanes of a tile. They are changed in place."""
     if unit not in core.generators:
         seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
 
 
 def draw(core: Core, unit: engine, tile: Tile) -> Any:
-    """A 32-bit number for each element of a tile, [P, F]."""
+    """Return a random 32-bit number for each element of a tile, [P, F]."""
     return kind(core, unit).draw(states(core, unit, tile), tile.free_size)
 
 
 def uniform(core: Core, unit: engine, tile: Tile) -> Array:
-    """A number in [0, 1) for each element of a tile, float32."""
+    """Return a random float32 number in [0, 1) for each element of a tile."""
     drawn: Array = kind(core, unit).uniform(states(core, unit, tile), tile.free_size)
     return drawn.reshape(tile.shape)
 
 
 def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
-    """Return the function that puts op(x) into an array; inputs outside the range of the tables are
-    reported."""
+    """Return a function that writes op(x) to an array, and reports inputs outside of the range of
+    the activation tables."""
     function = op.apply
     if op.valid[0] == -np.inf:
         return lambda core, x, out: activate(function, x, out)
@@ -79,8 +79,8 @@ def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
 
 
 def _report_outside(core: Core, op: Function, x: Array) -> None:
-    """Report inputs outside the range of the tables. Zeros and infinities are assumed not to use
-    them."""
+    """Report inputs outside of the range of the activation tables. Zeros and infinities are not
+    reported: it is assumed that the tables are not used for them."""
     low, high = op.valid
     size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
@@ -98,20 +98,20 @@ def _report_outside(core: Core, op: Function, x: Array) -> None:
 
 
 def group_size(core: Core) -> int:
-    """Partitions of a group."""
+    """Return the number of partitions in a group."""
     return core.machine.limits.gpsimd_core_partitions
 
 
 def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
-    """The codes of the chosen partitions, which are all that counts as read."""
+    """Return the codes of the chosen partitions. Only these count as read."""
     if tile.storage.gaps is not None:
         core.check_written(name, tile, np.flatnonzero(chosen))
     return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """Return the codes [group, count] of the first elements of each group; only these count as
-    read."""
+    """Return the codes [group, count] of the first `count` elements of each group. Only these count
+    as read."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
@@ -119,8 +119,9 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
-    """Write each group's codes[group]; other elements keep their contents, and count as written
-    too, because the example of nki.isa.topk uses its whole results."""
+    """Write the codes [group, count] to the first elements of each group. The other elements keep
+    their contents, but count as written, because the example of nki.isa.topk uses its whole
+    results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -135,7 +136,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Check that whole columns have been written, and the beginning of the next one."""
+    """Check that the first `count` elements of each group have been written: whole columns, and the
+    beginning of the next column."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))
@@ -150,5 +152,6 @@ def _check(core: Core, name: str, tile: Tile, count: int) -> None:
 
 
 def _wound(rows: Any, columns: int) -> Any:
-    """Element [group, j] at [G group + j % G, j / G], for whole columns."""
+    """Return a matrix with element j of group g of the rows at [G g + j % G, j // G]. The rows must
+    fill whole columns."""
     return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)

@@ -1,12 +1,11 @@
-"""Tensor indirection: operands whose elements an index in SBUF picks along the free axes.
+"""Tensor indirection: an index in SBUF chooses elements of an operand along the free axes.
 
-A group of consecutive partitions shares its offsets. They are stored in a snake through the rows
-that the index has for the group: offset i is in row i % G and column i // G, G by the machine and
-the engine (`clause.picking.index_group`).
+A group of G consecutive partitions shares its offsets. The index has them in G rows: offset i is in
+row i % G, column i // G. G depends on the machine and the engine (`clause.legality.index_group`).
 
-While an instruction runs, such an operand is a temporary tile: its inputs are gathered before, and
-its results scattered afterwards. The meaning of the instruction does not notice. If several
-elements go to one place, the last stays there (unpublished).
+While an instruction runs, such an operand is a temporary tile. Its inputs are gathered before the
+instruction, and its results are scattered afterwards, so the body of the clause needs no special
+case. If several elements go to the same place, the last one stays there (unpublished).
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ from neuroncore.memory.geometry import unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 
-Check = Callable[[str, Tile, Array], None]  # told of an operand which elements are read
+# called with the name of an operand, its tile and flags of the elements that are read
+Check = Callable[[str, Tile, Array], None]
 
 
 class Picked(Tile):
-    """The elements that an index picks, in a temporary tile while an instruction runs.
+    """The elements that an index chooses, in a temporary tile while an instruction runs.
 
-    They come from places [P, num_elem] along the free axis of `source`, which are the same in each
-    `group` of partitions. `never` flags those that were never written.
+    `places` [P, num_elem] are their positions along the free axis of `source`; all partitions of a
+    `group` have the same positions. `never` flags the elements that were never written.
     """
 
     __slots__ = ("group", "never", "places", "source")
@@ -50,10 +50,10 @@ class Picked(Tile):
 
 
 def places(name: str, tile: Tile, size: int, check: Check) -> Array:
-    """Return where along the free axis each element is, [P, num_elem]; `size` partitions share
-    offsets.
+    """Return the positions along the free axis of the elements that an index chooses, [P,
+    num_elem]. `size` partitions share offsets.
 
-    Raises OutOfBoundsError if that is outside the tensor.
+    Raises OutOfBoundsError for a position outside of the tensor.
     """
     assert tile.picks is not None
     index, limit = tile.picks.index, tile.picks.limit
@@ -82,7 +82,8 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
-    """Gather the elements at `chosen` places, the same for `size` partitions."""
+    """Return a temporary tile with the elements at the positions `chosen`, which are the same in
+    each group of `size` partitions."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -103,7 +104,8 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Flags of the elements that have been written; `fresh` clears them, to see which will be."""
+    """Copy from the source which elements have been written. `fresh` clears these flags, so that
+    afterwards they show what the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -118,10 +120,11 @@ def _copy_history(tile: Picked, fresh: bool) -> None:
 
 
 def scatter(tile: Picked, partial: bool) -> None:
-    """Write out what the instruction has left in the tile: all of it, or what it has marked."""
+    """Write the elements of the tile back to its source: all, or with `partial` those that the
+    instruction has written."""
     source, skipped = tile.source, tile.unwritten() if partial else None
     numbers = np.arange(tile.free_size, dtype=np.int32)
-    if skipped is None:  # the partitions of a group agree
+    if skipped is None:  # the positions are the same in all partitions of a group
         last = _last(tile.places[:: tile.group], numbers, source.free_size)
         last = np.repeat(last, tile.group, axis=0)[: len(tile.places)]
     else:
@@ -132,8 +135,8 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Return which is the last of the numbered elements that go to each of `size` places; -1 if
-    none."""
+    """Return, for each of `size` positions, the number of the last element that goes there; -1 if
+    none does."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))
@@ -141,7 +144,7 @@ def _last(chosen: Array, numbers: Array, size: int) -> Array:
 
 
 def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelError | None:
-    """Return an error unless the same index picks from both."""
+    """Return an error unless the same index chooses the elements of both tiles."""
 
     def spot(index: Any) -> tuple[Any, ...]:
         steps = access.long_axes(index.shape, index.strides)

@@ -1,10 +1,10 @@
-"""Products of the Tensor engine that are put off, and shared out among threads.
+"""Deferred products of the Tensor engine, which several threads compute.
 
-A sum in PSUM is a number of products, one after the other into the same elements. The operands of a
-product that is put off are packed (`packs`): copies, which nothing changes. Each thread computes
-some rows of the result, product by product in the order of the kernel. So the bits do not depend on
-the number of threads, nor on when they compute. A read of the elements (`Tile.codes`) first
-finishes the sum, and its thread helps. With one thread nothing is put off.
+A sum in PSUM consists of products that are added one after the other to the same elements. The
+operands of a deferred product are packed copies (`packs`), which nothing changes. Each thread
+computes some rows of the result, product by product in the order of the kernel. So the bits depend
+neither on the number of threads nor on when they compute. A read of the elements (`Tile.codes`)
+first completes the sum, and the reading thread helps. With one thread nothing is deferred.
 
 OMP_NUM_THREADS is the number of threads, as for other libraries; by default there is one for each
 processor.
@@ -27,15 +27,15 @@ from neuroncore.numerics.loops import matmul
 from neuroncore.numerics.loops.blocks import ROWS
 
 THREADS = "OMP_NUM_THREADS"
-MOST = 64  # products of a sum that are put off: their operands take memory
-WORTH = 1 << 20  # multiplications of a product that is put off
-AHEAD = 4  # products that a thread is called for
-SHARES = 2  # of a sum, for each thread
-SWITCH = 2e-4  # seconds after which Python lets a thread go on that has computed its share
+MOST = 64  # the largest number of deferred products of a sum, because their operands take memory
+WORTH = 1 << 20  # the least number of multiplications of a deferred product
+AHEAD = 4  # products that are collected before another thread is woken
+SHARES = 2  # shares of a sum per thread
+SWITCH = 2e-4  # seconds after which Python switches to a thread that has computed its share
 
 
 def threads() -> int:
-    """Return how many threads compute."""
+    """Return the number of threads that compute products."""
     given = os.environ.get(THREADS, "")
     if given.isdecimal() and int(given):
         return int(given)
@@ -43,13 +43,14 @@ def threads() -> int:
 
 
 def threads_for(dst: Tile, stationary: Tile) -> int:
-    """Return how many threads share products of tiles like these; 1 if those are small."""
+    """Return how many threads should compute products of tiles like these; 1 if the tiles are
+    small."""
     whole = dst.dtype is float32 and len(dst.shape) == 2
     return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 
 
 class Sum:
-    """Products that are put off, into a window of a storage in PSUM."""
+    """Deferred products that are added to one window of a storage in PSUM."""
 
     def __init__(self, dst: Tile, count: int) -> None:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
@@ -67,7 +68,7 @@ class Sum:
         return dst.offset == self._offset and dst.geometry is self._geometry
 
     def add(self, s: Array, x: Array, accumulate: bool) -> None:
-        """Put off the product of packed operands."""
+        """Defer the product of packed operands."""
         if self._count == MOST:
             self._compute_all()
             self._operands.clear()
@@ -81,13 +82,13 @@ class Sum:
             self._call()
 
     def _call(self) -> None:
-        """Let another thread help."""
+        """Wake another thread to help."""
         if not self._is_called:
             self._is_called = True
             _waiting.put(self)
 
     def finish(self) -> None:
-        """Compute all that was put off."""
+        """Compute all deferred products."""
         if self._count > 1:
             self._call()
         self._compute_all()
@@ -95,7 +96,7 @@ class Sum:
         self._operands.clear()
 
     def help(self) -> None:
-        """Compute what no other thread is computing."""
+        """Compute the products of all shares that no other thread is computing."""
         self._is_called = False
         while self._share():
             pass
@@ -111,7 +112,8 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute the products of one share, the one that is behind; False if there are none."""
+        """Compute the outstanding products of one share: of the free shares the one with the fewest
+        products done. Return False if there is nothing to do."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -135,8 +137,9 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Put off dst (+)= the product of two operands, if they are packed. At an address of the kernel
-    other tensors may have the bytes of dst, which don't know of its sum."""
+    """Defer dst (+)= the product of two packed operands, and return True. Return False, and do
+    nothing, if the operands are not packed, or if `dst` is at an address that the kernel chose:
+    other tensors may use its bytes, and reading them would not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     found = dst.storage.pending
@@ -156,13 +159,13 @@ _started: list[Thread] = []
 
 
 def _start(count: int) -> bool:
-    """Start threads, until there are `count` with the one that asks; False if it has to do without
-    them."""
+    """Start threads until there are `count`, including the calling one. Return False if no thread
+    can be started."""
     while len(_started) < count - 1:
         thread = Thread(target=_serve, name="neuroncore products", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # of a process that may start none
+        except RuntimeError:  # the process may not start threads
             return bool(_started)
         _started.append(thread)
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH))
@@ -175,7 +178,8 @@ def _serve() -> None:
 
 
 def _stop() -> None:
-    """End the threads, as before a fork: a process with threads can't be forked safely."""
+    """End the threads; called before a fork, because a process with threads can't be forked
+    safely."""
     for _ in _started:
         _waiting.put(None)
     while _started:

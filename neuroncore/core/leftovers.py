@@ -1,9 +1,9 @@
 """Tracking of leftovers: elements that depend on uninitialized memory.
 
-A kernel may compute with whole tiles of which the last is not full, if it stores only the full
-part: the rest has no effect. So a read of leftovers is reported only if its results may reach HBM,
-a register or another core. Lane-wise instructions, copies, transposes and products are tracked
-element by element; any other instruction reports the finding.
+A kernel may compute with a tile that is only partly filled, if it stores only the filled part: the
+rest has no effect. So a read of leftovers is reported only if its results may reach HBM, a register
+or another core. Lane-wise instructions, copies, transposes and products are tracked element by
+element; for any other instruction that reads leftovers the finding is reported.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format
 
 T = TypeVar("T", bound=Hashable)
-READS = 256  # that are known of a storage; more come of a loop that also writes there
+# the largest number of reads remembered per storage; a loop that also writes there makes more
+READS = 256
 AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 
 @dataclass
 class _Laid(Generic[T]):
-    """The reads of a storage that met leftovers of one format. The keys of
-    `findings` are a read's site, its window and the number of elements written so far: after a
-    write that fills a gap, a read is looked at again. The values have the site too, which keeps its
-    code alive."""
+    """The reads of a storage that met leftovers, while it is read in one format.
+
+    A key of `findings` has the site of a read, its window, and the number of elements written so
+    far: after a write that fills a gap, the read is checked again. A value has the finding, and the
+    site again, which keeps its code object alive."""
 
     gaps: Gaps
     held: Format
@@ -44,7 +46,7 @@ class _Laid(Generic[T]):
 
 @dataclass
 class _Spot(Generic[T]):
-    """The elements of a storage that depend on leftovers, and their findings."""
+    """Flags of the elements of a storage that depend on leftovers, and the findings about them."""
 
     flags: Flags
     why: dict[T, None] = field(default_factory=dict)
@@ -54,23 +56,25 @@ class _Spot(Generic[T]):
 
 
 class Leftovers(Generic[T]):
-    """The leftovers on one core's chip; `tell` gets the findings that matter."""
+    """The leftovers on one core's chip. `tell` is called with each finding that matters."""
 
     def __init__(self, tell: Callable[[T], None]) -> None:
         self.tell = tell
         self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
         self._laid: WeakKeyDictionary[Storage, _Laid[T]] = WeakKeyDictionary()
-        self._reads: list[Callable[[], None]] = []  # how to undo those of an instruction under way
-        self._registers: dict[T, None] = {}  # what the accumulator registers depend on
+        # undo the reads of the instruction that is being executed
+        self._reads: list[Callable[[], None]] = []
+        # the findings on which the accumulator registers depend
+        self._registers: dict[T, None] = {}
 
     def kept(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
-        """The elements of storages and registers that depend on leftovers, to be restored."""
+        """Return a copy of the leftovers of these storages and of the registers, for `put_back`."""
         spots = [self._spots.get(storage) for storage in storages]
         copies = [s and s.copy() for s in spots]
         return copies, dict(self._registers)
 
     def put_back(self, storages: Iterable[Storage], kept: tuple[list[Any], dict[T, None]]) -> None:
-        """Restore the kept leftovers of these storages, and remove those of all others."""
+        """Restore the leftovers of these storages, and remove those of all other storages."""
         spots, registers = kept
         copies = [s and s.copy() for s in spots]
         pairs = zip(storages, copies, strict=True)
@@ -79,19 +83,20 @@ class Leftovers(Generic[T]):
         self._laid.clear()
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether `known` may have reads of the tile's storage in its current state."""
+        """Return whether reads of the tile's storage in its current state may have been
+        remembered."""
         laid = self._laid.get(tile.storage)
         return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
-        """Return the finding of an equal read at this site, after `knows_reads_of` the tile; the
-        read needs no more checks."""
+        """Return the finding of an equal earlier read at this site, or None. With a finding, the
+        read needs no more checks. `knows_reads_of` the tile must be true."""
         found = self._laid[tile.storage].findings.get(_window(tile, site, deferred))
         return found and found[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
-        """Let `known` know a read. Others may write to a tensor at an address that the kernel
-        chose, which is left out."""
+        """Remember the finding of a read for `known`. Storage at an address that the kernel chose
+        is left out, because other tensors may write to it."""
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
@@ -101,8 +106,8 @@ class Leftovers(Generic[T]):
         laid.findings[_window(tile, site, deferred)] = finding, site
 
     def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
-        """Put poison or 0 where elements are `missing` that are about to be read, and whose finding
-        may be among `findings`."""
+        """Put poison, or 0 with `zeros`, where elements are `missing`. If the instruction is
+        refused, this is undone, and findings that were added in the meantime are removed."""
         codes, told = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -114,9 +119,10 @@ class Leftovers(Generic[T]):
         tile.lay_leftovers(missing, zeros)
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
-        """Note that the elements `missing` are about to be read."""
+        """Mark the elements `missing`, which are about to be read, as leftovers with this
+        finding."""
         storage = tile.storage
-        if storage.image is not None:  # others may write there
+        if storage.image is not None:  # other tensors may write there
             self.tell(finding)
             return
         spot = self._spots.get(storage)
@@ -133,7 +139,7 @@ class Leftovers(Generic[T]):
         flags[...] |= missing.reshape(missing.shape + (1,) * (flags.ndim - missing.ndim))
 
     def refused(self) -> None:
-        """Forget the reads of an instruction that is refused."""
+        """Undo the reads of an instruction that is refused."""
         while self._reads:
             self._reads.pop()()
             self._laid.clear()
@@ -143,7 +149,7 @@ class Leftovers(Generic[T]):
         self._reads.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Note the results of an instruction that has read and computed."""
+        """Track leftovers through an instruction that has been executed."""
         self._reads.clear()
         if not self._spots and not self._registers:
             return
@@ -165,8 +171,8 @@ class Leftovers(Generic[T]):
         self._wrote(arguments, call, dict.fromkeys(writes), {})
 
     def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
-        """Add the accumulator registers to the operands, with their contents unless they are reset
-        first."""
+        """Track leftovers into the accumulator registers. If a command does not reset them first,
+        their earlier findings are reported."""
         if command is reduce_cmd.idle:
             return
         if command not in AFRESH:
@@ -189,8 +195,8 @@ class Leftovers(Generic[T]):
             self._write(arguments[name], mask, adds or partial or name in call.reads, why)
 
     def _write(self, tile: Tile, mask: Array | None, again: bool, why: dict[T, None]) -> None:
-        """Note results whose masked elements depend on leftovers. Earlier contents count if they
-        are written `again` or in part."""
+        """Mark the elements of a result that depend on leftovers, as `mask` flags them. With
+        `again` the result keeps a part of its earlier contents, so earlier marks stay."""
         spot = self._spots.get(tile.storage)
         if mask is None:
             if spot is not None and not again:
@@ -238,7 +244,8 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Flags of the elements of each result that depend on the masked inputs; None if unknown."""
+    """Return, for each result, flags of the elements that depend on the masked inputs. Return None
+    if that is unknown."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -272,12 +279,12 @@ def _turned(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """The flags for a product: a sum depends on all that is added, a moved number only on
-    itself."""
+    """Return the flags of a product. A sum depends on all numbers that are added; a number that the
+    product only moves depends only on itself."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
-        return None  # scales, or packs
+        return None  # scales or packed formats
     s, x = (reads[n].values().reshape(-1, size) for n, size in sizes.items())
     in_s, in_x = (masks[n].reshape(-1, size) if n in masks else None for n, size in sizes.items())
     into = product.moved(s, x, in_s, in_x)
@@ -291,9 +298,10 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Complete outputs that each core has allocated. An output is one tensor for all cores, so
-    elements that this core has not written are copied from the other core (nki-library's kernels of
-    NKI 0.2). Return both tensors of each such output, and flags of the copied elements."""
+    """Fill in outputs that each core has allocated for itself. Such an output is one tensor for
+    all cores, so elements that this core has not written are copied from the other core
+    (nki-library's kernels of NKI 0.2). Yield both tensors of each such output, and flags of the
+    copied elements."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:
@@ -308,7 +316,7 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
 
 
 def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
-    """The tensors at the same places of two results."""
+    """Yield the pairs of tensors at the same places of two results."""
     if isinstance(one, Tile) and isinstance(other, Tile):
         yield one, other
     elif isinstance(one, dict) and isinstance(other, dict):
@@ -320,7 +328,7 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
 
 
 def unwritten(tile: Tile) -> int:
-    """The number of elements that were never written."""
+    """Return the number of elements that were never written."""
     if tile.untouched:
         return tile.size
     missing = tile.missing()
@@ -328,9 +336,10 @@ def unwritten(tile: Tile) -> int:
 
 
 def contents(tile: Tile, zeros: bool) -> Array:
-    """The elements in the numpy type that users know: the memory itself if it has them in their
-    order. With `zeros` elements that were never written are 0, otherwise poison."""
-    if tile.untouched and tile.size:  # one element repeated, for there may be gigabytes
+    """Return the elements in the numpy type that users expect: the memory itself if it has this
+    type and order. Elements that were never written are 0 with `zeros`, otherwise poison."""
+    # one element, broadcast, because the tensor may have gigabytes
+    if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)
     missing = tile.missing()
     if missing is not None and tile.size:

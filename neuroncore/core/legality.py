@@ -1,6 +1,5 @@
-"""Legality of a call: every argument alone, then all together. Legal calls are remembered for later
-launches.
-"""
+"""Legality of a call: first each argument by itself, then all together. Legal calls are remembered
+for later launches."""
 
 from __future__ import annotations
 
@@ -18,14 +17,15 @@ from neuroncore.memory.tile import Tile
 
 KNOWN_MOST = 1 << 14
 
-# Legal calls of all launches, by machine and key: a memo. A Call holds its machine.
+# A memo: the legal calls of all launches, by (id of the machine, key). A Call keeps its machine
+# alive.
 known: dict[tuple[int, Any], Call] = {}
 
 
 def checked(
     instruction: Instruction, key: Any, arguments: dict[str, Any], machine: Machine
 ) -> Call:
-    """A legal Call, checked now or before. Raises what `check` raises."""
+    """Return a legal Call: a remembered one, or a new one after `check`, whose errors it raises."""
     call = known.get((id(machine), key))
     if call is None:
         call = check(instruction, arguments, machine)
@@ -51,7 +51,7 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Put one argument into a Call, and yield the errors of this argument alone."""
+    """Store one argument in a Call, and yield the errors of this argument by itself."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
@@ -88,14 +88,15 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text: an array by its shape and type, others by their first characters."""
+    """Return a value as text: an array by its shape and type, other values by their first
+    characters."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"
     return f"{kind} {' '.join(repr(value).split()):.60}"
 
 
-# --- arguments of the wrong kind altogether ---
+# --- arguments of a wrong kind ---
 
 
 def misused(
@@ -118,7 +119,8 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """The row of a value in the table of operators or functions, if it has one."""
+    """Return the row of the table of operators or functions for a value; other values
+    are returned unchanged."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

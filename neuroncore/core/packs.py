@@ -1,15 +1,15 @@
 """Operands in the form that products take, cached while their tiles are unchanged.
 
 Kernels multiply one tile by many others. The form that a product takes (a packed matrix, decoded
-values, the rows that a permutation picks) is cached from the second use on, and from the first use
-if every use has to make it anyway.
+values, or the rows that a permutation chooses) is cached at the second use. It is cached at the
+first use if every use has to make it anyway.
 
 The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A
-`PackForm` names everything else that decides what is made: the role of the operand, how many rows
+`PackForm` names everything else on which the result depends: the role of the operand, how many rows
 are multiplied as a group, and the function that packs. An entry also has the version of its
-storage, which every write raises. The key leaves out the options and the machine, because a cache
-belongs to one core, and the other operand, because a form says all that depends on it. Tiles at
-explicit addresses are not cached: other tensors may write the same bytes.
+storage, which every write increments. The key leaves out the options and the machine, because a
+cache belongs to one core, and the other operand, because nothing but the form depends on it. Tiles
+at addresses that the kernel chose are not cached: other tensors may write the same bytes.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from weakref import ReferenceType, ref
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 
-ROOM = 1 << 26  # bytes of all that is kept
-MOST = 1 << 12  # tiles that are known
-EARLY = 1 << 22  # bytes of what is kept of tiles that were used once: as much as caches hold
+ROOM = 1 << 26  # bytes of all cached data
+MOST = 1 << 12  # tiles that are remembered
+# bytes cached for tiles that were used only once: about the size of a processor's caches
+EARLY = 1 << 22
 
 
 class PackForm(NamedTuple):
-    """The form in which a product takes a tile: it depends on more than the tile."""
+    """The form in which a product takes an operand."""
 
     role: str
     group: int  # rows that are multiplied at a time
-    pack: Callable[[Any], Any]  # makes it of what was read
+    pack: Callable[[Any], Any]  # packs the values that were read
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A tile that was used at a version of its storage, and what was made of it at the second
-    use, or early, at the first."""
+    """A tile that was used, the version of its storage then, and the packed data if it is
+    cached."""
 
     storage: ReferenceType[Storage]
     version: int
     kept: Any = None
     nbytes: int = 0
-    early: bool = False  # and it was not used again so far
+    early: bool = False  # cached at the first use, and not used again so far
 
 
 class Packs:
-    """Packed tiles of one core; the least recently used are dropped."""
+    """The packed tiles of one core. The least recently used ones are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
@@ -63,8 +64,8 @@ class Packs:
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:
-        """Return the result of `read` for a tile; from the second use on, and with `early` from the
-        first, the cached result of `form.pack` for it."""
+        """Return the operand in its form: at the first use `read(tile)`, later the cached result of
+        `form.pack(read(tile))`. With `early` the first use returns the packed form too."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -83,7 +84,7 @@ class Packs:
         return known.kept
 
     def clear(self) -> None:
-        """Drop all kept data."""
+        """Drop all cached data."""
         self._known.clear()
         self._early.clear()
         self.nbytes = self._early_bytes = 0
@@ -95,7 +96,7 @@ class Packs:
             self._forget(next(iter(self._known)))
 
     def _keep_early(self, known: _Known, made: Any) -> Any:
-        """Keep data that was made at the first use until others need the space."""
+        """Cache data at the first use, and drop older data of this kind if there is too much."""
         self._keep(known, made)
         known.early = True
         self._early.append((known, known.nbytes))

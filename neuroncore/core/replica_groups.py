@@ -1,4 +1,5 @@
-"""The ranks that take part in a collective, and those that may: replica groups, pairs, channels."""
+"""The ranks that take part in a collective, and the ranks that may: replica groups, pairs,
+channels."""
 
 from __future__ import annotations
 
@@ -17,27 +18,28 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
-    """Return the cores of ranks that take part in a collective of a core. For tensors on the chip,
-    they are the cores at the same place in their rank."""
+    """Return the numbers of the cores that take part in a collective of the core `number`. For
+    tensors on the chip these are the cores with the same number in their rank; otherwise all cores
+    of the ranks."""
     if on_chip:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
 
 
 def instance(core: Core) -> Instance:
-    """The instance of the ranks: the given one, or the largest that has such cores."""
+    """Return the instance that the ranks run on: the given one, or the largest with such cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
 
 def chip_ranks(core: Core) -> int:
-    """Return how many ranks a chip has."""
+    """Return the number of ranks on a chip."""
     return instance(core).chip.logical_cores(core.world.cores)
 
 
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
-    """The group that has the core's rank. Raises SignatureError if there is none, or a rank that
-    the world lacks."""
+    """Return the group that contains the core's rank. Raises SignatureError if no group does, or if
+    a group has a rank that doesn't exist."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     found = [ranks for ranks in groups if core.rank in ranks]
@@ -71,8 +73,8 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
-    """The ranks of a group in the order of a channel's ring, which the API leaves open
-    (`Options.rings`)."""
+    """Return the ranks of a group in the order of a channel's ring. The API leaves this order open;
+    `Options.rings` is a seed for other orders."""
     found = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {found}").shuffle(found)
@@ -80,8 +82,8 @@ def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
 
 
 def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) -> None:
-    """Raise SignatureError for channels that a group hasn't: there are more where it has all chips
-    of its servers (`world_limits`)."""
+    """Raise SignatureError for channels that a group doesn't have. A group that has all chips of
+    its servers has more channels than others (`world_limits`)."""
     each, per_server = chip_ranks(core), instance(core).chips_per_server
     chips = {rank // each for rank in group}
     servers = {chip // per_server for chip in chips}
@@ -101,8 +103,8 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
 
 
 def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
-    """The ranks of pairs of sources and targets, in ascending order. Raises SignatureError for one
-    that the world lacks."""
+    """Return the ranks in pairs of sources and targets, in ascending order. Raises SignatureError
+    for a rank that doesn't exist."""
     found = tuple(sorted({rank for pair in pairs for rank in pair}))
     last = core.world.ranks - 1
     require(
@@ -123,8 +125,8 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Return whether pairs form a ring through all of their ranks, from chip to neighboring
-    chip."""
+    """Return whether the pairs form a ring through all of their ranks, in which each rank sends to
+    the same or to a neighboring chip. `following` maps each source to its target."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):
@@ -138,8 +140,8 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError unless the group is all ranks of one chip, each of two cores, without
-    has_rdispls: all_gather_v takes no other group (nki.collectives)."""
+    """Raise SignatureError unless the group consists of all ranks of one chip, with two cores each,
+    and has_rdispls is not used: all_gather_v accepts no other group (nki.collectives)."""
     each = chip_ranks(core)
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one and not displaced
@@ -155,9 +157,9 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError for groups that all_to_all_v doesn't take. Behind switches it takes
-    several whole chips in consecutive ranks of two cores. Elsewhere it takes ranks at the same
-    place in different servers, without has_rdispls (nki.collectives)."""
+    """Raise SignatureError for groups that all_to_all_v doesn't accept. With switches between chips
+    it accepts several whole chips in consecutive ranks of two cores. Otherwise it accepts ranks at
+    the same position in different servers, without has_rdispls (nki.collectives)."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}
@@ -182,8 +184,8 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Report a group that has not all ranks of its chips (nki-library's harness: all_to_all needs
-    a mesh)."""
+    """Report a group that does not have all ranks of its chips: all_to_all needs a mesh
+    (nki-library's harness)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
     if len(group) != len(chips) * each:

@@ -1,4 +1,4 @@
-"""Rows of a tensor: all that a tile has, or those that an index chooses while a DMA runs."""
+"""Rows of a tensor: all rows of a tile, or the rows that an index chooses while a DMA runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 @dataclass(slots=True, eq=False)
 class RowBlock:
-    """The rows that an operand reads or writes. For a gather or scatter `numbers` are the rows that
-    its index picks, along axis 0 of the tensor under the tile, and `inside` flags those that exist;
-    it is None if all do."""
+    """The rows that an operand reads or writes.
+
+    For a gather or scatter `numbers` are the rows that its index chooses, along axis 0 of the
+    tensor under the tile. `inside` flags the rows that exist, or is None if all do."""
 
     core: Core
     name: str
@@ -33,15 +34,15 @@ class RowBlock:
 
     @property
     def chosen(self) -> Array | None:
-        """Return which elements of the tile exist; None if all do."""
+        """The flags of the elements of the tile that exist; None if all do."""
         if self.inside is None:
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the elements, of a gather in `out` if given. A row that does not exist has the
-        elements of another row."""
+        """Return the codes of the elements. For a gather they are in `out` if given; a row that
+        does not exist is replaced by another row."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -53,19 +54,18 @@ class RowBlock:
         return codes
 
     def _existing(self, each: Array) -> Array:
-        """Return the elements of the rows that exist."""
+        """Return the items of `each` for rows that exist."""
         found: Array = each if self.inside is None else each[self.inside]
         return found
 
     def values(self) -> Array:
-        """The rows as float32."""
+        """Return the rows as float32."""
         if self.numbers is None:
             return self.tile.values()
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes as `put` does. A row that is selected twice keeps the codes of the later
-        partition."""
+        """Write codes as `put` does. If the index chooses a row twice, the later partition wins."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -75,9 +75,9 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, some)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield the rows that are written together: all rows if they are unique; otherwise those
-        that no earlier partition asks for, then those that one earlier partition asks for, and so
-        on."""
+        """Yield blocks of rows, to be written one after the other. If rows are unique, there is one
+        block. Otherwise the first block has each row's first request, the second block its second
+        request, and so on."""
         if unique or self.numbers is None:
             yield self
             return
@@ -88,14 +88,14 @@ class RowBlock:
             yield replace(self, inside=inside & (turns == turn))
 
     def repeated(self) -> Array:
-        """The numbers of rows that are asked for more than once, of a scatter."""
+        """Return the numbers of the rows that a scatter writes more than once."""
         assert self.numbers is not None
         numbers, counts = np.unique(self._existing(self.numbers), return_counts=True)
         return numbers[counts > 1]
 
 
 def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
-    """Write codes in the order of the tile's elements, all or those that are `chosen`."""
+    """Write codes in the order of the tile's elements: all, or only those that are `chosen`."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
         codec.copy(codes, into)
@@ -107,7 +107,7 @@ def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
 
 
 def _every_row(tile: Tile) -> Tile:
-    """The rows that a vector offset can choose from, as axis 0."""
+    """Return a tile that has all rows from which an index can choose, along axis 0."""
     (dynamic,) = tile.dynamic
     shape = (dynamic.limit + 1, *tile.shape[1:])
     return tile.window(shape, (dynamic.step, *tile.strides[1:]), tile.offset, dynamic=())
@@ -129,7 +129,8 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Each partition asks for one row. Raises ShapeError if the index has another shape."""
+    """Return the row number of each partition, from an index [P, 1]. Raises ShapeError if the index
+    has another shape."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has shape {index.shape}",
@@ -142,8 +143,8 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """The numbers stand down the first column of the index, then down the next. Raises ShapeError
-    if the index doesn't fill groups of rows, or isn't uint32."""
+    """Return the row numbers of an index, read down its first column, then down the next. Raises
+    ShapeError if the index isn't uint32 or doesn't consist of whole groups of rows."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size
@@ -162,9 +163,9 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 def asked(
     core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each
 ) -> RowBlock:
-    """The rows of an operand, by what `numbers` makes of its index if it has one.
+    """Return the rows of an operand. If it has an index, `numbers` returns the row numbers from it.
 
-    Raises OutOfBoundsError for rows that don't exist, unless those are skipped.
+    Raises OutOfBoundsError for rows that don't exist, unless `skip` is true.
     """
     if not tile.dynamic:
         return RowBlock(core, name, tile)

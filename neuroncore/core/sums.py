@@ -1,9 +1,10 @@
 """Sums in PSUM and in accumulator registers, and transposes that pass through PSUM.
 
-A product with an identity matrix moves numbers. An uninitialized number counts as finite there, as
-leftovers in a device's memory nearly always are, and not as the emulator's NaN: times 0 it is 0, so
-it does not spread. A NaN that was computed spreads, as it does on a device (ARCH2 of transposes on
-v2). An engine has one accumulator register for each lane, which an instruction leaves to the next.
+A product with an identity matrix only moves numbers. There, an uninitialized number counts as
+finite, as leftovers in a device's memory nearly always are. 0 times it is 0, so it does not spread,
+as the emulator's NaN would. A NaN that was computed spreads, as it does on a device (ARCH2 about
+transposes on v2). Vector and Scalar have one accumulator register for each lane, whose content an
+instruction leaves to the next.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """The accumulator registers of `count` lanes, from the first that `data` streams through
-    (ISA, activation_reduce)."""
+    """Return the accumulator registers of `count` lanes, starting at the first lane of `data` (ISA,
+    activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -47,8 +48,8 @@ def accumulate(
     command: reduce_cmd,
     initial: Any = None,
 ) -> None:
-    """Run values [P, F] through the accumulator registers of the lanes of `data`. An idle
-    instruction may clobber them (ISA): they are poisoned."""
+    """Fold values [P, F] into the accumulator registers of the lanes of `data`. An idle instruction
+    may clobber the registers (ISA), so it poisons them."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command is not IDLE and command is not RESET:
@@ -58,8 +59,8 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """Cumulate as the Vector engine does; `values` become the contents of its registers after each
-    element."""
+    """Cumulate values as the Vector engine does: each element of `values` becomes the content of
+    its lane's register after that element."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -67,7 +68,7 @@ def cumulate(
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
-    """The contents of accumulator registers before the first element."""
+    """Set accumulator registers before the first element, as a command requires."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:
@@ -79,8 +80,8 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
 def read_out(
     core: Core, unit: engine, data: Tile, reduce_res: Tile | None, negate: bool = False
 ) -> None:
-    """Write the accumulator registers of the lanes of `data` to reduce_res, if that is given, as
-    many as it holds; NaN and a finding where no command has preset them."""
+    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition, if
+    it is given. A register that no command has preset gives NaN and a finding."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -96,22 +97,22 @@ def read_out(
     reduce_res.store(np.negative(registers) if negate else registers)
 
 
-PICKS = PackForm("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
+PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros and ones chooses
 
 
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """dst (+)= the product of two tiles. Products of a `group` of rows, one axis before the
-    columns, are added before they join the chain."""
+    """Return the run of dst (+)= the product of two tiles. The products of a `group` of rows (the
+    axis before the columns) are added before the chain adds them."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
-    if chained:  # then it would pass on what it is given
+    if chained:  # without `chain`, which would only pass its arguments on
         multiply = matmul.product
     count = later.threads_for(dst, stationary) if chained else 1
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
-    x_of.early = count > 1  # a product that is put off takes it packed
+    x_of.early = count > 1  # a deferred product needs this operand packed
 
     if group > 1:
         multiply = partial(multiply, group=group)
@@ -144,7 +145,7 @@ def multiplied(
 
 
 class _Operand:
-    """An operand of a product: like a tile, but as a matrix, or as packed data that was kept."""
+    """An operand of a product, read as a matrix or in its cached, packed form."""
 
     def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
         self.group = group
@@ -152,7 +153,7 @@ class _Operand:
         decoded = self.values is not product.codes_of
         pack = product.packer(role, chained, decoded)
         self.form = None if pack is None else PackForm(role, group, pack)
-        self.early = chained and role == product.STATIONARY  # each chain takes it packed
+        self.early = chained and role == product.STATIONARY  # every chain needs this operand packed
 
     def read(self, tile: Tile) -> Array:
         values = self.values(tile)
@@ -168,15 +169,16 @@ class _Operand:
 def _sparing(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return two matrices without the elements that are flagged in them, and where these go in the
-    product. The matrices are unchanged if that is unknown."""
+    """Return two matrices with 0 for their flagged elements, and flags of the elements of the
+    product that come from them. If the product does more than move numbers, the matrices are
+    unchanged and the flags None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """The product of data with an identity matrix."""
+    """dst = the product of `data` with an identity matrix."""
     values = product.reader(data, "stationary", core.options)(data)
     lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
@@ -189,17 +191,18 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return the values, with 0 for the flagged ones."""
+    """Return the values with 0 in place of those that are flagged."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
-    """dst (+)= the matrix [M, N] that `multiply` puts into its argument, or adds to that."""
+    """dst (+)= a matrix [M, N] that `multiply` computes: it writes the matrix to an array or adds
+    it."""
     _put(dst, never_written(core, dst, accumulate), multiply)
 
 
 def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
-    """dst (+)= that matrix; `fresh` flags the elements that start a sum (`never_written`)."""
+    """dst (+)= the matrix that `multiply` computes; `fresh` is a result of `never_written`."""
     if fresh is True:
         dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
@@ -209,7 +212,7 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     out = arithmetic.floats(dst, shape)
     if fresh is not False:
         multiply(out, False)
-    if fresh is not True:  # of several passes each is added by itself, as above
+    if fresh is not True:  # each pass is added separately, as above
         total = np.array(dst.values(), np.float32).reshape(shape)
         multiply(total, True)
         out = total if fresh is False else np.where(fresh.reshape(shape), out, total)
@@ -219,8 +222,8 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """Return which elements start a sum: all (True), none (False), or an array of flags.
 
-    Left open, the first write to a location of the tensor overwrites and later ones add (ISA);
-    what an earlier tensor left at the same address doesn't count.
+    If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
+    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written.
     """
     if accumulate is False:
         return True
@@ -252,7 +255,7 @@ def warn_foreign(core: Core, dst: Tile) -> None:
 
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
-    """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
+    """Transpose mode: the bits of data[k, m] go to dst[m, n] if moving[k, n] is 1."""
     rows, empty = core.packs.get(moving, PICKS, _picked_rows)
     result = data.codes().reshape(data.shape[0], -1)[rows].T
     if empty is not None:
@@ -262,8 +265,9 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Return which row each column of a matrix picks, all in order if it is an identity matrix, and
-    which columns pick none, if any do."""
+    """Return the row that each column of a matrix chooses, and flags of the columns that choose
+    none. The rows are a slice of all rows for an identity matrix; the flags are None if every
+    column chooses a row."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():
@@ -272,7 +276,7 @@ def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
 
 
 def put_bits(dst: Tile, codes: Array) -> None:
-    """Codes as they are, narrow ones in the lower half of dst's."""
+    """Copy codes without conversion. Narrower codes go to the lower half of dst's elements."""
     into = dst.codes()
     if codes.itemsize < into.itemsize:
         into = into.view(dst.held.code_type)

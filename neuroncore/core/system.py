@@ -1,9 +1,9 @@
-"""Several cores that run one kernel together. Each has a separate program; the cores of a rank
+"""Several cores that run one kernel together. Each core has a separate program; the cores of a rank
 share HBM.
 
-The programs take turns. A program runs until it meets others (at a barrier, an exchange of data or
-a collective) and they are not there yet, or until it ends; then the next in line goes on. So a run
-is the same every time, whatever the operating system does with the threads that hold the programs.
+Only one program runs at a time. It runs until it ends, or until it must wait for others at a
+barrier, an exchange of data or a collective. Then the next program in line continues. So every run
+is the same, however the operating system schedules the threads of the programs.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def cores_together(machine: Machine) -> int:
 
 
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """The data that each core of the rank brings to a named point, once all are there, by the
-    core's number in the rank. Raises TargetError if they are not the two cores of a logical
-    core."""
+    """Wait until each core of the rank has come to a named point. Return what each brings, by its
+    number in the rank. Raises TargetError if they are not the two cores of a logical core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but the kernel runs on "
@@ -61,9 +60,11 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Codes for `dst` that core `sender` brings to a named point, while `src` goes to core `to`.
+    """Exchange data at a named point: send `src` to core `to`, and return the codes for `dst` from
+    core `sender`.
 
-    Raises KernelError if the sender has another addressee, ShapeError if it sends another tile.
+    Raises KernelError if that core sends to another core, and ShapeError if it sends another shape
+    or format.
     """
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
     rank, codes = core.world.core(core.number), received.codes
@@ -85,14 +86,16 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
 
 
 T = TypeVar("T")
-FEW = 2  # cores whose threads have stacks of the usual size
-IN_A_LINE, LISTED = 3, 8  # parts of a deadlock message in one line, and lines of many parts
-STACK = 4 << 20  # bytes of a thread's stack, of many: what loops are compiled on needs most of it
+FEW = 2  # up to here the cores' threads have stacks of the usual size
+# a deadlock message with more parts than the first has a line for each; the second limits the lines
+IN_A_LINE, LISTED = 3, 8
+# bytes of a thread's stack if there are many; compiling loops on the thread needs most of it
+STACK = 4 << 20
 
 
 @dataclass(eq=False)
 class _Meeting:
-    """The cores at a meeting point so far, with their data."""
+    """A meeting: the cores that take part, and the data of those that have arrived."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The point that a program is waiting for, and its place in the source."""
+    """The point at which a program is waiting, and the place in its source."""
 
     point: str
     meeting: _Meeting
@@ -112,30 +115,31 @@ class _Wait:
 
 
 class _Stopped(BaseException):
-    """Unwinds a program because another one failed."""
+    """Unwinds a program after another program failed."""
 
 
 class System:
-    """The cores of one launch, numbered from 0, of the ranks of a world. `turns` is the seed of the
-    order in which they take turns, 0 for that of their numbers."""
+    """The cores of one launch, numbered from 0. `turns` is the seed for the order in which their
+    programs run; 0 is the order of the numbers."""
 
     def __init__(self, cores: Sequence[Core], world: World, turns: int = 0) -> None:
         self.cores, self.world = cores, world
-        self._line = list(range(len(cores)))  # the numbers in the order of turns
+        self._line = list(range(len(cores)))  # the numbers of the cores in the order of turns
         if turns:
             random.Random(turns).shuffle(self._line)
         self._at = {number: at for at, number in enumerate(self._line)}
-        self._able = bytearray(b"\1" * len(cores))  # in the order of turns, who can go on
+        # in the order of turns: 1 for programs that can continue
+        self._able = bytearray(b"\1" * len(cores))
         self._turn = [threading.Semaphore(0) for _ in cores]
         self._waits: dict[int, _Wait] = {}
         self._ended: set[int] = set()
         self._open: dict[Point, _Meeting] = {}
         self._failure: BaseException | None = None
-        self._at_meeting = False  # what is raised there is no one rank's
+        self._at_meeting = False  # an error that is raised at a meeting belongs to no single rank
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core to its end, and return the result of each. Raises the first
-        error of any core, and DeadlockError if they wait for each other forever."""
+        error of any core, and DeadlockError if all remaining programs wait for each other."""
         results: dict[int, T] = {}
         threads = []
         for number, core in enumerate(self.cores):
@@ -172,7 +176,7 @@ class System:
         self._hand_over(number)
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """The data of each of the point's cores, as `Peers` states."""
+        """Wait for the cores of a point, and return what each brings (see `Peers.meet`)."""
         meeting = self._open.setdefault(point, _Meeting(point.cores))
         meeting.brought[number] = bring
         if meeting.complete:
@@ -206,10 +210,10 @@ class System:
                 return
             self._failure = self._deadlock()
         left = next(n for n in self._line if n not in self._ended)
-        self._turn[left].release()  # it stops, and hands over to the next
+        self._turn[left].release()  # it stops, and lets the next one stop
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for cores that all wait; it points at the first one."""
+        """Return the error for programs that all wait. It points at the first one."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -224,8 +228,8 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return the cores that wait at a meeting, the missing ones, and what the missing ones do,
-        grouped."""
+        """Return texts for a meeting: which cores wait there, which are missing, and what the
+        missing ones do. Cores that do the same are listed together."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -242,13 +246,13 @@ class System:
         ]
 
     def _do(self, numbers: Collection[int], one: str, several: str) -> str:
-        """The cores with a verb in the matching form."""
+        """Return a text: the names of cores, with a verb in singular or plural."""
         verb = several if self.world.several(numbers) else one
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return the point at which a program waits, with its cores if other programs wait at a
-        point of the same name; an empty text for a program that has ended."""
+        """Return a text for the point at which a program waits; "" if the program has ended. If a
+        point of the same name also exists for other cores, the text names its cores."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
@@ -259,8 +263,8 @@ class System:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Return a few parts in one line; for many parts, a line for each of the first ones and the
-    number of the others."""
+    """Join a few parts in one line. With many parts, return a line for each of the first ones and
+    the number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     left = len(parts) - LISTED
@@ -269,7 +273,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 @contextmanager
 def _stacks(count: int) -> Iterator[None]:
-    """Give threads that are started inside small stacks if there are many."""
+    """A context manager: if there are many threads, those started inside it have small stacks."""
     if count <= FEW:
         yield
         return

@@ -1,10 +1,10 @@
 """Machines as data: cores, chips, instances, and the links between them.
 
 * `Machine` and `load`: one core and its numbers, from `isa/machines/<name>.toml`.
-* `world`: how many cores and ranks a launch has.
-* `chip`, `instance` and `topology`: chips, instances and how they are joined; `collective_time`
-  says how long cores need to communicate, `runtime` what the runtime allows. These are loaded at
-  their first use.
+* `world`: the numbers of ranks and cores of a launch.
+* `chip`, `instance` and `topology`: chips, instances and their links; `collective_time` estimates
+  how long cores need to communicate, and `runtime` has the limits of the runtime. These modules are
+  loaded at their first use.
 """
 
 from typing import TYPE_CHECKING

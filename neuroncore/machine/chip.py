@@ -1,4 +1,4 @@
-"""A chip is data: `isa/chips/<name>.toml`, every number with its source and its grade."""
+"""Chips as data: `isa/chips/<name>.toml`. Every number has a source and a grade."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Chip:
-    """One package: physical cores, and banks of HBM that the cores of a bank share.
+    """One package: physical cores, and banks of HBM. Several cores share a bank.
 
     `host_dma_engines` come in addition to `dma_engines`. `cc_cores` wait and signal for
-    collectives, at most `cc_streams` at a time. A logical core has one of `logical_core_sizes`
-    physical cores; the first is the default. `inline_compression` is what the vendor publishes
-    about it.
+    collectives, at most `cc_streams` at a time. `logical_core_sizes` are the numbers of physical
+    cores that a logical core may have; the first is the default. `inline_compression` is the
+    vendor's description of it.
     """
 
     name: str
@@ -50,9 +50,9 @@ class Chip:
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:
-        """Return the number of logical cores that this number of physical cores makes.
+        """Return the number of logical cores on the chip, each of `size` physical cores.
 
-        Raises UsageError if there are none of that size.
+        Raises UsageError if the chip doesn't support this size.
         """
         if size not in self.logical_core_sizes:
             sizes = " or ".join(map(str, self.logical_core_sizes))
@@ -65,7 +65,7 @@ class Chip:
 
 @cache
 def load(name: str) -> Chip:
-    """The chip of that name. Raises DefinitionError if its file is wrong."""
+    """Return the chip with this name. Raises DefinitionError if its file is wrong."""
     where = f"isa/chips/{name}.toml"
     return parse((machine.isa() / "chips" / f"{name}.toml").read_text("utf-8"), where)
 

@@ -1,7 +1,7 @@
 """The time of a collective: launch + steps x latency + bytes / bandwidth.
 
-The numbers are those of one published table (`CollectiveTable`). Everything else is scaled from it:
-by the bytes that a chip takes in, and by what its links carry.
+The numbers come from one published table (`CollectiveTable`). Other instances are scaled from it,
+by the bytes that a chip receives and by the bandwidth of its links.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from neuroncore.machine.runtime import world_limits
 
 SCALED = "scaled, not measured"
 
-# What each pattern of communication does, one after the other. A reduce is a scatter and a gather
-# (aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
+# The stages of each pattern of communication. A reduce is a scatter and then a gather
+# (aws-neuron-sdk
+# neuron-runtime/explore/intranode-collective-comm.rst).
 STAGES = {
     "gather": ("gather",),
     "scatter": ("scatter",),
@@ -30,8 +31,9 @@ STAGES = {
 
 
 class CollectiveTime(NamedTuple):
-    """An estimate. `size_bytes` is the whole collective: the output of a gather, the input of a
-    scatter, the tensor of a reduce; of an exchange and of a shift one rank's tensor."""
+    """An estimate. `size_bytes` is the size of the whole collective: the output of a gather, the
+    input of a scatter, the tensor of a reduce. For an exchange and a shift it is the tensor of one
+    rank."""
 
     pattern: str
     algorithm: str
@@ -39,17 +41,17 @@ class CollectiveTime(NamedTuple):
     size_bytes: int
     steps: int
     ns: float
-    basis: str  # which table, or SCALED
+    basis: str  # the name of the published table, or SCALED
 
     @property
     def algorithm_bandwidth(self) -> float:
-        """The bandwidth in GB/s (decimal): the size of the collective divided by its time."""
+        """The size of the collective divided by its time, in GB/s (decimal)."""
         return self.size_bytes / self.ns
 
     @property
     def bus_bandwidth(self) -> float:
-        """Return the bandwidth of the links in GB/s, comparable between numbers of ranks: each
-        stage counts (n - 1) / n of the bytes, as in nccom-test and NCCL's tests."""
+        """The bandwidth of the links in GB/s, comparable between numbers of ranks: each stage
+        counts (n - 1) / n of the bytes, as in nccom-test and NCCL's tests."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -57,7 +59,7 @@ class CollectiveTime(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One algorithm at one level: its name, steps, and ns."""
+    """One algorithm on one level: its name, its number of steps, and its time in ns."""
 
     algorithm: str
     steps: int
@@ -66,8 +68,8 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Level:
-    """The chips of a group that one kind of link joins: their number, and the bandwidth into each
-    in GB/s."""
+    """Chips that one kind of link connects: their number, and the bandwidth into each of them in
+    GB/s."""
 
     chips: int
     gigabytes_per_s: float
@@ -75,21 +77,23 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Group:
-    """The properties of the ranks of a collective that decide its time."""
+    """The properties of the ranks of a collective on which its time depends."""
 
     instance: Instance
     lnc: int
     ranks: int
-    per_chip: int  # of the fullest chip
+    per_chip: int  # the largest number of ranks on one chip
     whole_chips: bool
-    levels: tuple[_Level, ...]  # from the innermost out; empty within one chip
+    # from the innermost level outward; empty if all ranks are on one chip
+    levels: tuple[_Level, ...]
 
 
 def collective_time(
     instance: Instance, lnc: int, pattern: str, size_bytes: int, ranks: Sequence[int]
 ) -> CollectiveTime:
-    """Return the time of one collective of these ranks after the last rank has arrived, if nothing
-    else uses the links. Raises UsageError if the instance has no such logical cores or ranks."""
+    """Return the time of one collective, from the arrival of the last rank. It is assumed that
+    nothing else uses the links. Raises UsageError if the instance has no such logical cores or
+    ranks."""
     group = _group(instance, lnc, ranks)
     parts = [part for stage in STAGES[pattern] for part in _stage(group, stage, size_bytes)]
     return CollectiveTime(
@@ -107,8 +111,8 @@ def collective_time(
 def known_time(
     instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
 ) -> CollectiveTime:
-    """Return the time of `collective_time` for an instance name. It is kept because all ranks of a
-    group ask for it."""
+    """Return the time of `collective_time`, for the name of an instance. It is cached, because all
+    ranks of a group ask for it."""
     return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
 
 
@@ -138,11 +142,11 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 
 
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
-    """Yield the levels of a group of chips: one per axis if they fill a grid of the instance's
-    axes, else a single one.
+    """Yield the levels of a group of chips: one per axis if the chips fill a grid of the instance's
+    axes, otherwise a single level.
 
-    A group uses the links along the axes on which its chips differ (assumed: both links of a chip
-    along an axis of a torus are within its row).
+    A group uses the links along the axes on which its chips differ. It is assumed that both links
+    of a chip along an axis of a torus are within the group's row.
     """
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)
@@ -169,9 +173,9 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
-    """Yield the parts of a hierarchical algorithm. The innermost level exchanges all the data. At
-    each outer level, chips at the same place of their inner levels exchange their share, in a ring
-    whose numbers are KangaRing's (assumed)."""
+    """Yield the parts of a hierarchical algorithm. On the innermost level the chips exchange all
+    the data. On each outer level, chips at the same position of their inner levels exchange their
+    share in a ring, with the numbers of KangaRing (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -183,10 +187,12 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
-    """Return the algorithm with the smallest limit that allows this number of bytes of a rank
-    (assumed: the sizes in the table are those of all its ranks together, and one table of 16 ranks
-    agrees). RDH needs a power of two of chips; KangaRing needs whole chips and has a limit on the
-    number of ranks (documented); otherwise a ring is used."""
+    """Return the algorithm for this number of bytes per rank: the one with the smallest size limit
+    that allows it.
+
+    It is assumed that sizes in the table are those of all ranks together; one table of 16 ranks
+    agrees. RDH needs a power of two of chips. KangaRing needs whole chips and has a limit on the
+    number of ranks (documented). If neither fits, a ring is used."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     larger = [
@@ -202,7 +208,7 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
 
 
 def _steps(algorithm: str, ranks: int, chips: int) -> int:
-    """Return the steps of a gather or a scatter (documented). An all_reduce does both."""
+    """Return the number of steps of a gather or a scatter (documented). An all_reduce does both."""
     match algorithm:
         case "mesh":
             return 2
@@ -217,7 +223,7 @@ def _steps(algorithm: str, ranks: int, chips: int) -> int:
 def _part(
     group: _Group, algorithm: str, steps: int, stage: str, level: _Level, size_bytes: float
 ) -> _Part:
-    """Return the time of a gather or scatter of this many bytes among the chips of a level."""
+    """Return the time of a gather or scatter of `size_bytes` among the chips of a level."""
     taken = size_bytes * (level.chips - 1) / level.chips
     numbers = _numbers(group.instance, algorithm)
     rate = level.gigabytes_per_s * _share_of_links(group.instance, numbers, stage)
@@ -226,7 +232,7 @@ def _part(
 
 def _exchange(group: _Group, size_bytes: int) -> _Part:
     """Return the time in which every rank sends a piece to every other rank over the mesh. The
-    slowest links decide it."""
+    slowest links determine it."""
     chips = prod(level.chips for level in group.levels)
     taken = group.per_chip * size_bytes * (chips - 1) / chips
     numbers = _numbers(group.instance, "mesh")
@@ -236,8 +242,8 @@ def _exchange(group: _Group, size_bytes: int) -> _Part:
 
 
 def _shift(group: _Group, size_bytes: int) -> _Part:
-    """Return the time in which every rank sends to the next one, over one link if that is on
-    another chip."""
+    """Return the time in which every rank sends to the next one. If that is on another chip, one
+    link is used."""
     if not group.levels:
         return _inside_a_chip(group, "ring", size_bytes)
     numbers = _numbers(group.instance, "ring")
@@ -247,8 +253,8 @@ def _shift(group: _Group, size_bytes: int) -> _Part:
 
 
 def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
-    """Return the time of one step, in which each rank reads and writes at half the bandwidth of its
-    bank of HBM (assumed: no bandwidth within a chip is published)."""
+    """Return the time of one step, in which each rank reads and writes at half of the bandwidth of
+    its HBM bank (assumed: no bandwidth within a chip is published)."""
     chip = group.instance.chip
     rate = chip.hbm_gigabytes_per_s / max(chip.hbm_banks, group.per_chip) / 2
     return _Part(algorithm, 1, 1e3 * _numbers(group.instance, "mesh").step_us + size_bytes / rate)
@@ -260,14 +266,15 @@ def _reference(instance: Instance) -> Instance:
 
 
 def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
-    """Return an algorithm's numbers. A ring has those of KangaRing, which also goes from rank to
-    rank (assumed)."""
+    """Return the numbers of an algorithm. A ring gets those of KangaRing, which also passes data
+    from rank to rank (assumed)."""
     known = instance.collectives.algorithms
     return known[algorithm] if algorithm in known else known["kangaring"]
 
 
 def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
-    """The share of the bandwidth of the table's instance that an algorithm brings into a chip."""
+    """Return the fraction of a chip's incoming bandwidth that an algorithm uses, from the table's
+    instance."""
     reference = _reference(instance)
     whole = (
         numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s

@@ -1,4 +1,5 @@
-"""The tools that measure kernels, and the time that each adds: `isa/harnesses.toml`."""
+"""Harnesses: the tools that measure kernels, and the time that each tool adds
+(`isa/harnesses.toml`)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ NAMES = PROFILE, EXPLORER, BENCHMARK = get_args(HarnessName)
 
 @dataclass(frozen=True)
 class HarnessTime:
-    """The time of a kernel and the time that a harness adds to it, in nanoseconds. `added_ns` is
+    """The time of a kernel, and the time that a harness adds to it, in nanoseconds. `added_ns` is
     None if it is unknown."""
 
     harness: str
@@ -24,19 +25,20 @@ class HarnessTime:
 
     @property
     def total_ns(self) -> float:
-        """The time that the harness reports; the kernel's alone if the rest is unknown."""
+        """The time that the harness reports; only the kernel's time if the added time is
+        unknown."""
         return self.kernel_ns + (self.added_ns or 0.0)
 
     @property
     def parts(self) -> str:
-        """Return words such as `13.2 us kernel + 15.1 us of neuron-profile`."""
+        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`."""
         kernel = f"{duration(self.kernel_ns)} kernel"
         if self.added_ns is None:
             return f"{kernel}; the time that {self.harness} adds is unknown"
         return f"{kernel} + {duration(self.added_ns)} of {self.harness}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return fields for JSON: times in seconds."""
+        """Return the fields for JSON. Times are in seconds."""
         added = None if self.added_ns is None else self.added_ns / 1e9
         return {
             "name": self.harness,
@@ -50,21 +52,21 @@ class HarnessTime:
 
 
 def harness_time(harness: str, machine: str, kernel_ns: float) -> HarnessTime:
-    """Return the time that a harness would report for a kernel on the machine of that name."""
+    """Return the time that a harness would report for a kernel on a machine."""
     fact = overheads(machine).get(harness)
     return HarnessTime(harness, kernel_ns, None if fact is None else 1e3 * fact.value)
 
 
 def overheads(machine: str) -> dict[str, Fact]:
     """Return the microseconds that each harness adds on a machine, by the name of the harness.
-    Raise DefinitionError if the file is wrong."""
+    Raises DefinitionError if the file is wrong."""
     facts = _reader().facts
     paths = {name: f"{machine}.{name}" for name in NAMES}
     return {name: facts[path] for name, path in paths.items() if path in facts}
 
 
 def sources() -> dict[str, str]:
-    """Return the sources of the overheads, by the keys that the facts name."""
+    """Return the sources of the overheads, by the keys that the facts use."""
     found: dict[str, str] = _reader().raw["sources"]
     return found
 

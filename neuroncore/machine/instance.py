@@ -1,4 +1,4 @@
-"""An instance is data: `isa/instances/<name>.toml`, every number with its source and its grade."""
+"""Instances as data: `isa/instances/<name>.toml`. Every number has a source and a grade."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONAL = ("links", "hops")
 
 @dataclass(frozen=True)
 class Host:
-    """The servers, and the bandwidth of each network interface in Gb/s, over all servers."""
+    """The number of servers, and the bandwidth of the network in Gb/s, of all servers together."""
 
     servers: int
     vcpus: int
@@ -33,8 +33,8 @@ class Host:
 
 @dataclass(frozen=True)
 class LinkGroup:
-    """Links of one kind: the number of links of a chip along these axes, and the GB/s of each in
-    one direction."""
+    """Links of one kind: the number of links that a chip has along these axes, and the bandwidth of
+    each link in one direction in GB/s."""
 
     name: str
     axes: tuple[str, ...]
@@ -43,15 +43,15 @@ class LinkGroup:
 
     @property
     def each_way(self) -> float:
-        """Return the GB/s out of a chip over all links of the group; the bandwidth into it is
-        equal."""
+        """The bandwidth out of a chip over all links of the group, in GB/s. The bandwidth into it
+        is equal."""
         return self.per_chip * self.gigabytes_per_s
 
 
 @dataclass(frozen=True)
 class AlgorithmNumbers:
-    """One algorithm: the largest size that uses it, the time of a step, and the time per byte.
-    Bytes are those of the whole collective: the output of a gather, the input of a scatter."""
+    """One algorithm: the largest size that uses it, the time of a step, and its bandwidths. Sizes
+    are those of the whole collective: the output of a gather, the input of a scatter."""
 
     most_bytes: int
     step_us: float
@@ -61,8 +61,8 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers that were fitted to a published table, and what the table covers (all ranks at that
-    LNC, and sizes). `launch_us` is paid once; `algorithms` are sorted by size."""
+    """Numbers that were fitted to a published table, and the range of the table: all ranks at this
+    LNC, and sizes. `launch_us` is paid once; `algorithms` are sorted by size."""
 
     lnc: int
     least_bytes: int
@@ -72,7 +72,7 @@ class CollectiveTable:
 
 
 class CorePlace(NamedTuple):
-    """Where a rank is: the server, the chip and the logical core in it."""
+    """The position of a rank: its server, its chip, and its logical core on the chip."""
 
     server: int
     chip: int
@@ -81,10 +81,10 @@ class CorePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Instance:
-    """Chips that are joined: an instance, or an UltraServer of several.
+    """Chips that are connected: an instance, or an UltraServer of several instances.
 
-    `collectives` is the table for the time of collectives. If no table is published for the
-    instance, it is that of the instance `scaled_from`; otherwise `scaled_from` is empty.
+    `collectives` is the table for the time of collectives. If none is published for this instance,
+    `scaled_from` names the instance whose table it is; otherwise `scaled_from` is empty.
     """
 
     name: str
@@ -118,20 +118,21 @@ class Instance:
 
     @property
     def links_each_way(self) -> float:
-        """Return the bandwidth in GB/s out of one chip over all its links; the bandwidth into it is
+        """The bandwidth out of one chip over all its links, in GB/s. The bandwidth into it is
         equal."""
         return sum(group.each_way for group in self.links)
 
     def ranks(self, lnc: int) -> int:
-        """Return how many logical cores of `lnc` physical ones there are. Raises UsageError if
-        none."""
+        """Return the number of logical cores if each has `lnc` physical cores. Raises UsageError if
+        this size is not supported."""
         return self.chips * self.chip.logical_cores(lnc)
 
     def place(self, rank: int, lnc: int) -> CorePlace:
-        """Return where a rank is: consecutive ranks fill a chip, consecutive chips a server.
+        """Return the position of a rank. Consecutive ranks fill a chip, and consecutive chips a
+        server.
 
-        That numbering is our assumption, with which nccom-test and nki-library agree. Raises
-        UsageError if there is no such rank.
+        This numbering is an assumption; nccom-test and nki-library agree with it. Raises UsageError
+        if there is no such rank.
         """
         ranks = self.ranks(lnc)
         if not 0 <= rank < ranks:
@@ -140,7 +141,7 @@ class Instance:
         return CorePlace(chip // self.chips_per_server, chip, core)
 
     def distance(self, rank: int, other: int, lnc: int) -> int:
-        """Links, or switches, between the chips of two ranks."""
+        """Return the number of links, or switches, between the chips of two ranks."""
         return self.topology.distance(self.place(rank, lnc).chip, self.place(other, lnc).chip)
 
 
@@ -150,7 +151,7 @@ def _folder() -> Path:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The instances there are, by generation and size."""
+    """Return the names of all instances, by generation and size."""
     found = [entry.name.removesuffix(".toml") for entry in _folder().iterdir()]
 
     def order(name: str) -> tuple[str, int, int, str]:
@@ -162,9 +163,9 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the other names of instances, and the instance that each one means.
+    """Return the alternative names of instances, with the name of each instance.
 
-    Raises DefinitionError if a name means two instances.
+    Raises DefinitionError if one alternative name means two instances.
     """
     found: dict[str, str] = {}
     for name in names():
@@ -184,7 +185,7 @@ def known(name: str) -> bool:
 
 
 def find(name: str) -> Instance:
-    """The instance of that name or alias. Raises UsageError if there is none."""
+    """Return the instance with this name or alias. Raises UsageError if there is none."""
     if not known(name):
         there = ", ".join([*names(), *aliases()])
         raise UsageError(f"no instance is called {name!r}; there are {there}")
@@ -193,8 +194,8 @@ def find(name: str) -> Instance:
 
 @cache
 def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
-    """Return the smallest instance of a machine's first product that has at least this number of
-    ranks; None if there is none."""
+    """Return the smallest instance that has chips of the machine's first product and at least
+    `ranks` ranks; None if there is none."""
     product = load_machine(machine).products[0].lower()
     enough = [
         one
@@ -208,7 +209,8 @@ def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
 
 @cache
 def of_machine(machine: str) -> Instance:
-    """The largest instance with chips of such cores. Raises UsageError if there is none."""
+    """Return the largest instance whose chips have this machine's cores. Raises UsageError if there
+    is none."""
     found = [one for one in map(load, names()) if one.chip.machine == machine]
     if not found:
         raise UsageError(f"no instance has chips of {machine}: isa/instances/ lists the instances")
@@ -217,7 +219,7 @@ def of_machine(machine: str) -> Instance:
 
 @cache
 def load(name: str) -> Instance:
-    """The instance whose file has that name. Raises DefinitionError if its file is wrong."""
+    """Return the instance whose file has this name. Raises DefinitionError if the file is wrong."""
     where = f"isa/instances/{name}.toml"
     found = parse((_folder() / f"{name}.toml").read_text("utf-8"), where)
     if found.name != name:

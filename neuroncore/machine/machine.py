@@ -1,4 +1,4 @@
-"""A machine is data: `isa/machines/<name>.toml`, every number with its source and its grade."""
+"""Machines as data: `isa/machines/<name>.toml`. Every number has a source and a grade."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRADES = ("documented", "measured", "assumed")
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a machine file, with its meaning, its grade and its source."""
+    """One number of a machine file, with its meaning, grade and source."""
 
     value: Any
     grade: str
@@ -32,23 +32,23 @@ class Limits:
 
     partitions: int
     stationary_free: int
-    moving_free_float32: int  # by the format of the destination
+    moving_free_float32: int  # like moving_free, for a float32 destination
     moving_free_bfloat16: int
-    array_part: int  # the fewest rows or columns of the array that a product may take of it
+    array_part: int  # the fewest rows or columns of the array that a product may use
     vector_transpose: int
-    quadrant: int  # partitions, of which each has its index and its scales
-    indirect_partitions: int  # that share the offsets of an indirect view
-    indirect_partitions_tensor: int  # the same of the Tensor engine
+    quadrant: int  # partitions in a quadrant, each of which has an index and scales
+    indirect_partitions: int  # partitions that share the offsets of an indirect view
+    indirect_partitions_tensor: int  # the same for the Tensor engine
     free_dims: int
     free_elements_sbuf: int
     free_elements_psum: int
     iota_dims: int
-    gpsimd_core_partitions: int  # of each of its processors
+    gpsimd_core_partitions: int  # partitions of each GpSimd processor
     gpsimd_dma_elements: int
-    gather_indices: int  # of one GpSimd core
-    dma_sources: int  # that one transfer adds up
-    transposed_rows: int  # at a time, where descriptors are made at run time
-    search_free: int  # of the instructions that look for eight values
+    gather_indices: int  # indices of one GpSimd processor
+    dma_sources: int  # tensors that one transfer can add up
+    transposed_rows: int  # rows per step if descriptors are made at run time
+    search_free: int  # elements for instructions that find eight values
     search_free_dims: int
     bn_stats_free: int
     topk_elements: int
@@ -88,13 +88,14 @@ class Hbm:
 
 @dataclass(frozen=True)
 class Engine:
-    """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work; with
-    `strided`, for elements that are each in another sector (otherwise `Fixed.sector_cycles`).
+    """Times of an engine. `rate` is the number of elements per lane and cycle, by the kind of work;
+    for the Tensor engine it is the number of columns per cycle. The rate `strided` is for elements
+    that are each in a different sector (without it, `Fixed.sector_cycles` applies).
 
-    An instruction keeps its engine for max(min_interval, overhead + work / rate) cycles; its
-    result is there `latency_ns` after that. Its overhead is that of setting up an access to PSUM;
-    to begin an access to SBUF takes `sbuf_access_cycles` more, and fetching [P, 1] columns of
-    scalars first `column_cycles`.
+    An instruction occupies its engine for max(min_interval, overhead + work / rate) cycles. Its
+    result is available `latency_ns` after that. The overhead is that of an access to PSUM; an
+    access to SBUF adds `sbuf_access_cycles`, and fetching [P, 1] columns of scalars adds
+    `column_cycles`.
     """
 
     clock_ghz: float
@@ -108,19 +109,21 @@ class Engine:
 
 @dataclass(frozen=True)
 class Dma:
-    """The 16 engines that serve one core. A packet is a row of elements, contiguous or apart by one
-    step; each contiguous run in it takes `run_ns` at least, and an element of HBM that is read
-    again and again takes `repeated_read_ns`.
+    """The 16 DMA engines that serve one core. A packet is a row of elements, contiguous or with one
+    stride. Each contiguous run in it takes at least `run_ns`. An element of HBM that is read
+    repeatedly takes `repeated_read_ns` each time.
 
-    A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
-    descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
-    engines. For the software of the older API's compiler the `gpsimd` times take their place.
-    `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
+    A transfer occupies its queue for `issue_ns` if its descriptors exist. Software needs more time
+    for each descriptor; hardware takes `hardware_issue_ns` if one of `hardware_generators` writes
+    the descriptors of all engines. For the older API's compiler, the `gpsimd` times replace the
+    times of software. `software_start_ns` is used only by bench/instructions.py, to predict single
+    DMAs.
     """
 
     engines: int
     partitions_per_engine: int
-    efficient_bytes: int  # of neighbors, below which the documentation calls a move inefficient
+    # the number of contiguous bytes below which the documentation calls a transfer inefficient
+    efficient_bytes: int
     gigabytes_per_s_per_engine: float
     packet_ns: float
     run_ns: float
@@ -130,7 +133,7 @@ class Dma:
     load_latency_ns: float
     store_latency_ns: float
     software_descriptor_ns: float
-    software_start_ns: float  # what GpSimd takes to begin writing descriptors
+    software_start_ns: float  # the time until GpSimd begins to write descriptors
     hardware_issue_ns: float
     hardware_generators: int
     gpsimd_issue_ns: float
@@ -140,36 +143,42 @@ class Dma:
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
-    merged_bytes: int  # of loads or stores that the older compiler makes one; 0 for none
-    ahead_bytes: int  # of a partition that loads write while they run ahead (`Options.loads`)
+    # the bytes of loads or stores that the older compiler merges into one; 0 if it doesn't
+    merged_bytes: int
+    # bytes per partition that loads may write while they run ahead (`Options.loads`)
+    ahead_bytes: int
 
 
 @dataclass(frozen=True)
 class Fixed:
     """Costs of single events.
 
-    A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
-    few of them it wants. The Tensor engine has its full clock in a window of `clock_window_ns` if
-    `clock_rows` moved in the one before, and else `cold_clock_share` of it; always the full clock
-    if windows have 0 ns. Rows that use at most half of its array count half at full clock, if no
-    more than `half_filled_ns` have passed since other rows, and do not count at half clock. The
-    first product begins at `clock_phase` of its window. On a device it may be anything from 0 to 1,
-    because windows do not depend on the program. Results are there `weights_latency_ns` later if a
-    product has to wait for the stationary tile. A machine file may omit a field with a default.
+    A port of SBUF or PSUM transfers `sector_bytes` adjacent bytes in `sector_cycles`, even if an
+    engine needs only a few of them.
+
+    The clock of the Tensor engine changes in windows of `clock_window_ns`. It has its full rate if
+    `clock_rows` rows moved in the previous window, else `cold_clock_share` of it; with windows of 0
+    ns it always has its full rate. Rows that use at most half of the array count half at full rate,
+    if at most `half_filled_ns` have passed since other rows; at half rate they do not count. The
+    first product begins at `clock_phase` of its window; on a device the phase may be anything from
+    0 to 1, because windows do not depend on the program.
+
+    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later. A
+    machine file may omit a field that has a default.
     """
 
     semaphore_ns: float
     activation_table_ns: float
     accumulator_read_cycles: int
     gpsimd_start_cycles: int
-    gpsimd_gather_elements: int  # per partition, for which a gather starts once
+    gpsimd_gather_elements: int  # elements per partition for each start of a gather
     dynamic_address_cycles: int
     register_load_ns: float
     sector_bytes: int
     sector_cycles: int
     float32_passes: int
     weights_columns_per_cycle: float
-    float32_weights_cycles: int  # for one that 16 bits take
+    float32_weights_cycles: int  # cycles for a float32 column, if a 16-bit column takes one
     weights_by_sectors: bool
     weights_hidden: bool
     weights_latency_ns: float
@@ -183,17 +192,17 @@ class Fixed:
 
 @dataclass(frozen=True)
 class ReplayTimes:
-    """Times that only the estimate of a compiled program needs (`capture/estimate.py`).
+    """Times that are used only to estimate compiled programs (`capture/estimate.py`).
 
-    Descriptors of a static transfer are in memory before the program runs, those of a direct one
-    are made on the device. A trigger keeps its engine for `trigger_ns`; the first byte moves
-    `start_ns` after the trigger begins, and a load ends `load_ns` later than a store. GpSimd writes
-    the descriptors of its transfers in `gpsimd_start_ns` before the trigger. An element takes
-    `element_ns` of its DMA engine, and its bytes take their time at the engine's rate. An engine
-    that waits for a transfer begins `done_ns` after the last byte.
+    Descriptors of a static transfer are in memory before the program runs; those of a direct
+    transfer are made on the device. A trigger occupies its engine for `trigger_ns`. The first byte
+    moves `start_ns` after the start of the trigger. A load ends `load_ns` later than a store. For
+    its transfers, GpSimd writes the descriptors for `gpsimd_start_ns` before the trigger. Each
+    element takes `element_ns` of its DMA engine, and in addition its bytes take their time at the
+    engine's rate. An engine that waits for a transfer continues `done_ns` after the last byte.
 
-    An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its weights
-    unless it has to wait, and the next instruction `product_ns` later.
+    An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its
+    weights, unless it has to wait; the next instruction begins `product_ns` after the product.
     """
 
     static_trigger_ns: float
@@ -209,16 +218,16 @@ class ReplayTimes:
     order_ns: float
     weights_ns: float
     product_ns: float
-    range: Sequence[float]  # factors of the estimate, between which 80 % of measurements are
+    range: Sequence[float]  # factors of the estimate: 80 % of measurements are between them
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One NeuronCore. `has` and the numbers are all that other code may ask about a generation."""
+    """One NeuronCore. Other code distinguishes generations only by `has` and by the numbers."""
 
     name: str
     generation: str
-    api_version: str  # what get_nc_version() says: gen and a number
+    api_version: str  # the result of get_nc_version(): "gen" and a number
     aliases: tuple[str, ...]
     description: str
     products: tuple[str, ...]
@@ -234,7 +243,7 @@ class Machine:
     replay: ReplayTimes
     peak_tflops: Mapping[str, float]
     facts: Mapping[str, Fact]
-    sources: Mapping[str, str]  # by the keys that facts name them with
+    sources: Mapping[str, str]  # by the keys that facts use
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -245,8 +254,8 @@ class Machine:
         return tuple(self.start_partitions[str(min(fits))])
 
     def beside(self, cores: int) -> Machine:
-        """Return the machine for one of this many cores that run at the same time. Cores fill one
-        HBM stack before the next, and share the bandwidth of their stack."""
+        """Return the machine as one of `cores` that run at the same time. Cores fill one HBM stack
+        before the next, and share the bandwidth of their stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
         if sharing == 1:
@@ -255,19 +264,20 @@ class Machine:
 
     @cached_property
     def descriptors_ahead(self) -> Machine:
-        """Return the machine for kernels whose DMA descriptors, if hardware could write them, are
-        written before the kernel runs."""
+        """Return the machine for kernels whose DMA descriptors are written before the kernel runs,
+        if hardware could write them."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @cached_property
     def descriptors_by_software(self) -> Machine:
-        """The machine where GpSimd writes the descriptors of DMAs that name no dge_mode."""
+        """Return the machine for releases in which GpSimd writes the descriptors of DMAs without
+        dge_mode."""
         fact = Fact(True, "documented", "")
         return replace(self, features={**self.features, SOFTWARE_DGE: fact})
 
     @cached_property
     def descriptors_by_gpsimd(self) -> Machine:
-        """The same with the software of the older API's compiler."""
+        """Return the same machine, with the times of the older API's compiler."""
         it = self.dma
         dma = replace(
             it,
@@ -279,8 +289,8 @@ class Machine:
         return replace(self.descriptors_by_software, dma=dma)
 
     def figures_for(self, engine: str, moves: bool) -> tuple[Any, ...]:
-        """Return all that the cost of a call on an engine may depend on; `moves` is true for
-        instructions that DMA may run. Other engines may have other figures."""
+        """Return all figures on which the cost of a call on an engine may depend. `moves` is true
+        for instructions that DMA may run. Figures of other engines are left out."""
         found = self._figures.get((engine, moves))
         if found is None:
             moving = (self.dma, self.hbm) if moves else ()
@@ -299,23 +309,23 @@ class Machine:
 
     @property
     def pe_cells(self) -> int:
-        """Processing elements of the Tensor engine: rows x columns."""
+        """The number of processing elements of the Tensor engine: rows x columns."""
         return self.limits.partitions * self.limits.stationary_free
 
 
-# What only the schedule reads of Fixed, and no cost of a call.
+# The fields of Fixed that only the schedule reads; no cost of a call depends on them.
 OF_SCHEDULES = (
     *("semaphore_ns", "activation_table_ns", "clock_window_ns", "clock_rows", "clock_phase"),
     *("half_filled_ns", "cold_clock_share", "weights_hidden"),
 )
-SOFTWARE_DGE = "software_dge"  # no machine has it, but some releases of its compiler
+SOFTWARE_DGE = "software_dge"  # a feature of some releases of the compiler, of no machine
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 @cache
 def isa() -> Path:
-    """The folder of isa/. Its files are read without loading the instructions."""
+    """Return the folder isa/. Its data files are read without importing the instructions."""
     spec = find_spec("neuroncore.isa")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
@@ -326,7 +336,7 @@ def _folder() -> Path:
 
 
 def names() -> list[str]:
-    """The machines there are, by name."""
+    """Return the names of all machines, sorted."""
     found = (entry.name for entry in _folder().iterdir())
     return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
 
@@ -361,9 +371,9 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the other names of machines, and the machine of each.
+    """Return the alternative names of machines, with the name of each machine.
 
-    Raises DefinitionError if a name means two machines.
+    Raises DefinitionError if one alternative name means two machines.
     """
     found: dict[str, str] = {}
     for name in names():
@@ -378,8 +388,8 @@ def aliases() -> dict[str, str]:
 
 
 def api_versions() -> list[str]:
-    """The versions that get_nc_version() may return, oldest first: from the first lines of each
-    file."""
+    """Return the results that get_nc_version() may have, oldest first. Only the first lines of each
+    file are read."""
     heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
     return sorted({head["api_version"] for head in heads}, key=api_number)
 
@@ -401,7 +411,7 @@ T = TypeVar("T")
 
 
 class FactReader:
-    """Takes a file apart; every key must be known and every number must say how it is known."""
+    """Reads the tables of a file. Every key must be known, and every number must have a grade."""
 
     def __init__(self, raw: dict[str, Any], where: str) -> None:
         self.raw, self.where = raw, where
@@ -409,7 +419,7 @@ class FactReader:
 
     @classmethod
     def of(cls, file: str) -> Self:
-        """The path of a file in isa/."""
+        """Return the reader of a file in isa/."""
         text = (isa() / file).read_text("utf-8")
         return cls(tomllib.loads(text), f"isa/{file}")
 

@@ -1,4 +1,4 @@
-"""The worlds of ranks that the runtime accepts: `isa/runtime.toml`."""
+"""The numbers of ranks that the runtime accepts: `isa/runtime.toml`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from neuroncore.machine import FactReader
 
 @dataclass(frozen=True)
 class WorldLimits:
-    """Limits on worlds. A world has one of the numbers of `ranks`, or a multiple of `multiple`; a
-    rank is in at most `replica_groups`. A group has `channels_of_servers` if it has all chips of
-    its servers, else `channels`; KangaRing takes at most `kangaring` ranks."""
+    """Limits on worlds. The number of ranks must be in `ranks`, or a multiple of `multiple`. A rank
+    may be in at most `replica_groups` groups. A group that has all chips of its servers has
+    `channels_of_servers` channels, other groups have `channels`. KangaRing works with at most
+    `kangaring_ranks` ranks."""
 
     ranks: Sequence[int]
     multiple: int
@@ -29,7 +30,7 @@ class WorldLimits:
 
 @cache
 def world_limits() -> WorldLimits:
-    """Raises DefinitionError if the file is wrong."""
+    """Return the limits. Raises DefinitionError if the file is wrong."""
     reader = FactReader.of("runtime.toml")
     reader.exactly(reader.raw, ("sources", "worlds"), "")
     return reader.section(WorldLimits, "worlds", reader.raw["worlds"])

@@ -15,13 +15,13 @@ Coordinates = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Topology:
-    """Chips at the points of a grid, numbered with the last coordinate fastest.
+    """Chips at the points of a grid. They are numbered so that the last coordinate changes fastest.
 
-    * chain: neighbors along each axis;
-    * torus: the same, and each axis closes to a ring;
-    * switched: chips reach each other through switches, and chips that differ only along one of the
-      `straight` axes over their own link as well. `hops` are profiles: how many switches are
-      passed, by the first axis along which two chips differ.
+    * chain: chips are linked to their neighbors along each axis;
+    * torus: like a chain, and each axis is closed to a ring;
+    * switched: switches connect the chips. Chips that differ only along one of the `straight` axes
+      also have a direct link. `hops` has profiles: the number of switches between two chips, by the
+      first axis along which they differ.
     """
 
     kind: str
@@ -51,8 +51,8 @@ class Topology:
         return chip
 
     def neighbors(self, chip: int) -> list[int]:
-        """Return the chips at the other ends of a chip's links, in order, without those behind a
-        switch."""
+        """Return the chips at the other ends of a chip's links, sorted. Chips behind a switch are
+        not neighbors."""
         at = self.coordinates(chip)
         return sorted({self.chip_at(other) for other in self._beside(at)} - {chip})
 
@@ -64,13 +64,13 @@ class Topology:
                     yield (*at[:axis], place % size, *at[axis + 1 :])
 
     def links(self) -> set[tuple[int, int]]:
-        """Every pair of neighbors, once."""
+        """Return every pair of neighbors once, with the lower number first."""
         pairs = ((chip, other) for chip in range(self.chips) for other in self.neighbors(chip))
         return {(low, high) for low, high in pairs if low < high}
 
     def distance(self, chip: int, other: int, profile: str = "") -> int:
-        """Return the number of links on the shortest way, or of switches in a profile (by default
-        the first one)."""
+        """Return the number of links on the shortest path. With switches, return the number of
+        switches in a profile, by default the first one."""
         ends = list(zip(self.coordinates(chip), self.coordinates(other), strict=True))
         if self.kind == "switched":
             hops = self.hops[profile or next(iter(self.hops))]
@@ -81,7 +81,7 @@ class Topology:
         return sum(min(d, size - d) for d, size in zip(apart, self.shape, strict=True))
 
     def distances(self, profile: str = "") -> list[int]:
-        """The distance of every pair of chips."""
+        """Return the distance of every pair of chips."""
         return [
             self.distance(a, b, profile)
             for a in range(self.chips)

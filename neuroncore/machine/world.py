@@ -1,4 +1,4 @@
-"""The ranks that run a kernel together: each has the same number of cores, numbered by rank."""
+"""The ranks that run a kernel together. All have the same number of cores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import groupby
 
 @dataclass(frozen=True)
 class World:
-    """`ranks` that run one kernel, each on separate HBM with `cores` physical cores (1 or 2, the
-    LNC). The cores of all ranks are numbered: those of rank r from r * cores on. `instance` is the
-    name of the instance, if one was requested."""
+    """The `ranks` that run one kernel. Each rank has separate HBM and `cores` physical cores (1 or
+    2, the LNC). The cores of all ranks are numbered together: rank r has the numbers from r * cores
+    on. `instance` is the name of the instance, if one was requested."""
 
     ranks: int = 1
     cores: int = 1
@@ -19,11 +19,11 @@ class World:
 
     @property
     def size(self) -> int:
-        """Return how many cores there are in all."""
+        """The number of cores of all ranks."""
         return self.ranks * self.cores
 
     def rank(self, number: int) -> int:
-        """The rank of a core."""
+        """Return the rank of a core."""
         return number // self.cores
 
     def core(self, number: int) -> int:
@@ -31,11 +31,11 @@ class World:
         return number % self.cores
 
     def cores_of(self, rank: int) -> range:
-        """The numbers of a rank's cores."""
+        """Return the numbers of a rank's cores."""
         return range(rank * self.cores, (rank + 1) * self.cores)
 
     def named(self, number: int) -> str:
-        """The name of a core in messages."""
+        """Return the name of a core for messages."""
         if self.ranks == 1:
             return f"core {number}"
         return f"rank {self.rank(number)}" + (
@@ -43,7 +43,7 @@ class World:
         )
 
     def all_named(self, numbers: Iterable[int]) -> str:
-        """The names of several cores; complete ranks are named as ranks."""
+        """Return the names of several cores for messages. Complete ranks are named as ranks."""
         found = sorted(numbers)
         whole = sorted({self.rank(n) for n in found})
         if self.ranks > 1 and len(found) == len(whole) * self.cores:
@@ -51,8 +51,8 @@ class World:
         return ", ".join(map(self.named, found))
 
     def several(self, numbers: Iterable[int]) -> bool:
-        """Return whether the cores belong to several ranks, or there are several cores in a world
-        of one rank."""
+        """Return whether the cores belong to several ranks; in a world of one rank, whether there
+        are several cores."""
         return len({n if self.ranks == 1 else self.rank(n) for n in numbers}) > 1
 
 

@@ -1,8 +1,8 @@
-"""Access patterns, counted in elements: shapes, strides and offsets. And flags for the bytes of a
-storage, such as those that were never written.
+"""Access patterns: shapes, strides and offsets, counted in elements. Also flags for the bytes of a
+storage, such as the bytes that were never written.
 
-Kernels write whole rows, or blocks of columns, so one flag covers as many bytes as all accesses
-so far have had in common: a tensor that is written in 32 blocks of rows has 32 flags.
+Kernels write whole rows, or blocks of columns. So one flag covers the largest number of bytes
+that suits every access so far: a tensor that is written in 32 blocks of rows has 32 flags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Dims = tuple[int, ...]
 
 
 def dense(shape: Sequence[int]) -> Dims:
-    """The strides of a row-major array."""
+    """Return the strides of a row-major array."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -30,30 +30,32 @@ def dense(shape: Sequence[int]) -> Dims:
 
 
 def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (size, stride) of the axes with more than one element and a stride: the positions of
-    elements depend on these only."""
+    """Return (size, stride) of the axes whose size is not 1. The positions of the elements depend
+    only on these axes."""
     return [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the distance that these axes cover. An outermost axis of size 1 that is added to them
-    gets this stride.
+    """Return the distance in elements that these axes cover. An axis of size 1 that is added as the
+    outermost one gets this stride.
 
-    For dense axes the distance is the product of their sizes, as NKI's access patterns count the
-    offset along an axis (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps).
+    For dense axes the distance is the product of their sizes. NKI's access patterns count the
+    offset along an axis in the same way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`,
+    SDK nki-aps).
     """
     return max([1, *(n * abs(s) for n, s in zip(shape, strides, strict=True))])
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many axes an access pattern needs after the first one; contiguous axes count as
-    one."""
+    """Return how many axes an access pattern needs after the first one. Axes that are contiguous
+    with each other count as one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether the elements fill one span in row-major order; axes of size 1 don't matter."""
+    """Return whether the elements are contiguous, in row-major order. Strides of axes of size 1
+    don't matter."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step:
@@ -63,21 +65,23 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """The least and the greatest offset reached, relative to the first element; shape not empty."""
+    """Return the least and the greatest offset of an element, relative to the first one. No axis
+    may have size 0."""
     low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
     return low, high
 
 
 def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
-    """Strides that show the same elements in the same order as `target`, or None.
+    """Return the strides for the same elements, in the same order, in the shape `target`; None if
+    there are none.
 
-    Sizes multiply to the same number. Axes merge only where the outer one steps by exactly the
-    length of the inner one. An axis of size 1 steps over all that is inside it.
+    Both shapes must have the same number of elements. Axes are merged only if the outer stride is
+    the length of the inner axis. An axis of size 1 gets a stride over everything inside it.
     """
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
     found: list[int] = []
-    reach = 1  # of the axes found so far
+    reach = 1  # the distance that the axes so far cover
     for size in reversed(target):
         if size == 1:
             found.append(reach)
@@ -103,16 +107,17 @@ def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
 
 
 def recounted(shape: Sequence[int], strides: Sequence[int], old: int, new: int) -> Dims | None:
-    """Return strides that count elements of `new` bytes, for strides that count elements of `old`
-    bytes; None if a stride is not a whole number of them. Axes of size 1 do not matter."""
+    """Convert strides that count elements of `old` bytes into strides that count elements of
+    `new` bytes. Return None if a stride is not a whole number of elements. Axes of size 1 don't
+    matter."""
     if any(s * old % new for _, s in long_axes(shape, strides)):
         return None
     return tuple(-(-s * old // new) for s in strides)
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """Return `shape` with its one -1, if any, replaced so that it has `total` elements; None if
-    that is impossible."""
+    """Return `shape` with its -1, if it has one, replaced so that it has `total` elements. Return
+    None if that is impossible."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -123,7 +128,7 @@ def inferred(shape: Sequence[int], total: int) -> Dims | None:
 
 
 def contiguous_run(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements the innermost axes cover without a gap."""
+    """Return the length in elements of the contiguous runs of an access pattern."""
     run = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
@@ -141,10 +146,12 @@ NONE_SET.flags.writeable = False
 
 
 class Footprint:
-    """The bytes that elements of `item` bytes each cover. `shape` and `strides` (in bytes) give the
-    elements, relative to the first one. The bytes are runs of `run` bytes, in `sizes` rows `steps`
-    bytes apart; they begin at `low` (0 or less) relative to the first element and extend over
-    `reach` bytes. The order of the elements is not part of it."""
+    """The bytes that the elements of an access cover, whatever the order of the elements.
+
+    Elements have `item` bytes; `shape` and `strides` (in bytes) give their positions relative to
+    the first element. The bytes are runs of `run` bytes, in rows: `sizes` are the numbers of rows
+    and `steps` their distances in bytes. The bytes start at `low` (0 or less) relative to the first
+    element, and extend over `reach` bytes."""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -161,7 +168,8 @@ class Footprint:
             else:
                 rows.append((size, step))
         self.sizes, self.steps = tuple(n for n, _ in rows), tuple(s for _, s in rows)
-        self.unit = gcd(self.run, *self.steps)  # what it consists of whole numbers of
+        # the largest granule that divides all of its distances
+        self.unit = gcd(self.run, *self.steps)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -171,17 +179,18 @@ def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
 
 
 class Flags:
-    """Flags for the bytes of a storage, one for each `granule` bytes. None is set at first."""
+    """Flags for the bytes of a storage: one flag for each `granule` bytes. At first no flag is
+    set."""
 
     __slots__ = ("granule", "mask")
 
     def __init__(self, nbytes: int) -> None:
         self.granule = nbytes or 1
-        self.mask = NONE_SET  # as long as no access needs flags of its own
+        self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, what: Footprint) -> Array:
-        """The flags of an access, in any order, to be read or set; `start` is the byte of its first
-        element."""
+        """Return the flags of an access, to be read or set, in any order. `start` is the byte of
+        its first element."""
         first = start + what.low
         self._divide(gcd(self.granule, first, what.unit))
         granule = self.granule
@@ -192,8 +201,8 @@ class Flags:
         return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, what: Footprint) -> Array:
-        """Return the flags in the access's shape, with one more axis if an element has several
-        flags."""
+        """Return the flags of an access in its shape. If an element has several flags, there is one
+        more axis."""
         self._divide(gcd(self.granule, start, what.item, *what.strides))
         granule, shape = self.granule, what.shape
         steps = [s // granule for s in what.strides]
@@ -203,7 +212,7 @@ class Flags:
         return np.ndarray(shape, np.bool_, self.mask, start // granule, tuple(steps))
 
     def _divide(self, granule: int) -> None:
-        if self.mask is NONE_SET:  # memory that is zero when it is new
+        if self.mask is NONE_SET:  # fresh memory from the system is 0 already
             self.mask = np.zeros(self.granule // granule, np.bool_)
         elif granule != self.granule:
             self.mask = np.repeat(self.mask, self.granule // granule)
@@ -211,21 +220,23 @@ class Flags:
 
 
 class Gaps(Flags):
-    """The bytes of a storage that were written. A storage that was written completely has no Gaps.
-    Storages that were never written may have `shared` Gaps, in which nothing is recorded."""
+    """Flags of the bytes of a storage that were written. A storage that was written completely has
+    no Gaps. Storages that were never written have `shared` Gaps, in which nothing is recorded."""
 
     __slots__ = ("_start", "_what", "shared", "written")
 
     def __init__(self, nbytes: int, shared: bool = False) -> None:
         self.shared = shared
         self.granule, self.mask = max(nbytes, 1), NONE_SET
-        # what was written last, if something is missing then: sums write there again
+        # the last write, if it left gaps: sums write to the same place repeatedly
         self._start = 0
         self._what: Footprint | None = None
-        self.written = 0  # bytes, counting repeats: nothing is missing only if all are among them
+        # bytes written, counting repeats: below the size of the storage something must be missing
+        self.written = 0
 
     def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
-        """Note a write, of all elements or the `chosen`; True if nothing is missing any more."""
+        """Record a write of all elements of an access, or of the `chosen` ones. Return True if
+        every byte of the storage has now been written."""
         if chosen is None:
             if what is self._what and start == self._start:
                 return False
@@ -237,7 +248,7 @@ class Gaps(Flags):
         self.written += flags.size * self.granule
         ended = self.written >= self.mask.size * self.granule and _all(self.mask)
         if ended:
-            self._what = None  # the next write says so too
+            self._what = None  # so that the next write returns True too
         elif chosen is None:
             self._start, self._what = start, what
         return ended
@@ -250,14 +261,15 @@ class Gaps(Flags):
         return made
 
     def has_only(self, start: int, what: Footprint) -> bool:
-        """Return whether nothing outside of an access has been written, as far as this is known."""
+        """Return True if it is certain that no bytes outside of an access have been written."""
         if not self.written:
             return True
         size = what.item * prod(what.shape)
         return what is self._what and start == self._start and self.written == size
 
     def missing(self, start: int, what: Footprint) -> Array | None:
-        """Return which elements of an access have an unwritten byte, or None if all are written."""
+        """Return flags of the elements of an access that have an unwritten byte; None if all are
+        written."""
         if not self.written:
             return np.ones(what.shape, np.bool_)
         if what is self._what and start == self._start:
@@ -277,5 +289,6 @@ class Gaps(Flags):
 
 
 def _all(flags: Array) -> bool:
-    """Return whether all flags are set; numpy's own `all` takes several times as long for a few."""
+    """Return whether all flags are set. For a few flags, numpy's `all` takes several times as
+    long."""
     return bool(flags.item(flags.argmin()))

@@ -1,8 +1,9 @@
-"""The layout of tiles in their storage, and what a call knows about them.
+"""The layout of tiles in their storage, and the properties of tiles that calls depend on.
 
-Equal layouts are one object, so data that depends on a layout is found by identity. Nearly all new
-tiles of a kernel have a layout that already exists, so they cost little. A table that grows too
-long is cleared: then two equal objects may exist, and what depends on them is made twice.
+Equal layouts are the same object, so data that depends on a layout is found by identity. Nearly
+every new tile of a kernel has a layout that exists already, so it costs little. A table that grows
+too long is cleared. Then two equal objects may exist, and the data that depends on them is computed
+twice.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ MOST = 1 << 12  # entries of a table
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
-    """The properties of a tile on which the legality and the cost of an instruction may depend,
-    without its data. `view` makes the views of calls; equal views are identical."""
+    """The properties of a tile on which the legality and the cost of an instruction may depend. The
+    contents of the tile are not among them. `view` makes the views of calls; equal views are
+    identical."""
 
     shape: Dims
     strides: Dims
     dtype: Format
     region: MemoryRegion
     partition: int
-    byte: int  # in PSUM
-    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
+    byte: int  # the first byte within its partition, in PSUM; otherwise 0
+    # the kind of run-time offset: 0 none, 1 scalar, 2 vector, 3 an index that chooses elements
+    dynamic: int
     stepped: bool = False  # leaves out partitions
-    home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
-    picked_by: View | None = None  # the index that picks the elements, if one does
-    indices: int = 0  # tiles that its run-time offsets are read from
+    # the partitions of its storage if the system places it; 0 if the kernel chose the address
+    home: int = 0
+    picked_by: View | None = None  # the index that chooses its elements, or None
+    indices: int = 0  # the number of tiles from which its run-time offsets are read
 
     @property
     def partitions(self) -> int:
@@ -50,7 +54,8 @@ class View:
 
     @property
     def distinct_free_size(self) -> int:
-        """The number of different elements: an axis that repeats its elements counts once."""
+        """The number of distinct elements per partition: an axis with stride 0 counts as one
+        element."""
         return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
 
     @property
@@ -67,7 +72,8 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Along the free axes; partitions are separate memories."""
+        """True if the elements are contiguous. On the chip this concerns the free axes only,
+        because partitions are separate memories."""
         if self.on_chip:
             return access.is_dense(self.shape[1:], self.strides[1:])
         return access.is_dense(self.shape, self.strides)
@@ -77,18 +83,18 @@ class View:
         return f"{shape} {self.dtype} in {self.region.value}"
 
 
-# for as long as anything has one: a Call and a geometry mean the same by the same
+# an entry lives as long as a Call or a geometry uses the View
 _views: WeakValueDictionary[tuple[Any, ...], View] = WeakValueDictionary()
 
 
 def view(*given: Any) -> View:
-    """The View of these fields, in their order."""
+    """Return the View with these fields, in their order."""
     found = _views.get(given)
     return _views.setdefault(given, View(*given)) if found is None else found
 
 
 def make_room(table: dict[Any, Any]) -> None:
-    """Clear a table that is full."""
+    """Clear a table if it is full."""
     if len(table) >= MOST:
         table.clear()
 
@@ -96,9 +102,9 @@ def make_room(table: dict[Any, Any]) -> None:
 class Layout:
     """The layout of a storage, independent of its position and its contents.
 
-    On the chip it is `partitions` rows of `row_bytes`, from `partition0` and, within each, from
-    `byte0` on; in HBM it is one row. In the emulator's memory the distance between elements is
-    `spread` times that on the chip, and the distance between rows is `pitch` bytes.
+    On the chip it has `partitions` rows of `row_bytes`; the first row is in `partition0`, and every
+    row starts at `byte0` of its partition. In HBM it is one row. In the emulator's memory, elements
+    are `spread` times as far apart as on the chip, and rows are `pitch` bytes apart.
     """
 
     __slots__ = (
@@ -124,20 +130,21 @@ class Layout:
         self.partitions = shape[0] if self.on_chip else 1
         self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
         self.nbytes = self.partitions * self.row_bytes
-        self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
-        self.untouched = Gaps(self.nbytes, shared=True)  # of a storage that nothing has written
+        self.in_rows = pitch != self.row_bytes * spread  # whether there are gaps between rows
+        # the Gaps of all storages that were never written
+        self.untouched = Gaps(self.nbytes, shared=True)
         self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
-        # that of a tile of all of it
+        # the geometry of a tile that is the whole storage
         self.whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments with which `layout` made this layout."""
+        """The arguments from which `layout` made this layout."""
         place = self.partition0, self.byte0
         return self.region, self.shape, self.dtype, self.spread, self.pitch, place, self.placed
 
     def geometry(self, shape: Dims, strides: Dims, dtype: Format) -> Geometry:
-        """The geometry of tiles with this shape, strides and format."""
+        """Return the geometry of tiles with this shape, these strides and this format."""
         key = shape, strides, dtype
         found = self.geometries.get(key)
         if found is None:
@@ -150,7 +157,7 @@ _layouts: dict[tuple[Any, ...], Layout] = {}
 
 
 def layout(*given: Any) -> Layout:
-    """The Layout of these arguments, in their order."""
+    """Return the Layout with these arguments, in their order."""
     found = _layouts.get(given)
     if found is None:
         make_room(_layouts)
@@ -165,17 +172,18 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """The layout of a storage with separate bytes, whose elements are codes of `held`. The width of
-    `held` is a multiple of that of `dtype`."""
+    """Return the layout of a storage that the system places. Its elements are codes of `held`,
+    whose width is a multiple of the width of `dtype`."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
 
 
 class Geometry:
-    """The form of a window on a storage with a layout, independent of where the window begins.
-    `shape` and `strides` count elements of its format; `bytes_apart` are the strides on the chip,
-    `steps` the strides in our memory."""
+    """The form of a window on a storage: its layout, shape, strides and format, but not the
+    position of its first element. `shape` and `strides` count elements of its format.
+    `bytes_apart` are the strides in bytes on the chip; `steps` are the strides in bytes in the
+    emulator's memory."""
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
@@ -192,37 +200,39 @@ class Geometry:
             steps[0] = self.bytes_apart[0] // layout.row_bytes * layout.pitch
         self.steps = tuple(steps)
         once = access.is_dense(shape, strides) or 0 not in strides
-        self.fills = once and prod(shape) * item == layout.nbytes  # whether it is all of a storage
+        # whether it covers the whole storage
+        self.fills = once and prod(shape) * item == layout.nbytes
         several = layout.on_chip and shape[:1] > (1,)
         self.stepped = several and self.bytes_apart[0] != layout.row_bytes
         self.is_empty = 0 in self.shape
-        # bytes from an element to the next in our memory; 0 if rows are further apart than long
+        # bytes between adjacent elements in the emulator's memory; 0 if there are gaps between rows
         self.element = 0 if layout.in_rows else item * layout.spread
         self.apart = _alike(layout, item)
         self.views: dict[int, View] = {}
-        self.parts: dict[Any, Geometry] = {}  # by what the indices of a part have in common
-        # which bytes of the chip's are its
+        # geometries of parts, by the properties that their indices share
+        self.parts: dict[Any, Geometry] = {}
+        # the bytes on the chip that it covers
         self.footprint: Footprint = footprint(self.shape, self.bytes_apart, item)
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments of `layout` for its layout, and of `Layout.geometry`."""
+        """The arguments from which `layout` and `Layout.geometry` made it."""
         return self.layout.given, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Keep the part that indices with this key select, for every tile with the same layout."""
+        """Cache the geometry of a part, by a key of the indices that select it. It is valid for
+        every tile of this geometry."""
         make_room(self.parts)
         self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
-        """Return whether windows that begin at these offsets, in elements, are inside a storage of
-        its layout."""
+        """Return whether windows at all of these offsets, in elements, are inside the storage."""
         low, high = access.extent(self.shape, self.strides)
         room = self.layout.nbytes // self.dtype.itemsize
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
-        """Return the position of the first byte in the storage, for an offset in elements."""
+        """Return the position in the emulator's memory of the byte at an offset in elements."""
         layout = self.layout
         if not layout.in_rows:
             return offset * self.element
@@ -230,7 +240,7 @@ class Geometry:
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
-        """The view of a tile that begins at an offset in elements."""
+        """Return the view of a tile whose first element is at an offset in elements."""
         place = offset // self.apart
         found = self.views.get(place)
         if found is None:
@@ -252,9 +262,9 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return how many successive elements of this size are one position to a call. In PSUM each
-    element has its own position; in SBUF all elements of a partition are equivalent, in HBM all
-    elements."""
+    """Return how many successive elements of `item` bytes are equivalent as the first element of a
+    call's tile. In PSUM each element is different; in SBUF all elements of a partition are
+    equivalent, and in HBM all elements are."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

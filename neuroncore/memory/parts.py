@@ -1,5 +1,5 @@
-"""Parts of tiles. The meaning of an index, except for the position of its first element, is equal
-for all tiles with the same layout, and is computed once. Loops only move the first element."""
+"""Parts of tiles. Except for the position of its first element, an index means the same for all
+tiles with the same layout. So this is computed once. In a loop only the first element moves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements of an affine index after the first one: `steps` along axes of sizes `shape`.
-    They reach from `low` below the first element to `high` above it."""
+    """The elements of an affine index relative to the first one: `steps` along axes of sizes
+    `shape`. `low` and `high` are the least and the greatest of them."""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 
@@ -35,7 +35,7 @@ _forms: dict[tuple[Dims, Dims], IndexForm] = {}
 
 
 def form(shape: Dims, steps: Dims) -> IndexForm:
-    """The Form of these sizes and steps."""
+    """Return the IndexForm with these sizes and steps."""
     found = _forms.get((shape, steps))
     if found is None:
         geometry.make_room(_forms)
@@ -44,7 +44,7 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
 
 
 class Affine:
-    """An index of one axis of a tensor, over the axes of a tile."""
+    """An index of one axis of a tensor that is an affine function of the axes of a tile."""
 
     __slots__ = ("form", "start")
     form: IndexForm
@@ -56,23 +56,23 @@ new = object.__new__
 
 
 class Parted(Tile):
-    """A tile that can be indexed. The dialect defines the meaning of an index."""
+    """A tile that can be indexed. Each dialect defines which indices it supports."""
 
     __slots__ = ()
 
     def by_keys(self: T, keys: tuple[Any, ...], /) -> T:
-        """Return the part that the indices of the axes select. Raises the error for a wrong
+        """Return the part that the indices of the axes select. Raises the error for an illegal
         index."""
         raise NotImplementedError
 
     def __getitem__(self: T, key: Any) -> T:
-        """Return the part that an index selects. `by_keys` makes it once for all equal indices of
-        tiles with equal layouts. It is made each time for an index out of bounds, and for one with
-        anything but integers, slices without a step and Affines."""
+        """Return the part that an index selects. For integers, slices without a step and Affines,
+        `by_keys` makes the part once for all tiles with equal layouts, and later only its position
+        is computed. `by_keys` is always called for other indices and for those out of bounds."""
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)
-        common: list[Any] = []  # to all indices that mean the same, but for where that begins
+        common: list[Any] = []  # what equal indices share, whatever their first element
         offset, axis, sliced = self.offset, 0, True
         for k in keys:
             size = shape[axis]
@@ -86,7 +86,7 @@ class Parted(Tile):
                     start = 0
                 elif stop is None:
                     stop = size
-                if not (isinstance(start, int) and isinstance(stop, int)):  # loops have their own
+                if not (isinstance(start, int) and isinstance(stop, int)):  # a loop's variable
                     return self.by_keys(keys)
                 if not 0 <= start < stop <= size:
                     return self.by_keys(keys)
@@ -98,7 +98,7 @@ class Parted(Tile):
                 common.append(k.form)
             elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
                 start, sliced = k, False
-                common.append(0)  # the axis goes away
+                common.append(0)  # an integer removes its axis
             elif k is ... and len(keys) == 1:
                 break
             else:
@@ -112,7 +112,7 @@ class Parted(Tile):
             made = self.by_keys(keys)
             lies.note_part(alike, made.geometry)
             return made
-        # kernels make more tiles so than by `Tile.__init__`, and in half its time
+        # faster than calling `Tile.__init__`: kernels make most of their tiles here
         found = new(type(self))
         found.storage, found.offset, found.dynamic, found.fault = self.storage, offset, (), None
         found.geometry, found.shape, found.strides = known, known.shape, known.strides
@@ -122,5 +122,5 @@ class Parted(Tile):
         if sliced:
             array = self.codes() if self._array is None and lies.fills else self._array
             if array is not None:
-                found._array = array[key]  # takes a third of what an array of its own does
+                found._array = array[key]  # faster than making a new array
         return found

@@ -1,4 +1,4 @@
-"""Scalar registers: the values a kernel has only while it runs."""
+"""Scalar registers: values that a kernel has only while it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 32  # bits of a register (nki.isa.register_alloc)
 
 
 def wrapped(value: int) -> int:
-    """`value` as a signed 32-bit integer."""
+    """Return `value` as a signed 32-bit integer that wraps around."""
     return (value + (1 << WIDTH - 1)) % (1 << WIDTH) - (1 << WIDTH - 1)
 
 
@@ -36,8 +36,9 @@ class Recorder(Protocol):
 
 
 class Load(NamedTuple):
-    """The origin of a register's value: the row, in the record of its core, of the last instruction
-    that loads a part of it, and the number of the value among the record's registers."""
+    """The origin of a register's value: the record of its core, the row of the last load
+    instruction on which the value depends, and the number of the value among the record's
+    registers."""
 
     record: Recorder
     row: int
@@ -45,7 +46,7 @@ class Load(NamedTuple):
 
 
 def loaded(record: Recorder) -> Load:
-    """The value that the next instruction of a record loads."""
+    """Return the Load for the value that the next instruction of a record loads."""
     return Load(record, record.issued, record.derive("load", record.issued, 0))
 
 
@@ -54,8 +55,8 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """Inside the block, loops and conditions get these values, in the order in which they ask.
-    Afterwards they get the values of their registers."""
+    """A context manager: inside it, loops and conditions get these values, in the order in which
+    they ask. Afterwards they get the values of their registers again."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -66,10 +67,10 @@ def deciding(values: Iterable[int]) -> Iterator[None]:
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
-    It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be added to,
-    multiplied and so on. A loop's own variable is frozen. Where Python needs a constant it raises
-    DynamicControlError, as tracing for the device does. `load` is the last load that the value
-    depends on; a core executes its loads in order.
+    It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be used in
+    arithmetic. The variable of a loop is frozen. If Python needs a constant, it raises
+    DynamicControlError, as tracing for the device does. `load` is the last load on which the value
+    depends; a core executes its loads in order.
     """
 
     __slots__ = ("_value", "frozen", "load")
@@ -83,7 +84,7 @@ class VirtualRegister:
 
     @property
     def value(self) -> int:
-        """The value of the register. Raises DynamicControlError if nothing was ever put there."""
+        """The value of the register. Raises DynamicControlError if it was never set."""
         if self._value is None:
             raise DynamicControlError(
                 "the register has no value yet",
@@ -92,7 +93,8 @@ class VirtualRegister:
         return self._value
 
     def decide(self) -> int:
-        """The value, for a loop or a condition: all that follows waits for it."""
+        """Return the value, for a loop or a condition. All later instructions wait for the
+        value."""
         if self.load is None:
             return self.value
         chosen = _chosen.get()
@@ -114,9 +116,10 @@ class VirtualRegister:
         self._value, self.load = wrapped(value), load
 
     def __bool__(self) -> bool:
-        """For `while register:`, which the device runs. Raises DynamicControlError for any other
-        condition: Python would choose one branch for the kernel that all ranks and runs share (the
-        page of nki.isa.VirtualRegister). Without the source it may be such a `while`."""
+        """Return the truth for `while register:`, a loop that the device runs. Raises
+        DynamicControlError for any other condition: Python would choose one branch for a kernel
+        that all ranks and runs share (the page of nki.isa.VirtualRegister). Without source text,
+        the condition is taken for such a `while`."""
         frame = source.user_frame()
         asker = syntax.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):
@@ -135,7 +138,8 @@ class VirtualRegister:
         )
 
     __int__ = __index__
-    __hash__ = object.__hash__  # a comparison gives a register, not whether they are the same one
+    # a comparison makes a register, so equality can't decide about dictionary keys
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"VirtualRegister({self._value})"
@@ -168,7 +172,7 @@ COMPARISONS: dict[str, Callable[[int, int], int]] = {
 }
 COMPUTE = ARITHMETIC | COMPARISONS
 OPERATIONS = ("constant", "load", *COMPUTE)
-"""How a register is made, in the order of a record's numbers."""
+"""The operations that make a register, in the order of their numbers in a record."""
 
 
 def _arithmetic(name: str, swapped: bool) -> None:
@@ -183,7 +187,7 @@ def _arithmetic(name: str, swapped: bool) -> None:
 
 
 def _derived(name: str, left: VirtualRegister | int, right: VirtualRegister | int) -> Load | None:
-    """Return where the result of an operation comes from; None if that is known without a load."""
+    """Return the Load of the result of an operation; None if the result depends on no load."""
     loads = [r.load for r in (left, right) if isinstance(r, VirtualRegister) and r.load]
     if not loads:
         return None

@@ -30,25 +30,27 @@ from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 
 Array = npt.NDArray[Any]
-Rounding = Callable[..., Array]  # of a format, values, and where to put the codes, if anywhere
-APART = 1 << 32  # from the numbers of storages of one rank to those of the next,
-OWN = 1 << 30  # and from those that its cores share to those of its first core, and so on
-Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
+Rounding = Callable[..., Array]  # takes a format, values, and an array for the codes or None
+APART = 1 << 32  # distance between the numbers of storages of one rank and of the next
+# distance between those that a rank's cores share and those of its first core, and so on
+OWN = 1 << 30
+Born = tuple[CodeType, int] | None  # code object and bytecode offset of the allocation
 
 
 class Pending(Protocol):
-    """Work that was put off."""
+    """Deferred work that writes to a storage."""
 
     def finish(self) -> None:
-        """Do it, and let the storage depend on it no more."""
+        """Do the work, and remove it from the storage."""
         ...
 
 
 class Storage:
     """One allocation: its contents, and their state.
 
-    Its `layout` states where its bytes are in `data`, from `origin` on. Elements are there as
-    codes of `held`, which is `dtype` unless narrow formats are held as float32 (Options.storage).
+    Its `layout` states where its bytes are in `data`, starting at `origin`. The elements are stored
+    as codes of `held`. This is `dtype`, unless narrow formats are stored as float32
+    (Options.storage).
     """
 
     __slots__ = (
@@ -59,32 +61,32 @@ class Storage:
     data: Array
     born: Born
     gaps: Gaps | None
-    image: Image | None  # what an address refers to
-    scope: Any  # the loop iteration it was made in, in a dialect that has those
-    ending: Any  # the loop iteration after which nothing can name it, where that is known
-    launch: HbmMemory | None  # whose it is: a tensor ends with the launch that made it
+    image: Image | None  # the image that contains it, if the kernel chose its address
+    scope: Any  # the loop iteration in which it was allocated, in a dialect that tracks this
+    ending: Any  # the loop iteration after which no name refers to it, if known
+    launch: HbmMemory | None  # the memory of its launch: a tensor ends with its launch
     double: Any  # the elements in float64, if they differ (`precision`)
-    foreign: Flags | None  # PSUM: what others than the Tensor engine wrote
+    foreign: Flags | None  # flags of elements in PSUM that another engine than Tensor wrote
     greatest: (
         tuple[int, int] | None
-    )  # a version, and what its integers are not beyond (`precision`)
+    )  # a version, and a bound for its integers at that version (`precision`)
 
-    pending: Pending | None  # what its contents still depend on
+    pending: Pending | None  # deferred work that will write to it
     before_write: Callable[[], None] | None  # called before each instruction that writes to it
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
         self.id, self.layout, self.held, self.name = identity, layout, held, name
         self.region, self.shape, self.dtype = layout.region, layout.shape, layout.dtype
         self.on_chip = layout.on_chip
-        self.origin = 0  # of the first byte, in `data`
-        self.version = 0  # counts the instructions that have written to it
+        self.origin = 0  # position of the first byte in `data`
+        self.version = 0  # the number of instructions that have written to it
         self.born = self.gaps = self.image = self.scope = self.ending = None
         self.launch = self.double = self.foreign = self.greatest = self.before_write = None
         self.pending = None
 
     @property
     def settled(self) -> Array:
-        """Its `data`, when nothing that was put off is still to be written."""
+        """Its `data`, after all deferred work has been done."""
         if self.pending is not None:
             self.pending.finish()
         return self.data
@@ -95,27 +97,27 @@ class Storage:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes per partition on the chip; in HBM, of the whole tensor."""
+        """Bytes per partition on the chip; in HBM the bytes of the whole tensor."""
         return self.layout.row_bytes
 
     @property
     def nbytes(self) -> int:
-        """Return the size on the chip in bytes."""
+        """The size on the chip in bytes."""
         return self.layout.nbytes
 
     @property
     def spread(self) -> int:
-        """Return how many times as far apart its bytes are in `data` as on the chip."""
+        """The distance between elements in `data` divided by the distance on the chip."""
         return self.layout.spread
 
     @property
     def partition0(self) -> int:
-        """The partition of the first row, on the chip."""
+        """On the chip: the partition of the first row."""
         return self.layout.partition0
 
     @property
     def byte0(self) -> int:
-        """The byte of the first column, within its partition."""
+        """On the chip: the byte, within each partition, of the first column."""
         return self.layout.byte0
 
     @property
@@ -124,18 +126,19 @@ class Storage:
         return self.layout.placed
 
     def held_as(self, dtype: Format) -> Format:
-        """Return the format in which elements of another format would be stored here."""
+        """Return the format in which a launch stores elements of format `dtype`."""
         return dtype if self.launch is None else self.launch.held(dtype)
 
 
 class Image:
     """The bytes of the whole SBUF or PSUM, for storage at addresses that the kernel chose. Each
-    byte takes `spread` times its width on the chip."""
+    byte of the chip has `spread` bytes here."""
 
     def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity
         self.rows, self.row_bytes, self.spread = size.partitions, size.partition_bytes, spread
-        # 192, 224 or 256 KiB apart, all rows would share the same few sets of a cache
+        # If rows were 192, 224 or 256 KiB apart, all would compete for the same few sets of a
+        # cache.
         self.pitch = size.partition_bytes * spread + buffers.CACHE_LINE
         self.data = buffers.fresh(self.rows * self.pitch)
         self.gaps = Gaps(self.data.nbytes)
@@ -147,24 +150,25 @@ def _described(shape: Dims, name: str) -> str:
 
 
 class HbmMemory:
-    """The main memory that the cores of one launch have in common.
+    """The main memory that the cores of one launch share.
 
-    A kernel is one program for all its cores, so what it allocates in shared HBM is one tensor: the
-    n-th of a name that one core allocates is the n-th that another does. `rounding` makes codes of
-    float32 values, as all engines of the launch do when they write results. With `wide`, floats
-    narrower than float32 are held as float32, in every memory.
+    A kernel is one program for all its cores. So the n-th tensor of a name that a core allocates in
+    shared HBM is the same tensor as the n-th of this name that another core allocates. `rounding`
+    converts float32 values to codes: all engines of the launch round their results with it. With
+    `wide`, floats narrower than float32 are stored as float32, in every memory.
     """
 
     def __init__(
         self, rounding: Rounding = codec.encode, wide: bool = False, rank: int = 0
     ) -> None:
         self.rounding, self.wide = rounding, wide
-        self.lasting = 0  # bytes of arguments and of what outlives the kernel
+        self.lasting = 0  # bytes of arguments, and of tensors that outlive the kernel
         self.first_id = rank * APART
         self.ids = itertools.count(self.first_id)
         self.tensors: dict[tuple[str, int], Storage] = {}
-        self.arguments: set[int] = set()  # numbers of those that came from outside
-        self.exchanged: dict[int, Born | None] = {}  # of those that ranks have exchanged, and where
+        self.arguments: set[int] = set()  # numbers of the storages that were passed to the kernel
+        # numbers of storages that ranks have exchanged, and where
+        self.exchanged: dict[int, Born | None] = {}
 
     def held(self, dtype: Format) -> Format:
         """Return the format in which elements of `dtype` are stored."""
@@ -172,11 +176,11 @@ class HbmMemory:
 
 
 class Memory:
-    """Allocates the storage of one core. Numbers of storages are per core, so they do not depend on
-    which core runs first.
+    """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
+    depend on which core runs first.
 
     A tensor that the system places gets separate bytes, recycled by size. A tensor that the kernel
-    places, by `address=(partition, byte)`, is a window on the physical image, where overlaps
+    places with `address=(partition, byte)` is a window on the image of the memory, where overlaps
     behave as on the chip.
     """
 
@@ -185,11 +189,12 @@ class Memory:
         self._ids = itertools.count(hbm.first_id + (core + 1) * OWN)
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self.images: dict[MemoryRegion, Image] = {}
-        # of tensors that fit onto the chip, and that the system places
+        # layouts of tensors that the system places, and that fit onto the chip
         self._layouts: dict[tuple[MemoryRegion, Dims, Format], Layout] = {}
 
     def begin_program(self) -> None:
-        """Another program of the launch grid begins on this core; it shares HBM with the last."""
+        """Start another program of the launch grid on this core. It shares HBM with the previous
+        one."""
         self._shared.clear()
 
     def allocate(
@@ -202,9 +207,9 @@ class Memory:
     ) -> Storage:
         """Allocate uninitialized storage.
 
-        Raises PartitionLimitError, CapacityError, or with an address StartPartitionError,
-        OutOfBoundsError and SignatureError; ShapeError if another core has allocated this tensor
-        otherwise.
+        Raises PartitionLimitError and CapacityError; with an address also StartPartitionError,
+        OutOfBoundsError and SignatureError. Raises ShapeError if another core has allocated the
+        same tensor in shared HBM with another shape or format.
         """
         if region is MemoryRegion.shared_hbm:
             return self._share(shape, dtype, name)
@@ -243,7 +248,8 @@ class Memory:
         return self.new(layout, self.hbm.held(dtype) if self.hbm.wide else dtype, name)
 
     def new(self, layout: Layout, held: Format, name: str) -> Storage:
-        """Allocate storage with a layout that is known to fit. Raises NotEmulated."""
+        """Allocate storage with a layout that is known to fit. Raises NotEmulated if the computer
+        has too little memory."""
         shared = layout.region is MemoryRegion.shared_hbm
         storage = Storage(next(self.hbm.ids if shared else self._ids), layout, held, name)
         storage.launch = self.hbm
@@ -257,8 +263,8 @@ class Memory:
         return storage
 
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
-        """Allocate a tensor that the system places. Raises PartitionLimitError and CapacityError if
-        it doesn't fit on the chip."""
+        """Return the layout of a tensor that the system places. Raises PartitionLimitError and
+        CapacityError if it doesn't fit on the chip."""
         found = self._layouts.get((region, shape, dtype))
         if found is not None:
             return found
@@ -268,8 +274,8 @@ class Memory:
         return self._layouts.setdefault((region, shape, dtype), layout)
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
-        """Return a storage that uses the bytes of a C-contiguous array, which it keeps alive. The
-        array has codes of `HbmMemory.held(dtype)`."""
+        """Return a storage that uses the bytes of a C-contiguous array, and keeps the array alive.
+        The array has codes of `HbmMemory.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)
@@ -279,15 +285,16 @@ class Memory:
         return storage
 
     def widened(self, array: Array, dtype: Format) -> Array:
-        """Return the elements of an array as memory stores them; the array itself if its format is
-        stored unchanged."""
+        """Return the elements of an array in the form in which memory stores them. If the format is
+        stored unchanged, this is the array itself."""
         if self.hbm.held(dtype) is dtype:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
-        """Refuse a tensor that HBM can't hold together with those that exist at the same time.
-        Tensors that end with the kernel may reuse a place."""
+        """Raise CapacityError if a tensor does not fit into HBM together with the tensors that
+        exist at the same time. A tensor with `lasts` outlives the kernel; others may reuse the same
+        bytes."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
@@ -346,7 +353,7 @@ class Memory:
         name: str,
         address: tuple[int, int],
     ) -> Storage:
-        """A window on the image of a memory. Raises what `allocate` does."""
+        """Allocate a window on the image of a memory. Raises the errors of `allocate`."""
         identity, image = next(self._ids), self._image(region)
         given = region, shape, dtype, image.spread, image.pitch
         layout = geometry.layout(*given, address, True)
@@ -361,7 +368,8 @@ class Memory:
     def _image(self, region: MemoryRegion) -> Image:
         image = self.images.get(region)
         if image is None:
-            spread = float32.itemsize if self.hbm.wide else 1  # room for four bytes in place of one
+            # room for float32 in place of one byte
+            spread = float32.itemsize if self.hbm.wide else 1
             made = Image(next(self._ids), self._size(region), spread)
             image = self.images[region] = made
         return image
@@ -388,7 +396,8 @@ class Memory:
                 also="NLA001 (allocated memory out of bound)",
             )
         align, why = size.min_align_bytes, f"nl.tile_size.{layout.region.value}_min_align"
-        if isinstance(size, Psum):  # NKI migration guide, 0.1 to 0.2: Improved allocation API
+        # the bank rule: NKI migration guide, 0.1 to 0.2, "Improved allocation API"
+        if isinstance(size, Psum):
             align, why = size.bank_bytes, f"tensors in PSUM start at one of {size.banks} banks"
         if byte % align:
             raise SignatureError(

@@ -1,7 +1,7 @@
-"""A tile: a strided window on storage, typed by a number format.
+"""A tile: a strided window on a storage, with a number format.
 
-`offset` and `strides` count elements of the tile's own format. On the chip axis 0 is the
-partition, and its stride is the length of a row.
+`offset` and `strides` count elements of the tile's format. On the chip, axis 0 is the partition;
+its stride is the length of a row.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Dynamic:
-    """An offset known only when the instruction runs: `step` elements times an index.
+    """An offset that is known only when the instruction runs: `step` elements times an index.
 
-    A scalar index is a register or a [1, 1] tile and moves the whole tile. A vector index, a
-    [P, 1] tile, gives each partition its own row along axis 0. An index that picks, a [P, K] tile,
-    has the offset of every element along the free axes (`neuroncore.core.indirection`). `limit` is
-    the largest index for which the access stays inside.
+    A scalar index, a register or a [1, 1] tile, moves the whole tile. A vector index, a [P, 1]
+    tile, chooses a row along axis 0 for each partition. An index that picks, a [P, K] tile, chooses
+    each element along the free axes (`neuroncore.core.indirection`). `limit` is the largest index
+    for which the access stays inside the tensor.
     """
 
     index: VirtualRegister | Tile
@@ -90,12 +90,12 @@ class Tile:
         fault: KernelError | None = None,
     ) -> None:
         self.storage, self.offset, self.dynamic = storage, offset, dynamic
-        self.geometry = lies  # how it lies in its storage, but for where it begins
+        self.geometry = lies  # everything but the position of the first element
         self.shape, self.strides = lies.shape, lies.strides
         self.dtype = dtype = lies.dtype
         own = dtype is storage.dtype
-        self.held = storage.held if own else storage.held_as(dtype)  # what `codes` are codes of
-        self.fault = fault  # why no instruction can use it
+        self.held = storage.held if own else storage.held_as(dtype)  # the format of `codes`
+        self.fault = fault  # the error that an instruction raises when it uses this tile
         self._array: Array | None = None
         self._signature: View | None = None
 
@@ -106,7 +106,7 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """Return the same window as a tile of this class, on another storage if one is given."""
+        """Return the same window as a tile of this class, on `storage` if it is given."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
         lies = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
@@ -120,7 +120,7 @@ class Tile:
         dtype: Format | None = None,
         dynamic: tuple[Dynamic, ...] | None = None,
     ) -> T:
-        """Another window on the same storage."""
+        """Return another window on the same storage."""
         if self.dynamic and self.dynamic[0].picks:
             raise self._picks("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
@@ -130,11 +130,11 @@ class Tile:
         return type(self)(self.storage, lies, offset, dynamic, self.fault)
 
     def at(self: T, lies: Geometry, offset: int) -> T:
-        """Another window on the same storage, at an offset that is known."""
+        """Return another window on the same storage, at a known offset."""
         return type(self)(self.storage, lies, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
-        """Raise ViewError if memory does not store the bits of either format as the chip does."""
+        """Raise ViewError unless memory stores the bits of both formats as the chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != own.itemsize for own, held in formats):
             because = "they have no bits that could be viewed"
@@ -157,7 +157,7 @@ class Tile:
 
     @property
     def free_size(self) -> int:
-        """Elements per partition."""
+        """The number of elements per partition."""
         return prod(self.shape[1:])
 
     @property
@@ -166,12 +166,12 @@ class Tile:
 
     @property
     def row_elements(self) -> int:
-        """Elements of the tile's format in one row of its storage."""
+        """The number of elements, of the tile's format, in one row of its storage."""
         return self.storage.row_bytes // self.dtype.itemsize
 
     @property
     def byte(self) -> int:
-        """Return where the first element is within its partition (HBM: within its storage)."""
+        """The position of the first byte within its partition; in HBM within its storage."""
         return self.storage.byte0 + self.offset * self.dtype.itemsize % self.storage.row_bytes
 
     @property
@@ -181,12 +181,12 @@ class Tile:
 
     @property
     def picks(self) -> Dynamic | None:
-        """The index that picks the elements of this view one by one."""
+        """The index that chooses each element of this view, or None."""
         return self.dynamic[0] if self.dynamic and self.dynamic[0].picks else None
 
     @property
     def picked_from(self: T) -> T:
-        """The tile [P, F] that the elements are picked from."""
+        """The tile [P, F] from which the elements are chosen."""
         assert self.picks is not None
         shape = (self.shape[0], self.picks.limit + 1)
         lies = self.storage.layout.geometry(shape, self.strides, self.dtype)
@@ -205,8 +205,8 @@ class Tile:
         return self.geometry.fills
 
     def signature(self) -> View:
-        """Return the view that a Call has of it. Raises its fault, if it has one, and ShapeError if
-        it has no elements."""
+        """Return the View of this tile, for a Call. Raises its fault, if it has one, and ShapeError
+        if it has no elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
@@ -218,7 +218,7 @@ class Tile:
         return self._signature
 
     def _at_run_time(self, found: View) -> View:
-        """Return the view for an offset that is only known when the instruction runs."""
+        """Return the view of this tile with a run-time offset; `found` is the view without it."""
         kind, index = 2 if self.dynamic[0].vector else 1, None
         if self.picks is not None:
             assert isinstance(self.picks.index, Tile)
@@ -232,7 +232,7 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """Return the memory itself, as a numpy view of the type in which `held` is stored."""
+        """Return the memory itself as a numpy array, of the type in which `held` is stored."""
         if self.storage.pending is not None:
             self.storage.pending.finish()
         if self._array is None:
@@ -248,17 +248,17 @@ class Tile:
         return self._array
 
     def values(self) -> Array:
-        """The elements as float32: the memory itself for float32 tiles, else a new array."""
+        """Return the elements as float32: the memory itself for float32 tiles, else a new array."""
         codes = self.codes()
         return codes if self.held is float32 else codec.decode(self.held, codes)
 
     def column(self) -> Array:
-        """The values of a [P, 1] tile, shaped to broadcast along the free axes of any tile."""
+        """Return the values of a [P, 1] tile, in a shape that broadcasts along the free axis."""
         return self.values().reshape(self.shape[0], 1)
 
     def store(self, values: Array) -> None:
-        """Round float32 `values` to the tile's format, as the launch rounds, and write them; the
-        sizes agree."""
+        """Write float32 `values` of the tile's size, rounded to its format as the launch
+        requires."""
         codes = self.codes()
         if values.shape != codes.shape:
             values = values.reshape(codes.shape)
@@ -270,28 +270,28 @@ class Tile:
             codes[...] = self.rounded(values)
 
     def rounded(self, values: Array, out: Array | None = None) -> Array:
-        """Codes of float32 values, in the contiguous array `out` if given, rounded as the launch
-        rounds."""
+        """Return the codes of float32 values, rounded as the launch requires, in the contiguous
+        array `out` if given."""
         launch = self.storage.launch
         assert launch is not None
         return launch.rounding(self.held, values, out)
 
     def encoded(self, source: Tile, codes: Array) -> Array:
-        """Return the codes of a tile of another format in this tile's format. Codes of an equal
-        format are copied; other values become float32, and are rounded as the launch requires."""
+        """Return `codes` of the tile `source` as codes of this tile's format. Equal formats need no
+        conversion; otherwise the values become float32, and are rounded as the launch requires."""
         if source.held is self.held:
             return codes
         return self.rounded(codec.decode(source.held, codes))
 
     def numpy(self) -> Array:
-        """Return a copy of the contents in the numpy type for the stored format."""
+        """Return a copy of the contents in the numpy type of the stored format."""
         return np.array(self.codes(), order="C").view(self.held.numpy)
 
-    # --- what was never written ------------------------------------------------------------------
+    # --- uninitialized memory --------------------------------------------------------------------
 
     def _covered(self) -> tuple[int, Footprint]:
-        """Return the bytes of the storage that belong to this tile: the position of the first one,
-        and the layout of the rest."""
+        """Return which bytes of the storage belong to this tile: the position of the first byte,
+        and a Footprint."""
         return self.offset * self.dtype.itemsize, self.geometry.footprint
 
     def _covered_in(self, image: Image) -> tuple[int, Footprint]:
@@ -300,20 +300,21 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Codes of the elements, with one more axis if an element has several."""
+        """Return, from the flags of the storage, those of this tile. If an element has several
+        flags, there is one more axis."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Flags of the elements that were never written since this tensor was allocated, or
-        None."""
+        """Return flags of the elements that were never written since this tensor was allocated;
+        None if there are none."""
         gaps, lies = self.storage.gaps, self.geometry
         if gaps is None:
             return None
         return gaps.missing(self.offset * lies.dtype.itemsize, lies.footprint)
 
     def missing(self) -> Array | None:
-        """Flags of the elements that were never written, not even through another tensor at the
-        same address."""
+        """Return flags of the elements that were never written, not even through another tensor at
+        the same address; None if there are none."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
@@ -322,18 +323,18 @@ class Tile:
 
     @property
     def untouched(self) -> bool:
-        """Return whether it is certain, without a look at elements, that none was ever written."""
+        """True if it is certain, without looking at the elements, that none was ever written."""
         storage = self.storage
         return storage.image is None and storage.gaps is not None and not storage.gaps.written
 
     @property
     def is_only_written(self) -> bool:
-        """Return whether it is certain that nothing else of its storage has been written."""
+        """True if it is certain that nothing else in its storage has been written."""
         gaps = self.storage.gaps
         return gaps is not None and gaps.has_only(*self._covered())
 
     def leftover(self, zeros: bool) -> Array:
-        """The value of an uninitialized element: 0, or poison."""
+        """Return the value of an uninitialized element: 0 or poison (NaN)."""
         code = 0 if zeros else codec.poison(self.held)
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
@@ -343,7 +344,7 @@ class Tile:
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
-        """Note that every element, or those that are `chosen`, have been written."""
+        """Record that all elements, or the `chosen` ones, have been written."""
         storage, lies = self.storage, self.geometry
         gaps = storage.gaps
         if gaps is None:
@@ -362,7 +363,8 @@ class Tile:
             image.gaps.write(*self._covered_in(image), chosen)
 
     def mark_foreign(self, foreign: bool) -> None:
-        """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
+        """Record, for all elements of a tile in PSUM, whether an engine other than Tensor wrote
+        them."""
         storage = self.storage
         if storage.foreign is None and foreign:
             storage.foreign = Flags(storage.nbytes)
@@ -370,19 +372,18 @@ class Tile:
             storage.foreign.pieces(*self._covered())[...] = foreign
 
     def is_foreign(self) -> bool:
-        """Return whether an engine other than the Tensor engine was the last to write some
-        element."""
+        """Return whether an engine other than Tensor was the last to write any of the elements."""
         foreign = self.storage.foreign
         return foreign is not None and bool(foreign.pieces(*self._covered()).any())
 
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """Return the window at the current values of the registers and index tiles of a scalar
-        offset.
+        """Return the window at the current value of a scalar offset, from its registers and index
+        tiles.
 
-        Raises OutOfBoundsError if it leaves the tensor, and ViewError if the index picks rows or
-        elements, which do not form a window.
+        Raises OutOfBoundsError if the window leaves the tensor, and ViewError if the index chooses
+        rows or elements, because these do not form a window.
         """
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
             raise self._picks("has no elements before an instruction picks them")
@@ -402,7 +403,8 @@ def _address(array: Array) -> int:
 
 
 def index_value(dynamic: Dynamic, name: str) -> int:
-    """The index of a scalar offset. Raises OutOfBoundsError if it is past its limit."""
+    """Return the current index of a scalar offset. Raises OutOfBoundsError if it exceeds its
+    limit."""
     index = dynamic.index
     value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
     if not 0 <= value <= dynamic.limit:
@@ -416,12 +418,12 @@ def index_value(dynamic: Dynamic, name: str) -> int:
     return value
 
 
-FEW = 1 << 10  # flags of Gaps that are kept
+FEW = 1 << 10  # the largest number of flags of Gaps that are cached
 _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage after its first write; None if nothing is missing."""
+    """Return the Gaps of a storage after its first write; None if the write covers the storage."""
     known = _gaps.get((nbytes, start, what))
     if known is None:
         known = Gaps(nbytes)
