@@ -1,7 +1,7 @@
-"""Number formats: the meaning of bits, and conversions of numbers.
+"""Number formats: the meaning of their bits, and conversions between them.
 
-Its functions take arrays of numpy, torch or jax and need no kernel: `cast`, `quantize`, `ulps`,
-`finfo` and others (docs/formats.md). They are loaded at their first use.
+The functions take arrays of numpy, torch or jax and need no kernel: `cast`, `quantize`, `ulps`,
+`finfo` and others (docs/formats.md). Each module is loaded at its first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(_PUBLIC[name], name)  # the next use needs no call
+        found = globals()[name] = getattr(_PUBLIC[name], name)  # cached: the next use needs no call
         return found
 
     def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
-"""Numbers to codes and back: float32 values against the bits a format keeps in memory.
+"""Conversion between float32 values and codes: the bits that a format has in memory.
 
-`encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` are
-the same on arrays. Rounding is to nearest even. Floats overflow to infinity as IEEE says (NaN
-where a format has no infinity, the largest number where it has no NaN either); integers saturate
-(NKI 0.6.0 release notes). Packed formats are taken apart first: `unpack`. `copy` copies
-large transposed arrays by compiled code.
+`encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` do the
+same for arrays. Rounding is to nearest even. A float that overflows becomes infinity, as in IEEE
+754. It becomes NaN if the format has no infinity, and the largest number if the format has no NaN
+either. Integers saturate (NKI 0.6.0 release notes). Codes of packed formats must be unpacked first
+(`unpack`). `copy` copies large transposed arrays by compiled code.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
-WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # by their bytes
-LEAST = 1 << 11  # elements of a matrix for which a compiled transpose is worth its call
+WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # unsigned types, by their size in bytes
+LEAST = 1 << 11  # elements of a matrix from which a compiled transpose is faster
 fractions: Any = Lazy("fractions")
 
 
 def decode_one(form: Format, code: int) -> float:
-    """Return the exact value of one code; `code` is the memory image as an unsigned integer."""
+    """Return the exact value of one code; `code` is the content of memory as an unsigned
+    integer."""
     if form.is_integer:
         low, _ = form.range
         return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
@@ -62,10 +63,10 @@ def encode_one(
     saturate: bool = False,
     rounded: Callable[[Fraction], int] = round,
 ) -> int:
-    """The code of one float32 value, as the memory image, an unsigned integer.
+    """Return the code of one float32 value: the content of memory as an unsigned integer.
 
-    `rounded` makes a magnitude, in steps of the format's last place, a whole number of steps: to
-    nearest even unless it says otherwise.
+    `rounded` rounds a magnitude, given in units of the last place, to an integer; by default to the
+    nearest, ties to even.
     """
     if form.kind == "bool":
         return int(value != 0)
@@ -89,7 +90,7 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 def _scale_code(form: Format, value: float) -> int:
     """Return the code of the nearest power of two; a tie goes to the even code. Values below the
-    smallest power, and 0, become the smallest power. There are no negative scales."""
+    smallest power, and 0, become the smallest power. Scales have no sign."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -113,7 +114,7 @@ def _magnitude_code(form: Format, value: float, rounded: Callable[[Fraction], in
 
 
 def _padding(form: Format) -> int:
-    """Low bits of the container that the format does not use (TF32 in 32 bits)."""
+    """Return the number of low bits that the format does not use (TF32 in 32 bits)."""
     return form.bits - 1 - form.exponent - form.mantissa
 
 
@@ -121,10 +122,11 @@ def _padding(form: Format) -> int:
 
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
-    """The float32 values of `codes` (of `form.storage`), in the contiguous array `out` if given.
+    """Return the float32 values of `codes` (of `form.storage`), in the contiguous array `out` if
+    given.
 
-    float32 codes are returned as they are, and so are those of float64, which no engine has.
-    Integers beyond 2^24 round to nearest even.
+    Codes of float32 are returned unchanged. So are those of float64, a format that no engine has.
+    Integers beyond 2^24 are rounded to nearest even.
     """
     if form is float64 or (form is float32 and out is None):
         return codes
@@ -150,9 +152,10 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 def encode(
     form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
 ) -> Array:
-    """The codes of float32 `values`, in the contiguous array `out` if given.
+    """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    With `saturate`, floats beyond the largest of the format, infinities too, become the largest.
+    With `saturate`, floats beyond the largest number of the format, and infinities, become the
+    largest.
     """
     if form is float64:
         return values.astype(np.float64)
@@ -179,13 +182,13 @@ def _bits(numbers: Array) -> Array:
 
 
 def _as_codes(form: Format, stored: Array) -> Array:
-    """Unsigned integers: numba has no float16."""
+    """Return codes as unsigned integers, because numba has no float16."""
     return stored if form.storage is form.code_type else stored.view(form.code_type)
 
 
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
-    """Return contiguous float32 values, clipped to the range of the format if they saturate, and
-    the array for their codes."""
+    """Return float32 values as a contiguous array, and an array for their codes. With `saturate`
+    the values are clipped to the range of the format."""
     _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
@@ -199,7 +202,8 @@ def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> 
 
 
 def _check(out: Array, like: Array) -> None:
-    """Check the shape of `out`: the loops write into its memory without a check."""
+    """Raise UsageError if `out` has another shape than `like`: the loops write to it without
+    checks."""
     if out.shape != like.shape or not out.flags.c_contiguous:
         raise UsageError(
             f"out has shape {out.shape} and strides {out.strides}; "
@@ -222,10 +226,10 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 @cache
 def widening(form: Format) -> Array:
-    """Return the numbers that `float32_from_narrow` needs for a format, as uint32: the shifts of
-    the fraction and of the sign, the difference of the biases, the smallest code of a normal
-    number, the codes of infinity and of the largest number, and the bits of the smallest subnormal.
-    """
+    """Return the numbers that `float32_from_narrow` needs for a format, as uint32: the shift of the
+    fraction, the shift of the sign, the difference of the biases, the smallest code of a normal
+    number, the code of infinity, the code of the largest number, and the bits of the smallest
+    subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
     found = (
         23 - form.mantissa,
@@ -241,11 +245,12 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """The numbers that the loops of `loops.codec` need for a format with less exponent than
-    float32."""
+    """Return the numbers that the loops of `loops.codec` need for a format that has fewer exponent
+    bits than float32."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
-    overflow = form.max_code + form.nan  # the infinity, NaN where there is none, else the largest
+    # the code of infinity, else of NaN, else of the largest number
+    overflow = form.max_code + form.nan
     steps = -(least << form.mantissa) % (1 << width)
     return np.array(
         [
@@ -262,15 +267,14 @@ def narrow_numbers(form: Format) -> Array:
 
 
 def unpack(form: Format, codes: Array, axis: int = -1) -> Array:
-    """The codes of the four elements of each packed code, along a new axis."""
+    """Return the codes of the four elements of each packed code, along a new axis."""
     element, mask = _element(form)
     parts = [(codes >> (element.bits * i) & mask).astype(element.storage) for i in range(PACK)]
     return np.stack(parts, axis)
 
 
 def pack(form: Format, codes: Array) -> Array:
-    """Return packed codes for the codes of their elements, four of which are along the last
-    axis."""
+    """Return packed codes. The last axis of `codes` has the codes of four elements."""
     element, mask = _element(form)
     packed = np.zeros(codes.shape[:-1], form.storage)
     for i in range(PACK):
@@ -293,10 +297,10 @@ def cast(source: Format, target: Format, codes: Array) -> Array:
 
 
 def poison(form: Format) -> int:
-    """The code of uninitialized memory: NaN, and 4 for integers.
+    """Return the code that uninitialized memory shows: NaN, and 4 for integers.
 
-    In a packed format every element is NaN; float4_e2m1fn, which has no NaN, has 6.
-    (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
+    In a packed format every element is NaN. float4_e2m1fn has no NaN, and gets 6. (NaN and 4 are
+    also the values of the vendor's simulator: NKI simulator guide, "Uninitialized memory".)
     """
     if form.element is not None:
         return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
@@ -306,15 +310,16 @@ def poison(form: Format) -> int:
 
 
 def mirrored(codes: Array) -> Array:
-    """Signed codes of floats as integers in their order, +0 above -0; and back again."""
+    """Convert signed codes of floats to integers that have the same order, with +0 above -0. The
+    function is its own inverse."""
     sign = codes >> (codes.dtype.itemsize * 8 - 1)
     found: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
     return found
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return the same with all NaN at the top, or at the bottom if any number replaces them
-    (`lost`)."""
+    """Return integers in the order of float codes, as `mirrored` does, with every NaN above all
+    numbers. With `lost`, NaN is below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     found = mirrored(codes)
@@ -323,10 +328,9 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Copy source to target, which have equal shapes: target[...] = source. Axes along which the
-    elements of each array are contiguous are copied as matrices.
+    """Copy: target[...] = source. Both have the same shape.
 
-    Elements that lie one after the other along different axes of the two are taken as matrices.
+    If the elements of the two arrays are contiguous along different axes, matrices are transposed.
     """
     axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
@@ -347,8 +351,8 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
-    """The axes along which source and target are dense, if elements of the two are alike and a
-    matrix of these axes is large; else None."""
+    """Return the axis along which source is dense and the axis along which target is, if the
+    elements have the same size and the matrix of these axes is large; else None."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

@@ -1,4 +1,4 @@
-"""Number formats of NeuronCores on numpy arrays, no kernel needed: encode, decode, round, cast.
+"""Number formats of NeuronCores for numpy arrays, without a kernel: encode, decode, round, cast.
 
     >>> from neuroncore import numerics
     >>> numerics.round([1.03, 500.0], "float8_e4m3")
@@ -7,18 +7,18 @@
 `dtype` is a name ("bfloat16", "float8_e4m3fn_x4", ...), a dtype of nki.language, numpy, ml_dtypes,
 torch or jax, or a `cfp8`. Short names are those of other libraries: "bf16", "e5m2", "fp4". "e4m3"
 and "fp8" are float8_e4m3fn, as in the OCP specification and torch; "float8_e4m3" is the older kind,
-up to 240. (Of the runtime's FP32R nothing is published; "fp32r" is taken for TF32.)
+whose largest number is 240. (The runtime's FP32R is not described anywhere; "fp32r" means TF32.)
 
-Arrays are numpy's, torch's or jax's, and results are of the same library.
+Arrays may be numpy's, torch's or jax's. Results are arrays of the same library.
 
-`mode` is "nearest", ties to even, or "stochastic" (`neuroncore.numerics.stochastic` defines it),
-which then depends on `seed` and on where in the array an element is, counted in C order, and on
-nothing else. `seed` is a number or a `Stream` that names core, engine and instruction as well, to
-repeat what an instruction did. float32, integers and scales are rounded to nearest in any mode, as
-on the device. Floats overflow to infinity, NaN where a format has none, and the largest number
-where it has neither; with `saturate` always to the largest. Integers saturate.
+`mode` is "nearest", ties to even, or "stochastic" (defined in `neuroncore.numerics.stochastic`).
+Stochastic rounding depends only on `seed` and on the position of an element in the array, in C
+order. `seed` is a number; or a `Stream`, which also names core, engine and instruction, to repeat
+what an instruction did. float32, integers and scales are rounded to nearest in any mode, as on the
+device. Floats overflow to infinity, to NaN if the format has no infinity, and to the largest number
+if it has neither; with `saturate` always to the largest number. Integers saturate.
 
-Everything is float32 first, as in the engines: other input is rounded to it.
+All input is rounded to float32 first, as in the engines.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ WIDE = 8  # bytes of numbers that no engine has
 
 
 def cfp8(dtype: DType, bias: int) -> Format:
-    """The configurable 8-bit float: float8_e5m2, float8_e4m3 or float8_e3m4 with another bias, from
-    -64 to 120. A larger bias is for smaller numbers: value = (-1)^s * 1.m * 2^(e - bias)."""
+    """Return a configurable 8-bit float: float8_e5m2, float8_e4m3 or float8_e3m4 with another bias,
+    from -64 to 120. With a larger bias the numbers are smaller: value = (-1)^s * 1.m * 2^(e -
+    bias)."""
     return biased(dtype, bias)
 
 
@@ -70,13 +71,14 @@ def encode(
     saturate: bool = False,
     first: int = 0,
 ) -> Array:
-    """Return the codes of numbers, as memory holds them: unsigned integers as wide as the format.
+    """Return the codes of numbers, as memory has them: unsigned integers as wide as the format.
 
-    The result has the shape of `values`, but for a packed format, where four numbers along the last
-    axis become one code. `first` is the number of the first element where `values` continues
-    another array, so that parts can be rounded on their own.
+    The result has the shape of `values`. In a packed format, four numbers along the last axis
+    become one code. `first` is the number of the first element: with it, `values` can be a part of
+    an array that is rounded in several calls.
 
-    Raises UsageError for anything that is not a number, format, mode or seed, or doesn't pack.
+    Raises UsageError for anything that is not a number, format, mode or seed, or that can't be
+    packed.
     """
     form, numbers = lookup_any(dtype), as_floats(values)
     if form.element is not None:
@@ -92,7 +94,7 @@ def encode(
 def _encoded(
     form: Format, numbers: Array, mode: Mode, seed: int | Stream, saturate: bool, first: int = 0
 ) -> Array:
-    """The codes of float32 numbers in a format that is not packed."""
+    """Return the codes of float32 numbers in a format that is not packed."""
     if mode not in MODES:
         raise UsageError(f"mode is {mode!r}; it must be 'nearest' or 'stochastic'")
     if not isinstance(seed, int | np.integer | Stream):
@@ -110,19 +112,19 @@ def _encoded(
 
 @of_any_library
 def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
-    """The float32 values of codes: integers, or an array of the format's own numpy type.
+    """Return the float32 values of codes: integers, or an array of the format's own numpy type.
 
-    The result has the shape of `codes`, but for a packed format, where the last axis is four times
-    as long. int32 and uint32 beyond 2^24 are rounded to nearest even.
+    The result has the shape of `codes`; for a packed format the last axis is four times as long.
+    int32 and uint32 beyond 2^24 are rounded to nearest even.
 
-    Raises UsageError for codes that are not as wide as the format.
+    Raises UsageError for codes whose width is not that of the format.
     """
     form = lookup_any(dtype)
     return _values(form, _codes(codes, form))
 
 
 def _values(form: Format, stored: Array) -> Array:
-    """The float32 values of codes, whose numpy type has the format's width."""
+    """Return the float32 values of codes, whose numpy type has the width of the format."""
     if form.element is None:
         numbers = np.empty(stored.shape, np.float32)
         return codec.decode(form, stored.view(form.storage), numbers)
@@ -141,8 +143,8 @@ def round(
     saturate: bool = False,
     first: int = 0,
 ) -> Array:
-    """Return the nearest numbers that the format holds, or random neighbors: float32 of the same
-    shape.
+    """Return numbers rounded to a format, as float32 of the same shape. In mode "stochastic" the
+    result is one of the two neighbors, at random.
 
     Arguments and errors are those of `encode`.
     """
@@ -159,12 +161,12 @@ def cast(
     *,
     saturate: bool = False,
 ) -> Any:
-    """Return a copy of an array in another format, in that format's numpy type.
+    """Return a copy of an array in another format, in the numpy type of that format.
 
-    Equal formats are copied bit for bit; others go through float32, so that int32 is rounded twice,
-    and so are float64 and int64. Formats without a numpy type are returned as codes.
+    Equal formats are copied bit for bit. Others are converted through float32, so int32, int64 and
+    float64 are rounded twice. A format without a numpy type is returned as codes.
 
-    Raises UsageError as `encode` does.
+    Raises the errors of `encode`.
     """
     if type(array) is not np.ndarray:
         return _cast_of_any_library(array, dtype, mode, seed, saturate)
@@ -201,16 +203,16 @@ _cast_of_any_library = of_any_library(_cast)
 def stochastic_round(
     array: npt.ArrayLike, dtype: DType, seed: int | Stream = 0, *, saturate: bool = False
 ) -> Any:
-    """Return a copy of an array in another format, rounded up or down at random so that the mean
-    is right. The same seed gives the same result. This is `cast` with mode "stochastic"."""
+    """Return a copy of an array in another format, rounded up or down at random, so that the mean
+    error is 0. The same seed gives the same result. This is `cast` with mode "stochastic"."""
     return cast(array, dtype, "stochastic", seed, saturate=saturate)
 
 
 def encodings(dtype: DType) -> Array:
-    """Every code of a format of up to 16 bits, in order: a structured array of 2^bits rows.
+    """Return every code of a format of up to 16 bits, in order: a structured array of 2^bits rows.
 
-    Fields: `code`, `value` (float64, exact), `sign`, `exponent` and `fraction` (the fields of a
-    float's code), and `kind`: zero, subnormal, normal, infinity or nan.
+    Fields: `code`; `value` (float64, exact); `sign`, `exponent` and `fraction` (the fields of the
+    code of a float); and `kind`: zero, subnormal, normal, infinity or nan.
 
     Raises UsageError for wider formats and packed ones.
     """
@@ -223,7 +225,7 @@ def encodings(dtype: DType) -> Array:
     count = 2 if form.kind == "bool" else 1 << form.bits
     table = np.zeros(count, fields)
     code = table["code"] = np.arange(count)
-    with np.errstate(invalid="ignore"):  # NaN that signal
+    with np.errstate(invalid="ignore"):  # signaling NaNs
         value = table["value"] = decode(code.astype(form.code_type), form).astype(np.float64)
     if form.kind in ("float", "scale"):
         table["sign"] = code >> form.exponent + form.mantissa
@@ -236,7 +238,7 @@ def encodings(dtype: DType) -> Array:
 
 @dataclass(frozen=True)
 class Info:
-    """A format's numbers. Numbers that only floats have are None for integers, and vice versa."""
+    """The numbers that describe a format. Those that only floats have are None for integers."""
 
     name: str
     bits: int
@@ -254,12 +256,12 @@ class Info:
     eps: float | None = None
     """The gap between 1 and the next larger number."""
     overflow: float | None = None
-    """Half a step above `max`. Smaller magnitudes are rounded to `max` or less, larger ones
-    overflow. This number overflows if the last bit of `max` is set."""
+    """The number half a step above `max`. Smaller magnitudes are rounded to `max` or less; larger
+    magnitudes overflow. This number itself overflows if the last bit of `max` is set."""
     infinity: int | None = None
-    """The code of +infinity; None where there is none."""
+    """The code of +infinity, or None."""
     nan: int | None = None
-    """The code of the NaN that conversions make; None where there is none."""
+    """The code of the NaN that conversions produce, or None."""
     element: str | None = None
     """The element format of a packed format. The other numbers describe an element."""
 
@@ -291,9 +293,9 @@ class Info:
 
 
 def info(dtype: DType) -> Info:
-    """The layout and the limits of a format.
+    """Return the layout and the limits of a format.
 
-    Raises UsageError for any other name, with the nearest name of a format.
+    Raises UsageError for any other name, with the most similar name of a format.
     """
     form = lookup_any(dtype)
     row = form.element or form
@@ -313,7 +315,7 @@ def info(dtype: DType) -> Info:
 
 
 def finfo(dtype: DType) -> Info:
-    """The limits of a float, under the names of numpy.finfo and torch.finfo as well.
+    """Return the limits of a float. They also have the names of numpy.finfo and torch.finfo.
 
     Raises UsageError for integers, which have only `info`.
     """
@@ -326,10 +328,10 @@ def finfo(dtype: DType) -> Info:
 def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> Array:
     """Return numbers rounded to several formats: a structured array [formats, *values.shape].
 
-    Fields: `dtype`; `value`, the float32 given; `code`; `result`, the value of the code; `error`,
-    result - value; `ulps`, that error in steps of the format at the value (integers: in ones);
-    `outcome`: exact, rounded, underflow (a number became 0), overflow (infinity or NaN), saturated
-    (beyond the largest, and became it), or nan.
+    Fields: `dtype`; `value`, the float32 input; `code`; `result`, the value of the code; `error`,
+    which is result - value; `ulps`, the error in steps of the format at the value (for integers in
+    ones); and `outcome`: exact, rounded, underflow (a number became 0), overflow (it became
+    infinity or NaN), saturated (it was beyond the largest number, and became that), or nan.
     """
     numbers = as_floats(values)
     fields: list[tuple[str, Any]] = [("dtype", "U24"), ("value", np.float32), ("code", np.uint32)]
@@ -352,21 +354,22 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """How one number was rounded `draws` times. `z` are the distances from the expected
-    values in standard deviations. Chance exceeds 4.5 once in 150,000 times: that is a failure."""
+    """The result of rounding one number `draws` times. `z` and `lags` are distances from
+    expected values in standard deviations. A distance of 4.5 has a probability of 1 in 150,000:
+    a failure."""
 
     value: float
     below: float
     above: float
     fraction: float
-    """The fraction of the step from `below` to `above`: how often to round away from 0."""
+    """(value - below) / (above - below): the expected share of results that are `above`."""
     draws: int
     ups: int
     """The number of results that were rounded away from 0."""
     bias: float
-    """The mean of the results less the value, in steps."""
+    """The mean of results - value, in steps."""
     variance: float
-    """The variance of the results, in steps squared; fraction * (1 - fraction) is expected."""
+    """The variance of the results, in squared steps; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
     """z of the autocorrelation of results so many elements apart."""
@@ -429,7 +432,7 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
 
 
 def as_floats(values: npt.ArrayLike) -> Array:
-    """Return numbers as float32; without a copy if they are float32 already.
+    """Return numbers as float32. float32 is not copied.
 
     Raises UsageError for anything that is not a number.
     """
@@ -446,14 +449,14 @@ def as_floats(values: npt.ArrayLike) -> Array:
 
 
 def _native(array: Array) -> Array:
-    """The same numbers with the bytes in this machine's order, as formats are laid out."""
+    """Return the same numbers in this machine's byte order, which the formats assume."""
     if array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _codes(codes: npt.ArrayLike, form: Format) -> Array:
-    """Codes as unsigned integers of the format's width."""
+    """Return codes as unsigned integers of the width of the format."""
     given = np.asarray(codes)
     if given.dtype == np.int64 and not isinstance(codes, np.ndarray):
         if ((given < 0) | (given >> 8 * form.itemsize > 0)).any():
@@ -471,7 +474,7 @@ def _least(form: Format) -> float:
 
 
 def step(form: Format, values: Array) -> Array:
-    """Return the distance between neighbors of a format at the values, float64."""
+    """Return the distance between adjacent numbers of a format at the values, as float64."""
     if form.is_integer:
         return np.ones(values.shape)
     with np.errstate(invalid="ignore"):

@@ -1,8 +1,8 @@
-"""The number formats, one row each; everything else about a format is derived from its row.
+"""The number formats, one row each. Everything else about a format is derived from its row.
 
-Layouts: NKI "Supported Data Types"; the maximum of 240 of `float8_e4m3` (IEEE style, with
-infinities) against 448 of `float8_e4m3fn` (OCP) is what tells those two apart. Microscaling (MX)
-formats: OCP Microscaling Formats 1.0, and "MXFP Matrix Multiplication" for how four are packed.
+Layouts: NKI "Supported Data Types". The largest number distinguishes `float8_e4m3` (240, IEEE
+style, with infinities) from `float8_e4m3fn` (448, OCP). Microscaling (MX) formats: OCP Microscaling
+Formats 1.0; packing of four elements: "MXFP Matrix Multiplication".
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ else:
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
 Held = Literal["engines", "memory", "packs", "nothing"]
 PACK = 4  # elements of a packed format
-BIAS = "_bias"  # in the names of formats that `biased` makes
+BIAS = "_bias"  # a part of the names of formats that `biased` makes
 
 
 class Format(str):
-    """A number format. It is a `str`, like the dtypes of the API, so that it compares, prints, and
-    works as a key of a dict and as a numpy dtype like its name.
+    """A number format. It is a `str`, like the dtypes of the API: it compares and prints like its
+    name, and can be used as a key of a dict and as a numpy dtype.
 
-    `exponent`, `mantissa` and `bias` describe floats: sign, then `exponent` bits, then `mantissa`
-    bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the top exponent holds infinities
-    (IEEE style), and False if only an all-ones mantissa is NaN ("fn"). `nan` says whether the
-    format has NaN, and `any_bias` whether the bias can be set. A "scale" has only an exponent. A
-    "packed" format is four of `element`, the first in the lowest bits.
+    `exponent`, `mantissa` and `bias` describe floats: a sign, `exponent` bits and `mantissa` bits,
+    with the value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the top exponent has
+    infinities (IEEE style), and False if only an all-ones mantissa is NaN ("fn"). `nan` is True if
+    the format has NaN, and `any_bias` if its bias can be set. A "scale" has only an exponent. A
+    "packed" format consists of four codes of `element`, the first in the lowest bits.
 
-    `held` is the part of a machine that supports the format: "engines" compute with it; "memory"
-    stores it, while engines only move it and multiply matrices of it; "packs" have it as an
-    element; or no part does. `feature` is the feature that a machine needs for it. `other_names`
-    are names in the API too, and `short_names` only in `neuroncore.numerics`.
+    `held` is the part of a machine that supports the format. "engines": engines compute with it.
+    "memory": engines only move it and multiply matrices of it. "packs": it is an element of a
+    packed format. "nothing": no part supports it. `feature` is the feature that a machine needs for
+    it. `other_names` are other names in the API, and `short_names` are names in
+    `neuroncore.numerics` only.
     """
 
     bits: int
@@ -86,7 +87,7 @@ class Format(str):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are the row itself."""
+        """Make copies and pickles refer to this row."""
         base, mark, _ = str(self).partition(BIAS)
         return (biased, (base, self.bias)) if mark else (lookup, (base,))
 
@@ -96,7 +97,7 @@ class Format(str):
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of one element in memory."""
+        """The bytes of one element in memory."""
         return self.code_type.itemsize
 
     @cached_property
@@ -114,9 +115,10 @@ class Format(str):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type that users see; TF32 lives in a float32 whose low 13 bits are zero.
+        """The numpy type that users see. TF32 is stored in a float32 whose low 13 bits are 0.
 
-        Packed formats are integers, unless some package has taught numpy their names.
+        Packed formats are unsigned integers, unless another package has registered numpy types for
+        them.
         """
         if self == "tfloat32":
             return np.dtype(np.float32)
@@ -127,7 +129,7 @@ class Format(str):
 
     @cached_property
     def storage(self) -> np.dtype[Any]:
-        """The numpy type of the codes as memory holds them."""
+        """The numpy type of the codes in memory."""
         native = ("float64", "float32", "tfloat32", "float16")
         if (self.is_float or self.is_opaque) and self not in native:
             return self.code_type
@@ -135,19 +137,20 @@ class Format(str):
 
     @cached_property
     def code_type(self) -> np.dtype[Any]:
-        """The unsigned integer type as wide as one element (4 bits by themselves take 8)."""
+        """The unsigned integer type of the width of one element; 4 bits take a byte."""
         return np.dtype(f"uint{max(self.bits, 8)}")
 
     # --- derived numbers of a float ------------------------------------------------------------
 
     @cached_property
     def top(self) -> int:
-        """The exponent field of all ones, at its place in the code."""
+        """The exponent field with all bits set, at its position in a code."""
         return ((1 << self.exponent) - 1) << self.mantissa
 
     @cached_property
     def nan_code(self) -> int:
-        """The code of the positive quiet NaN; of the largest number if the format has no NaN."""
+        """The code of the positive quiet NaN; the code of the largest number if the format has no
+        NaN."""
         if not self.infinite:
             return self.top | ((1 << self.mantissa) - 1)
         return self.top | (1 << (self.mantissa - 1))
@@ -158,7 +161,7 @@ class Format(str):
 
     @cached_property
     def max_code(self) -> int:
-        """The code of the largest finite value (floats)."""
+        """The code of the largest finite number of a float."""
         return (self.top if self.infinite else self.nan_code) - self.nan
 
     @cached_property
@@ -171,7 +174,8 @@ class Format(str):
 
     @cached_property
     def min_normal(self) -> float:
-        """A scale starts at exponent 0: there are no subnormals below it."""
+        """The smallest normal number. For a scale this is the number with exponent field 0, because
+        scales have no subnormals."""
         return float(2.0 ** ((self.kind != "scale") - self.bias))
 
     @cached_property
@@ -185,7 +189,7 @@ class Format(str):
 
     @cached_property
     def range(self) -> tuple[int, int]:
-        """The least and the largest integer of an integer format."""
+        """The smallest and the largest number of an integer format."""
         if self.kind == "bool":
             return 0, 1
         signed = self.kind == "int"
@@ -276,7 +280,7 @@ float4_e2m1fn_x4 = Format(
 )
 float64 = Format("float64", 64, "float", 11, 52, 1023, held="nothing")  # see `precision`
 
-# Every row above is in the tables that its fields say, and found by its names.
+# The rows above are all in the tables that their fields select, and are found by all their names.
 ROWS = tuple(row for row in list(globals().values()) if isinstance(row, Format))
 FORMATS = {row.name: row for row in ROWS if row.held == "engines"}
 OPAQUE = {row.name: row for row in ROWS if row.held == "memory"}
@@ -284,19 +288,21 @@ PACKED = tuple(row for row in ROWS if row.kind == "packed")
 FLOATS = tuple(row for row in FORMATS.values() if row.is_float)
 INTEGERS = tuple(row for row in FORMATS.values() if row.is_integer)
 CONFIGURABLE = tuple(row for row in ROWS if row.any_bias)
-assert ml_dtypes.bfloat16  # importing it teaches numpy the names of the narrow formats
+# importing ml_dtypes registers the names of the narrow formats with numpy
+assert ml_dtypes.bfloat16
 
 
 BIASES = range(-64, 121)
 
 
 def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
-    """The configurable 8-bit float (cFP8) laid out as `dtype` but with another exponent bias.
+    """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and another exponent
+    bias.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can be given any bias in BIASES. With each of these
-    biases, all numbers of the format are normal numbers in float32. NeuronCore-v3's description has
-    "adjustable exponent biasing for cFP8"; no public API sets it, so no instruction takes these
-    formats. Raises UsageError.
+    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with these, all numbers of
+    the format are normal numbers in float32. The description of NeuronCore-v3 mentions "adjustable
+    exponent biasing for cFP8", but no public API sets a bias, so no instruction takes these
+    formats. Raises UsageError for another format or bias.
     """
     base = lookup(dtype)
     if base not in CONFIGURABLE:
@@ -316,9 +322,9 @@ TYPES = (np.dtype, type)
 
 
 def lookup(dtype: npt.DTypeLike | str) -> Format:
-    """The format that a dtype of the API, a numpy dtype or a name means.
+    """Return the format that a dtype of the API, a numpy dtype or a name means.
 
-    Raises UsageError, with the nearest name, for anything else.
+    Raises UsageError for anything else, with the most similar name.
     """
     return _looked_up(dtype, _of_name)
 
@@ -342,7 +348,8 @@ def _of_name(name: str) -> Format:
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
-    """All formats, with elements of packs and the names that other libraries use.
+    """Return the format that a dtype or name means. In addition to `lookup` this accepts elements
+    of packed formats and the names that other libraries use.
 
     "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM.
     """
@@ -375,7 +382,7 @@ def _unknown(name: str) -> UsageError:
 
 
 def _meant(name: str) -> str | None:
-    """A hint with the formats that a name may mean."""
+    """Return a hint with the formats that a name may mean, or None."""
     if name == "e4m3":
         return (
             f"did you mean {str(float8_e4m3)!r} (up to 240) or {str(float8_e4m3fn)!r} (up to 448)?"
@@ -388,7 +395,7 @@ def _meant(name: str) -> str | None:
 
 
 def name_of(dtype: Any) -> str:
-    """The name of a dtype of the API, of numpy or of torch."""
+    """Return the name of a dtype of the API, of numpy or of torch."""
     if isinstance(dtype, str):
         return dtype
     if type(dtype).__module__.partition(".")[0] == "torch":

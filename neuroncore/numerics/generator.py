@@ -1,13 +1,14 @@
 """The random numbers of the engines: a generator for each lane.
 
-The device has shift registers on v2 and v3 and XORWOW on v4, but neither constants nor seeding
-are published, so nobody else can reproduce the device's numbers. The published properties hold: the
-size of a state (six words, four states per lane on v4's Vector engine), that a seed repeats a
-sequence, and that a state that was saved and restored does.
+The device has shift registers on v2 and v3, and XORWOW on v4. Neither their constants nor their
+seeding are published, so no one can reproduce the device's numbers. The published properties hold:
+the size of a state (six words; four states per lane on v4's Vector engine), that a seed repeats a
+sequence, and that a restored state continues its sequence.
 
-`PHILOX` (Philox4x32-10) is the default: number n of a lane depends only on its state and n, not on
-how many are drawn at a time or on other lanes. `XORWOW` and `LFSR` resemble the device's, for
-programs that save, set and compare states. They are placeholders: NOT THE DEVICE'S BITS.
+`PHILOX` (Philox4x32-10) is the default. Number n of a lane depends only on the lane's state and n,
+and not on the number of draws per call or on other lanes. `XORWOW` and `LFSR` resemble the device's
+generators, for programs that save, set and compare states. They are placeholders: NOT THE DEVICE'S
+BITS.
 """
 
 from __future__ import annotations
@@ -25,33 +26,34 @@ from neuroncore.numerics.loops import shift_registers as registers
 Array = npt.NDArray[Any]
 
 
-WORDS = 6  # of one state (ISA)
+WORDS = 6  # words of a state (ISA)
 WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
-    """A random number generator. States are [lanes, streams, words]; the streams of a lane take
-    turns."""
+    """A random number generator. States are [lanes, streams, words]. The streams of a lane
+    alternate."""
 
     seeded: Callable[[int, int, int, int, int], Array]
-    """(seed, core, unit, lanes, streams) -> states that share no numbers, nor do those of another
-    seed, core or unit."""
+    """(seed, core, unit, lanes, streams) -> states. No two of them share numbers, and neither do
+    states of another seed, core or unit."""
     draw: Callable[[Array, int], Array]
-    """(states, count) -> the next numbers of 32 bits of each lane, [lanes, count]; the states move
-    on."""
+    """(states, count) -> the next 32-bit numbers of each lane, [lanes, count]. The states
+    advance."""
 
     def uniform(self, states: Array, count: int) -> Array:
-        """The random numbers as float32 in [0, 1): the upper 24 bits of each number, in steps of
-        2^-24."""
+        """Return random float32 numbers in [0, 1): the upper 24 bits of each 32-bit number, in
+        steps of 2^-24."""
         drawn = self.draw(states, count)
         np.right_shift(drawn, 8, out=drawn)
         numbers = buffers.floats(drawn.shape)
-        np.copyto(numbers, drawn.view(np.int32), casting="same_kind")  # of 24 bits: exact
+        # they have 24 bits, so this is exact
+        np.copyto(numbers, drawn.view(np.int32), casting="same_kind")
         return np.multiply(numbers, np.float32(2.0**-24), out=numbers)
 
 
 def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
-    """The state of Philox: the counter, four words, and the key, two."""
+    """Return states of Philox: a counter of four words, and a key of two words."""
     states = np.zeros((lanes, streams, WORDS), np.uint32)
     states[..., 2] = np.arange(lanes)[:, np.newaxis]
     states[..., 3] = unit << 24 | np.arange(streams)
@@ -69,8 +71,8 @@ def _philox(states: Array, count: int) -> Array:
 
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
-    """Return states from numbers that Philox draws. No register is zero, because a register of
-    zeros never changes."""
+    """Return a function that makes states from numbers that Philox draws. No register is 0, because
+    a register of zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)
@@ -81,11 +83,11 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
 
 def _turns(loop: str) -> Callable[[Array, int], Array]:
     """Return a function that draws numbers. All states of a lane advance together, as in a cycle of
-    v4's Vector engine; numbers that remain from the previous call are dropped."""
+    v4's Vector engine. If that makes more numbers than requested, the rest is dropped."""
 
     def draw(states: Array, count: int) -> Array:
         lanes, streams, _ = states.shape
-        moving = np.ascontiguousarray(states.transpose(1, 2, 0))  # loops run over the lanes
+        moving = np.ascontiguousarray(states.transpose(1, 2, 0))  # so that the loops run over lanes
         numbers = np.empty((-(-count // streams), streams, lanes), np.uint32)
         getattr(registers, loop)(moving, numbers)
         states[...] = moving.transpose(2, 0, 1)
@@ -97,10 +99,11 @@ def _turns(loop: str) -> Callable[[Array, int], Array]:
 PHILOX = Generator(_counters, _philox)
 
 XORWOW = Generator(_words(WORDS), _turns("xorwow"))
-"""Marsaglia's, with his constants: five words of a shift register, x y z w v, and a counter that
-is added to them. That the device has these, and its words in this order, is an assumption."""
+"""Marsaglia's generator with his constants. A state is a shift register of five words, x y z w v,
+and a counter that is added to its output. It is an assumption that the device has these constants,
+and its words in this order."""
 
 LFSR = Generator(_words(1), _turns("lfsr"))
-"""One word, a shift register in Galois form with the polynomial x^32 + x^22 + x^2 + x + 1, whose
-period is 2^32 - 1; a number is the register after 32 shifts. Its length, polynomial and how many
-shifts make a number are assumptions."""
+"""A shift register of one word in Galois form, with the polynomial x^32 + x^22 + x^2 + x + 1 and
+the period 2^32 - 1. A number is the register after 32 shifts. The length, the polynomial and the
+number of shifts are assumptions."""

@@ -1,5 +1,5 @@
-"""Arrays of numpy, torch and jax: those of the last two become numpy's on the way in, and results
-theirs on the way out."""
+"""Arrays of numpy, torch and jax. Arguments of torch and jax are converted to numpy, and results
+back."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class ArrayLibrary:
-    """A library with its own type of arrays; it is used only after the user has imported it."""
+    """A library that has its own type of arrays. It is used only if the user has imported it."""
 
     name: str
     kind: str  # the name of its type of arrays
-    taken: Callable[[Any], Array]  # converts its array to numpy
-    given: Callable[[Array], Any]  # converts back; unchanged if the format is unknown
-    cast: str  # how its users convert an array, for hints
+    taken: Callable[[Any], Array]  # converts its arrays to numpy
+    # converts a numpy array back; returns it unchanged if the library lacks its format
+    given: Callable[[Array], Any]
+    cast: str  # for hints: how users of the library convert an array
 
     def made(self, value: Any) -> bool:
         """Return whether a value is an array of this library."""
@@ -35,10 +36,11 @@ class ArrayLibrary:
 
 
 def _from_torch(tensor: Any) -> Array:
-    """Return a numpy array on a torch tensor's memory, by a view as integers if numpy lacks its
-    format."""
+    """Return a numpy array in the memory of a torch tensor. If numpy lacks the format, the array
+    has integers."""
     torch = sys.modules["torch"]
-    with torch._C.DisableTorchFunction():  # which copies tensors of a stand-in's device
+    # without this, torch copies tensors of a stand-in's device
+    with torch._C.DisableTorchFunction():
         plain = tensor.detach().cpu()
     if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
         form = lookup(plain.dtype)
@@ -69,23 +71,23 @@ LIBRARIES = (
 
 
 def library(value: Any) -> ArrayLibrary | None:
-    """Return the library whose array a value is; None for arrays of numpy and for other values."""
+    """Return the library of an array; None for numpy arrays and values that are not arrays."""
     if type(value) is np.ndarray:
         return None
     return next((library for library in LIBRARIES if library.made(value)), None)
 
 
 def as_numpy(value: Any) -> Array:
-    """Return an array of any library as numpy's, in the same memory if both can share it. Raises
+    """Return an array of any library as a numpy array, in the same memory if possible. Raises
     UsageError for a torch tensor in a float format that a NeuronCore lacks."""
     made_by = library(value)
     return made_by.taken(value) if made_by else np.asarray(value)
 
 
 def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
-    """The function on arrays of any library: arguments become numpy's, and the arrays that it
-    returns become those of the library of the first argument that is not numpy's. A format that
-    this library lacks stays numpy's."""
+    """Return a function that accepts arrays of any library. Arguments are converted to numpy.
+    Results are converted to the library of the first argument that is not numpy's; a format that
+    this library lacks stays a numpy array."""
 
     of_numpy: Callable[..., Any] = function
 

@@ -1,4 +1,4 @@
-"""The distance of numbers from others: in decibels, and in units in the last place."""
+"""The distance between numbers: in decibels, and in units in the last place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @of_any_library
 def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
-    """The ratio of signal to quantization noise in decibels: 10 log10(sum(reference^2) /
+    """Return the signal-to-quantization-noise ratio in decibels: 10 log10(sum(reference^2) /
     sum((reference - result)^2)), computed in float64. Equal arrays give infinity.
 
     Raises UsageError for arrays of different shapes.
@@ -33,13 +33,14 @@ def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
 
 @of_any_library
 def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> Array:
-    """The errors of a result in units in the last place of a format: (result - reference) divided
-    by the distance between neighbors of the format at the reference, float64 of the same shape.
+    """Return the errors of a result in units in the last place of a format: (result - reference)
+    divided by the distance between adjacent numbers of the format at the reference. The errors are
+    float64, in the same shape.
 
-    The default of `dtype` is the format of `result`, or float32 if that is float64. References that
-    are smaller than the smallest normal number, or larger than the largest, use the distance at
-    that number. Equal infinities have an error of 0, and so has NaN where the reference is NaN. The
-    error of any other infinity or NaN is not finite.
+    The default of `dtype` is the format of `result`, or float32 if that is float64. A reference
+    below the smallest normal number, or above the largest number, uses the distance at that number.
+    Equal infinities have an error of 0; so has NaN if the reference is NaN too. The error of any
+    other infinity or NaN is not finite.
 
     Raises UsageError for arrays of different shapes.
     """
@@ -64,7 +65,7 @@ def _pair(one: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def _wide(values: npt.ArrayLike) -> Array:
-    """The numbers in float64, exactly."""
+    """Return the numbers as float64, exactly."""
     given = np.asarray(values)
     if given.dtype.itemsize > 2 or given.dtype.kind in "biu":
         return given.astype(np.float64)

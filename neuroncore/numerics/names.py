@@ -1,5 +1,5 @@
-"""Names of number formats in other libraries: how they are written, and formats of others that no
-NeuronCore has."""
+"""Names of number formats in other libraries: their spelling, and formats that no NeuronCore
+has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ELSEWHERE = {
     "nvfp4": "floats of 4 bits in blocks of 16; quantize has 'mxfp4', blocks of 32",
     "complex64": "a complex number; its real and imaginary parts can be float32",
 }
-"""Formats that no NeuronCore has: a description of each, and the nearest one that it has."""
+"""Formats that no NeuronCore has: for each a description, and the most similar format."""
 
 SAME = {
     "double": "float64",
@@ -46,17 +46,19 @@ SCALED = {
     "mxfp8_e5m2": "float8_e5m2",
     "mxfp4": "float4_e2m1fn",
 }
-"""Formats with a scale for each block of 32 numbers, and those of the numbers: OCP Microscaling
-Formats 1.0."""
+"""Formats with a scale for each block of 32 numbers, and the format of the numbers: OCP
+Microscaling Formats 1.0."""
 
 
 def plain(name: str) -> str:
-    """A name in lower case, without the module before it: "torch.float8_e4m3fn", "FP8-E4M3"."""
+    """Return a name in lower case, with underscores and without its module. Examples of names:
+    "torch.float8_e4m3fn", "FP8-E4M3"."""
     return name.rpartition(".")[2].lower().replace("-", "_")
 
 
 def reason(name: str) -> str | None:
-    """The hint for a name that means a format that no NeuronCore has, or numbers with scales."""
+    """Return a hint if a name means a format that no NeuronCore has, or numbers with scales; else
+    None."""
     name = plain(name)
     if name in SCALED:
         return f"it is numbers with scales: neuroncore.numerics.quantize(x, {name!r})"

@@ -1,11 +1,12 @@
 """Packed layouts: microscaling and structured sparsity.
 
-Microscaling (MX): 32 narrow numbers, 8 rows of 4, share a power of two as their scale.
+Microscaling (MX): 32 narrow numbers, in 8 rows of 4, share a scale, which is a power of two.
 
-Structured sparsity: at most A of N neighbors along the contraction are not zero. Compressed weights
-keep the A of each group, and a tag for each, its place among the N. How a place divides into one of
-A partitions and one of N / A slots in it is not published: `PLACES` are both ways. The patterns
-are documented (neuron-core-v3.rst, neuron-core-v4.rst).
+Structured sparsity: of N adjacent numbers along the contraction, at most A are not 0. Compressed
+weights keep A numbers of each group, and a tag for each number: its position among the N. A
+position consists of one of A partitions and one of N / A slots in it. How the tag encodes the two
+is not published: `PLACES` has both possible ways. The patterns are documented (neuron-core-v3.rst,
+neuron-core-v4.rst).
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from neuroncore.numerics.formats import PACK, Format, float8_e8m0fnu
 
 Array = npt.NDArray[Any]
 
-ROWS = 8  # partitions that share scales
-# Scales so near to 1 that with them in the operands no product or sum of 8-bit floats leaves
-# float32's normal numbers: multiplying first is then as exact as multiplying last.
+ROWS = 8  # partitions that share a scale
+# A bound on the exponents of scales. If scales within it are multiplied into the operands, no
+# product or sum of 8-bit floats leaves float32's normal numbers. Then multiplying the scales first
+# is
+# as exact as multiplying them last.
 NEAR = 45
 
 
 def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
-    """Codes of the elements [P, F/4, 4] and of their scales [P/8, F/4]."""
+    """Return the codes of the elements, [P, F/4, 4], and of their scales, [P/8, F/4]."""
     partitions, columns = values.shape[0], values.shape[1] // PACK
     groups = values.reshape(-1, ROWS, columns, PACK)
     scales = scales_of(np.abs(groups).max(axis=1).max(axis=-1), element, rule)
@@ -37,7 +40,7 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
 
 
 def scales_of(amax: Array, element: Format, rule: str) -> Array:
-    """Codes of the scales of groups, from their largest magnitudes."""
+    """Return the codes of the scales of groups, from the largest magnitude of each group."""
     emax = (element.max_code >> element.mantissa) - element.bias
     exponent = np.frexp(amax)[1] - 1 - emax + (rule == "ocp_x2")
     code = np.clip(exponent + float8_e8m0fnu.bias, 0, float8_e8m0fnu.max_code)
@@ -46,11 +49,12 @@ def scales_of(amax: Array, element: Format, rule: str) -> Array:
 
 
 def elements_of(groups: Array, scales: Array, element: Format) -> Array:
-    """Codes of the elements of groups, from the codes of their scales, which have size 1 along the
-    axes of a group."""
+    """Return the codes of the elements of groups, from the codes of their scales. Scales have size
+    1 along the axes inside a group."""
     lost = scales == float8_e8m0fnu.nan_code
     inverse = np.where(lost, 0, float8_e8m0fnu.max_code - scales).astype(np.uint8)
-    with np.errstate(invalid="ignore"):  # infinity by the least, which is lost
+    # infinity times the smallest scale, whose result is not used
+    with np.errstate(invalid="ignore"):
         scaled = groups * codec.decode(float8_e8m0fnu, inverse)
     elements = codec.encode(element, scaled, saturate=True)
     if lost.any():
@@ -64,7 +68,7 @@ def near(scales: Array) -> bool:
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """The scales, with 1 for those that have nothing to multiply."""
+    """Return the codes of scales, with 1 in place of scales whose numbers are all 0."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)
@@ -77,15 +81,15 @@ def scaled_by(values: Array, scales: Array) -> Array:
 
 
 Pattern = tuple[int, int]
-PLACES = ("partition", "slot")  # which digit of a tag counts more
+PLACES = ("partition", "slot")  # the more significant digit of a tag
 
 PATTERNS: tuple[Pattern, ...] = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
 TAG_BITS = 4
-TAGS_PER_WORD = 4  # of 16 bits, that of the first column lowest (assumed)
+TAGS_PER_WORD = 4  # in a word of 16 bits, the tag of the first column lowest (assumed)
 
 
 def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
-    """Return, for each tag, the partition within its group, and the slot in that partition."""
+    """Return, for each tag, a partition within its group, and a slot in that partition."""
     kept, among = pattern
     if places == "partition":
         return tags // (among // kept), tags % (among // kept)
@@ -93,25 +97,26 @@ def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
 
 
 def packed(tags: Array) -> Array:
-    """Tags [K, M] as words [K, M / 4]."""
+    """Pack tags [K, M] into words [K, M / 4]."""
     four = tags.astype(np.uint16).reshape(len(tags), -1, TAGS_PER_WORD)
     words: Array = np.bitwise_or.reduce(four << (TAG_BITS * np.arange(TAGS_PER_WORD)), axis=2)
     return words.astype(np.uint16)
 
 
 def unpacked(words: Array) -> Array:
-    """Words [K, M / 4] as tags [K, M]."""
+    """Unpack words [K, M / 4] into tags [K, M]."""
     shifts = (TAG_BITS * np.arange(TAGS_PER_WORD)).astype(np.uint16)
     tags: Array = (words[:, :, None] >> shifts) & np.uint16((1 << TAG_BITS) - 1)
     return tags.reshape(len(words), -1).astype(np.intp)
 
 
 def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
-    """Weights [N * G, M] as their values [A * G, M] and words of tags [A * G, M / 4].
+    """Compress weights [N * G, M] into values [A * G, M] and words of tags [A * G, M / 4].
 
-    Row r of the dense weights multiplies what `arranged` puts at its place. Raises UsageError if
-    the number of rows is not a multiple of N, that of columns not a multiple of 4, or a column of a
-    group has more than A nonzero weights; the message names the first.
+    Row r of the dense weights multiplies the numbers that `arranged` puts at its position. Raises
+    UsageError if the number of rows is not a multiple of N, if the number of columns is not a
+    multiple of 4, or if a column has more than A nonzero weights in a group; the message names the
+    first one.
     """
     kept, among = pattern
     rows, columns = weights.shape
@@ -135,7 +140,8 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 
 def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
-    """A dense matrix [N * G, n] as the moving tile [A * G, N / A, n] of weights of that pattern."""
+    """Return a dense matrix [N * G, n] as the moving tile [A * G, N / A, n] for weights of this
+    pattern."""
     kept, among = pattern
     groups, slots = len(moving) // among, among // kept
     if places == "partition":

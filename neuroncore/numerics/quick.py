@@ -1,9 +1,9 @@
-"""Casts to nearest with little fixed cost: by ml_dtypes' own casts for small arrays, else by one
-compiled loop.
+"""Casts to nearest that cost little per call: by ml_dtypes for small arrays, else by a compiled
+loop.
 
-ml_dtypes' results are the same, bit for bit, between the formats of `SAME` but for the pairs in
-`NAN_DIFFERS` (compared for all codes by tests/numerics/test_quick.py). Its casts have less fixed
-cost, and loops are faster for large arrays.
+ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
+(tests/numerics/test_quick.py compares all codes). Its casts cost less per call; the loops are
+faster for large arrays.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Loop = Callable[[Array], Array]
 
 BYTES = (float8_e5m2, float8_e4m3, float8_e4m3fn, float8_e3m4)
 SAME = (float32, bfloat16, float16, *BYTES)
-NAN_DIFFERS = {(float32, float16), (float16, float32)}  # numpy keeps the payload
-# The most elements for which a loop is slower, by source and target. ml_dtypes vectorizes casts
-# between float32 and bfloat16.
+NAN_DIFFERS = {(float32, float16), (float16, float32)}  # numpy keeps the payload of a NaN
+# By source and target: the largest number of elements for which ml_dtypes is faster than a loop.
+# ml_dtypes vectorizes casts between float32 and bfloat16.
 MOST = {(float32, bfloat16): 1 << 15, (bfloat16, float32): 1 << 62}
 MOST_OF_OTHERS = 1 << 8
 FORMS = {form.numpy: form for form in (*SAME, float4_e2m1fn, float8_e8m0fnu)}
-# ml_dtypes warns of signaling NaN and of overflows, the loops do not. numpy keeps its settings for
-# warnings in the context since 2.0.
+# ml_dtypes warns about signaling NaNs and overflows; the loops do not. Since 2.0, numpy keeps its
+# settings for warnings in the context.
 IN_CONTEXT = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
 QUIET = copy_context()
 if IN_CONTEXT:
@@ -52,11 +52,11 @@ if IN_CONTEXT:
 
 
 def cast(array: Array, dtype: Any) -> Array | None:
-    """Return a copy of a numpy array in another format, rounded to nearest; None if this module
-    has no faster way. Raises UsageError for an unknown format."""
+    """Return a copy of a numpy array in another format, rounded to nearest; None if this module has
+    no faster way than the general one. Raises UsageError for an unknown format."""
     try:
         most, kept, exact, loop = _plan(array.dtype, dtype)
-    except TypeError:  # of what can't be a key
+    except TypeError:  # it can't be the key of a dict
         return None
     if array.size > most:
         return None if loop is None else loop(array)
@@ -65,8 +65,8 @@ def cast(array: Array, dtype: Any) -> Array | None:
 
 @lru_cache(maxsize=512)
 def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, Loop | None]:
-    """Return the most elements for ml_dtypes' cast, the numpy type of its result, whether it only
-    widens, and the loop for more elements."""
+    """Return a plan for a cast: the largest number of elements for which ml_dtypes is used, the
+    numpy type of the result, whether the cast only widens, and the loop for larger arrays."""
     source, target = FORMS.get(given), lookup_any(dtype)
     if source is None or target is source or target not in FORMS.values():
         return -1, given, False, None
@@ -78,7 +78,7 @@ def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, L
 
 
 def _loop(source: Format, target: Format) -> Loop | None:
-    """Return the cast from or to float32 by one compiled loop; None between other formats."""
+    """Return the compiled cast from or to float32; None for two other formats."""
     if float32 not in (source, target):
         return None
     steps = _encoding(target) if source is float32 else _decoding(source)
@@ -87,7 +87,8 @@ def _loop(source: Format, target: Format) -> Loop | None:
 
 
 def _encoding(form: Format) -> tuple[Any, ...]:
-    """Return a loop, the types of its arrays and its numbers."""
+    """Return how to convert float32 to a format: the loop, the types of its input and output, and
+    its constants."""
     if form is bfloat16:
         return native.wide_from, float32.numpy, form.code_type, ()
     if form is float8_e8m0fnu:
@@ -96,7 +97,7 @@ def _encoding(form: Format) -> tuple[Any, ...]:
 
 
 def _decoding(form: Format) -> tuple[Any, ...]:
-    """Return the same of the way back."""
+    """Return how to convert a format to float32, as `_encoding` does."""
     types = form.code_type, float32.code_type
     if form is bfloat16:
         return native.float32_from_bfloat16, *types, ()
@@ -113,7 +114,7 @@ def _looped(
     dtype: np.dtype[Any],
     array: Array,
 ) -> Array:
-    """Return the result of a loop in a numpy type."""
+    """Run a loop on an array, and return the result in a numpy type."""
     out = np.empty(array.size, made)
     loop(array.ravel().view(taken), out, *numbers)
     return out.view(dtype).reshape(array.shape)

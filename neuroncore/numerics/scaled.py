@@ -1,9 +1,8 @@
-"""Numbers in narrow formats with scales: for a tensor, a row, or a block (microscaling too).
+"""Numbers in narrow formats with scales: one scale per tensor, row or block (microscaling too).
 
->>> from neuroncore import numerics
->>> values, scale = numerics.quantize([[1.0, -3.0, 448.0, 896.0]], "fp8")
->>> scale, numerics.dequantize(values, scale)
-(array([[2.]], dtype=float32), array([[  1.,  -3., 448., 896.]], dtype=float32))
+>>> from neuroncore import numerics >>> values, scale = numerics.quantize([[1.0, -3.0, 448.0,
+896.0]], "fp8") >>> scale, numerics.dequantize(values, scale) (array([[2.]], dtype=float32),
+array([[  1.,  -3., 448., 896.]], dtype=float32))
 """
 
 from __future__ import annotations
@@ -34,9 +33,10 @@ class Quantized(NamedTuple):
     """Numbers in a narrow format, and their scales: the quantized numbers are values * scale."""
 
     values: Array
-    """In the format's numpy type, in the shape of the input."""
+    """In the numpy type of the format, in the shape of the input."""
     scale: Array
-    """One for each block, with as many axes: float32, or float8_e8m0fnu for microscaling."""
+    """One number for each block, with as many axes as `values`: float32, or float8_e8m0fnu for
+    microscaling."""
 
 
 @of_any_library
@@ -51,25 +51,26 @@ def quantize(
     seed: int | Stream = 0,
     rule: Rule | None = None,
 ) -> Quantized:
-    """Return an array in a narrow format, with scales that make use of its range.
+    """Return an array in a narrow format, with scales that use the whole range of the format.
 
-    `dtype` is a float of at most 16 bits, int8 or int16, or microscaling: "mxfp8" (its numbers are
-    float8_e4m3fn), "mxfp8_e5m2", "mxfp4".
+    `dtype` is a float of at most 16 bits, int8 or int16, or a microscaling format: "mxfp8" (its
+    numbers are float8_e4m3fn), "mxfp8_e5m2", "mxfp4".
 
-    `per` is what shares a scale: the whole "tensor" (the default), a "row" (all numbers along
-    `axis`), a number of neighbors along `axis`, or a block of the last axes, such as (128, 128). In
-    microscaling it is 32 neighbors by default; (8, 4) is the block of `nisa.quantize_mx`.
+    `per` is the part that shares a scale: the whole "tensor" (the default), a "row" (all numbers
+    along `axis`), a number of adjacent elements along `axis`, or a block of the last axes, such as
+    (128, 128). In microscaling the default is 32 adjacent elements; (8, 4) is the block of
+    `nisa.quantize_mx`.
 
     A scale is the largest finite magnitude of its block, divided by the largest number of the
     format. The scale of a block of zeros is 1. Numbers are divided by their scale in float32,
     rounded by `mode` and `seed` as in `cast`, and saturate.
 
-    In microscaling a scale is a power of two by `rule`, as in `neuroncore.Options.mx_scale`.
+    In microscaling a scale is a power of two, chosen by `rule` as in `neuroncore.Options.mx_scale`.
     "ocp_x2" is the device's rule, and the default for 8 bits. "ocp" is the example of the OCP
-    specification, and the default for 4 bits, because no instruction quantizes to 4 bits. Rounding
-    is to nearest even, as on the device. A block with infinities or NaN has the scale NaN.
+    specification; it is the default for 4 bits, because no instruction quantizes to 4 bits.
+    Rounding is to nearest even, as on the device. A block with infinities or NaN has the scale NaN.
 
-    `scale` gives the scales instead, as `dequantize` takes them.
+    `scale` sets the scales; its form is described in `dequantize`.
 
     Raises UsageError for other formats, and for blocks that don't fit the shape.
     """
@@ -92,10 +93,12 @@ def quantize(
 
 @of_any_library
 def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None = None) -> Array:
-    """Return values * scale, float32 of the same shape: `dequantize(*quantize(x, "fp8"))`.
+    """Return values * scale as float32 of the same shape. The inverse of quantize is
+    `dequantize(*quantize(x, "fp8"))`.
 
-    `dtype` is the format of `values` if they are codes. `scale` is a number, or has as many axes as
-    `values` and divides them into blocks. Scales of uint8 are codes of float8_e8m0fnu.
+    `dtype` is the format of `values` if they are codes. `scale` is a number, or an array with as
+    many axes as `values`, which it divides into blocks. Scales of type uint8 are codes of
+    float8_e8m0fnu.
 
     Raises UsageError for scales whose blocks don't fit.
     """
@@ -110,7 +113,8 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
 
 
 def _by_largest(form: Format, groups: Array) -> Array:
-    """The float32 scale of each block: its largest finite magnitude becomes the format's."""
+    """Return the float32 scale of each block, which maps its largest finite magnitude to the
+    largest number of the format."""
     largest = _largest(groups)
     if not np.isfinite(largest).all():
         largest = _largest(np.where(np.isfinite(groups), groups, 0))
@@ -120,14 +124,14 @@ def _by_largest(form: Format, groups: Array) -> Array:
 
 
 def _largest(groups: Array) -> Array:
-    """The largest magnitude of each block, or NaN."""
+    """Return the largest magnitude of each block; NaN if the block has a NaN."""
     inner = tuple(range(groups.ndim // 2, groups.ndim))
     found: Array = np.abs(groups).max(axis=inner, initial=0)
     return found
 
 
 def _scales(scale: npt.ArrayLike) -> Array:
-    """Scales as float32, from numbers or from codes of powers of two."""
+    """Return scales as float32, from numbers or from codes of powers of two."""
     given = np.asarray(scale)
     if given.dtype == np.uint8 or given.dtype == float8_e8m0fnu.numpy:
         decoded: Array = decode(given, float8_e8m0fnu)
@@ -136,7 +140,7 @@ def _scales(scale: npt.ArrayLike) -> Array:
 
 
 def _powers(scale: npt.ArrayLike) -> Array:
-    """Scales of microscaling. Raises UsageError for other numbers than powers of two."""
+    """Return scales for microscaling. Raises UsageError for numbers that are not powers of two."""
     given = _scales(scale)
     powers: Array = encode(given, float8_e8m0fnu)
     if not np.array_equal(decode(powers, float8_e8m0fnu), given, equal_nan=True):
@@ -182,7 +186,7 @@ def _narrow(dtype: DType) -> Format:
 
 
 def _block(per: Per, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """The size of a block along each axis."""
+    """Return the size of a block along each axis, from the argument `per`."""
     if per == "tensor":
         return tuple(max(n, 1) for n in shape)
     if isinstance(per, tuple):
@@ -197,7 +201,7 @@ def _block(per: Per, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _block_of(scales: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The size of a block along each axis, from how many scales there are."""
+    """Return the size of a block along each axis, from the number of scales."""
     counts = scales.shape if scales.ndim else (1,) * len(shape)
     if len(counts) != len(shape) or any(
         n % max(count, 1) for n, count in zip(shape, counts, strict=True)
@@ -213,7 +217,8 @@ def _checked(block: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _blocks(values: Array, block: tuple[int, ...]) -> Array:
-    """The axes of the blocks, and then those inside of a block."""
+    """Split an array into blocks. Return an array with the axes of the grid of blocks first, and
+    then the axes inside of a block."""
     split = [
         part for n, size in zip(values.shape, block, strict=True) for part in (n // size, size)
     ]
@@ -221,13 +226,13 @@ def _blocks(values: Array, block: tuple[int, ...]) -> Array:
 
 
 def _joined(groups: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array that consists of these blocks."""
+    """Return the array that consists of these blocks, in its shape."""
     half = groups.ndim // 2
     order = [place for axis in range(half) for place in (axis, axis + half)]
     return groups.transpose(order).reshape(shape)
 
 
 def _over(scales: Array, groups: Array) -> Array:
-    """The scales with the axes of blocks, of size 1 inside."""
+    """Return scales in a shape that broadcasts to the blocks."""
     half = groups.ndim // 2
     return scales.reshape(groups.shape[:half] + (1,) * half)

@@ -1,18 +1,18 @@
-"""Stochastic rounding: up or down at random, with the probability that makes the mean right.
+"""Stochastic rounding: up or down at random, with probabilities for which the mean is right.
 
-Let L <= |x| < H be neighbors in the format (above the largest number, H is the next step of the
-same size, and means overflow), and R a random word of 32 bits. The magnitude becomes
+Let L <= |x| < H be adjacent numbers of the format, and R a random word of 32 bits. (Above the
+largest number, H is one more step of the same size, and means overflow.) The magnitude becomes
 
     H  if R < floor((|x| - L) / (H - L) * 2^32)  else  L
 
-so numbers that the format holds, zeros, infinities and NaN never change. It is the classical "add
-random bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. The
-number of random bits of the device is not published; `bits` reduces neuroncore's.
+so numbers of the format, zeros, infinities and NaN never change. It is the classical "add random
+bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. The number of
+random bits of the device is not published; `bits` reduces neuroncore's number.
 
-R is word `element` of a `Stream`: Philox4x32-10 of the element's number, keyed by the instruction.
-An element gets the same word whatever the order, the thread and the number of parts in which a
-tile is rounded. Only casts from float32 to narrower floats are stochastic (the vendor's
-description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
+R is the word with the number of the element in a `Stream`: Philox4x32-10 of this number, with the
+instruction as the key. So an element gets the same word whatever the order, the thread and the
+number of parts in which a tile is rounded. Only casts from float32 to narrower floats are
+stochastic (the vendor's description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ NONE = np.empty(0, np.uint32)
 
 
 class Stream(NamedTuple):
-    """The identity of a sequence of random words: the seed, the core, the engine and the
-    instruction."""
+    """The identity of a sequence of random words: seed, core, engine, instruction and launch."""
 
     seed: int = 0
     """32 bits; 0 is the default of NEURON_RT_STOCHASTIC_ROUNDING_SEED."""
     core: int = 0
-    """32 bits, of all cores."""
+    """32 bits; cores of all ranks are numbered together."""
     engine: int = 0
-    """The engine, or a queue of the DMA engines, which have a seed each: 8 bits."""
+    """8 bits: the engine, or a queue of the DMA engines, because each queue has a seed."""
     instruction: int = 0
-    """The number of instructions that the engine has issued before: 32 bits."""
+    """32 bits: the number of instructions that the engine has issued before."""
     launch: int = 0
     """24 bits."""
 
     def words(self) -> Array:
-        """The counter above an element's number and the key, 64 bits each, for the loops.
+        """The words that the loops need, 64 bits each: the part of the counter above the number of
+        an element, and the key.
 
-        Raises UsageError for a number that has no room in its bits.
+        Raises UsageError for a number that has too many bits.
         """
         seed, core, engine, instruction, launch = self
         if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:
@@ -73,12 +73,13 @@ class Stream(NamedTuple):
 
 
 def applies(form: Format) -> bool:
-    """Return whether casts to the format are rounded stochastically if that is on."""
+    """Return whether casts to the format are rounded stochastically if this option is on."""
     return form.is_float and form is not float32
 
 
 def encode_one(form: Format, value: float, word: int, *, saturate: bool = False) -> int:
-    """The code of one float32 value under one random word; the definition, in exact arithmetic."""
+    """Return the code of one float32 value for one random word. This is the definition, in exact
+    arithmetic."""
     if not applies(form):
         return codec.encode_one(form, value, saturate=saturate)
 
@@ -100,11 +101,11 @@ def encode(
     bits: int = WORD,
     saturate: bool = False,
 ) -> Array:
-    """The codes of float32 `values`, in the contiguous array `out` if given.
+    """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    Elements are numbered from `first` on. `pitch` is the distance between the numbers of rows (a
-    row is the last axis): the number of columns of the whole tile if `values` is a narrower part of
-    it. `bits` is how many random bits decide.
+    Elements are numbered starting at `first`. `pitch` is the distance between the first numbers of
+    two rows (a row is the last axis): if `values` is a part of a tile, it is the tile's number of
+    columns. `bits` is the number of random bits that decide.
     """
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)
@@ -119,7 +120,8 @@ def encode(
 
 
 def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = False) -> Array:
-    """Return the codes of float32 `values` with as many random words (uint32) from the caller."""
+    """Return the codes of float32 `values`, with one random word (uint32) per value from the
+    caller."""
     if words.dtype != np.uint32 or words.shape != values.shape:
         raise UsageError(
             f"words are {words.dtype} of shape {words.shape}; they must be uint32 of shape "
@@ -138,7 +140,8 @@ def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = F
 
 
 def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Array:
-    """The words of `count` elements from `first` on, uint32; those not among `bits` are ones."""
+    """Return the words of `count` elements, uint32, starting at element `first`. Only the upper
+    `bits` bits are random; the others are ones."""
     skip = first % philox.BLOCK_WORDS
     drawn = np.empty(skip + count + philox.BLOCK_WORDS, np.uint32)
     philox.words(stream.words(), (first - skip) // 4, drawn[: skip + count], _ones(bits))
@@ -146,40 +149,42 @@ def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Ar
 
 
 def _ones(bits: int) -> int:
-    """Return bits that, if set in a word, let the bits above decide alone: no smaller word is below
-    a fraction."""
+    """Return the low bits that are set in every word. With them, only the upper bits decide: no
+    word is below a fraction because of its low bits."""
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
 
 
 class Stochastic:
-    """Stochastic rounding of one launch: each instruction of each engine of each core has its own
-    random words, one for each element that it writes, in row-major order.
+    """Stochastic rounding of one launch. Each instruction of each engine of each core has separate
+    random words: one for each element that it writes, in row-major order.
 
     Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
     """
 
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
-        Stream(seed).words(), _ones(bits)  # refuse what has no room
+        Stream(seed).words(), _ones(bits)  # raises UsageError if they have too many bits
         self.seed, self.bits, self.saturate = seed, bits, saturate
-        self.issued: Counter[tuple[int, int]] = Counter()  # by core and engine
+        self.issued: Counter[tuple[int, int]] = Counter()  # instructions, by core and engine
         self._last: dict[int, Stream] = {}
         self.begin(0, 0)
 
     def begin(self, core: int, engine: int) -> None:
-        """The next instruction of an engine."""
+        """Start the next instruction of an engine."""
         self._stream = Stream(self.seed, core, engine, self.issued[core, engine])
         self._last[core] = self._stream
         self.issued[core, engine] += 1
         self._first = 0
 
     def resume(self, core: int) -> None:
-        """Return to an instruction of a core, after other instructions were issued."""
+        """Continue with the last instruction of a core, after other cores have issued
+        instructions."""
         self._stream, self._first = self._last[core], 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
-        """The codes of more float32 values of the instruction, as `encode`."""
+        """Return the codes of the next float32 values of the current instruction, as `encode`
+        does."""
         if not applies(form):
             return codec.encode(form, values, out)
         first = self._first
@@ -189,7 +194,7 @@ class Stochastic:
 
 
 def rounding(options: Options) -> Callable[..., Array]:
-    """The encoder of results in a launch with these options."""
+    """Return the function that rounds results in a launch with these options."""
     saturate = options.fn_overflow == "saturate"
     if options.stochastic:
         return Stochastic(options.stochastic_seed, options.stochastic_bits, saturate)
@@ -197,15 +202,15 @@ def rounding(options: Options) -> Callable[..., Array]:
 
 
 def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
-    """Return codes as codec.encode does; values that overflow a format without infinities become
+    """Return codes as codec.encode does. Values that overflow a format without infinities become
     its largest number."""
     return codec.encode(form, values, out, saturate=not form.infinite)
 
 
 @cache
 def _numbers(form: Format) -> Array:
-    """Return the constants that the loops need for a format; none if it has the exponent of
-    float32."""
+    """Return the constants that the loops need for a format; there are none if it has the exponent
+    of float32."""
     if form.exponent == float32.exponent:
         return NONE
     numbers = codec.narrow_numbers(form).copy()
