@@ -1,5 +1,5 @@
-"""The sequencers: scalar registers, which hold loop bounds, conditions and addresses; and the two
-cores of a logical core, which meet and exchange tiles."""
+"""The sequencers: scalar registers, which have loop bounds, conditions and addresses; and the two
+cores of a logical core, which synchronize and exchange tiles."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def register_store(dst: words.OneOut, src: InRegister) -> None:
     engine.tensor,
     engine.sync,
     example="cores=(0, 1)",
-    cost=words.one_cycle,  # a semaphore is sent to the other core, and one is waited for
+    cost=words.one_cycle,  # the cost of sending a semaphore to the other core and waiting for one
     rules=[words.both_cores],
     feature="logical_core",
     meets=words.own_rank,
@@ -67,7 +67,7 @@ def core_barrier(
 ) -> None:
     """no core continues before all of `cores` are here; then their writes to data are visible"""
     if data.region is SBUF:
-        # Published kernels end a loop so; the documents want shared HBM.
+        # Published kernels end a loop in this way; the documentation requires shared HBM.
         core.report(
             "NOT_SHARED",
             f"core_barrier: data ({data}) is this core's own; no data of the other core is visible "

@@ -1,5 +1,5 @@
-"""The DMA engines: sixteen movers between HBM and SBUF, which convert formats on the way, add, and
-transpose."""
+"""The DMA engines: sixteen engines that move data between HBM and SBUF. On the way they convert
+formats, add and transpose."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def moved_bits(core: Core, dst: Tile, src: Tile) -> None:
 
 
 def moved_few(core: Core, dst: Tile, src: Tile) -> None:
-    """The number of elements below which their layout does not matter."""
+    """Copy a tile with so few elements that their layout does not affect the time."""
     dst.codes()[...] = src.codes()
     if dst.storage.gaps is not None:
         dst.mark_written()
@@ -136,7 +136,7 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:
-    """Return the rows of a sum, and those of its sources."""
+    """Return the rows of a sum, then the rows of each source."""
     sources = (asked(core, "srcs", src, skip) for src in srcs)
     return [asked(core, "dst", dst, skip), *sources]
 
@@ -150,7 +150,7 @@ def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Arra
 
 
 def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
-    """Return whether rows that an index picks at run time are added to the contents of the
+    """Raise ShapeError if an index chooses rows at run time and none of the sources is the
     destination."""
     if not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs):
         return
@@ -164,7 +164,8 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
 
 
 def same_place(a: Tile, b: Tile) -> bool:
-    """Return whether two tiles are the same elements, also if the same index picks them."""
+    """Return whether two tiles have the same elements; if indices choose them, whether it is the
+    same index."""
 
     def place(tile: Tile) -> Any:
         steps = long_axes(tile.shape, tile.strides)
@@ -176,7 +177,8 @@ def same_place(a: Tile, b: Tile) -> bool:
 
 
 def report_repeated(core: Core, rows: RowBlock) -> None:
-    """Report a promise that was not kept: one of the sums is lost."""
+    """Report rows that are written twice although the kernel promises unique indices: one of the
+    sums is lost."""
     repeated = rows.repeated()
     if len(repeated):
         core.report(

@@ -1,6 +1,7 @@
-"""The GpSimd engine (POOL): eight small processors, sixteen partitions each, with SBUF only. They
-count along patterns, and gather elements by indices that are data, each within its partitions. And
-random numbers, of the generators that the lanes of this and of the Vector engine have."""
+"""The GpSimd engine (POOL): eight small processors with sixteen partitions each, which access only
+SBUF. They count along patterns, and gather elements within their partitions by indices in memory.
+This module also has random numbers: the lanes of this engine and of the Vector engine have
+generators."""
 
 from __future__ import annotations
 
@@ -123,8 +124,8 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
 
 
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
-    """Refuse indices, [groups, count], whose `run` elements leave the `size` there are. The result
-    on the device is undefined (ISA)."""
+    """Raise an error for indices [groups, count] whose `run` elements leave the `size` elements of
+    a group. The result on the device is undefined (ISA)."""
     beyond = indices > size - run
     if not beyond.any():
         return
@@ -185,7 +186,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
     )
     bits = data.codes().view(WORDS[data.held.itemsize])
     u = engines.uniform(core, vector, dst)
-    kept = ~(u < numeric.scalar(prob, u))  # a product with it takes no branch for each element
+    kept = ~(u < numeric.scalar(prob, u))  # multiplying by it needs no branch for each element
     np.multiply(numeric.shaped(bits, dst.shape), kept, out=dst.codes().view(bits.dtype))
 
 

@@ -1,8 +1,9 @@
-"""Microscaling (MX) formats: 32 narrow numbers along K share a scale, a power of two.
+"""Microscaling (MX) formats: 32 narrow numbers along K share a scale, which is a power of two.
 
-The 32 are 8 partitions of 4 packed elements. The scale of the data in rows 32q + 8r to 32q + 8r + 7
-is row 32q + r of the scale tile. That tile starts where the data does or 4, 8 or 12 partitions
-below, so the scales of four tensors can be interleaved (NKI guide, "MXFP Matrix Multiplication").
+The 32 numbers are 8 partitions of 4 packed elements. The scale of the data in rows 32q + 8r to 32q
++ 8r + 7 is row 32q + r of the scale tile. This tile starts at the first partition of the data, or
+4, 8 or 12 partitions below, so that the scales of four tensors can be interleaved (NKI guide, "MXFP
+Matrix Multiplication").
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def nc_matmul_mx(
 
 
 def operand(core: Core, name: str, data: Tile, scale: Tile) -> tuple[Array, Array]:
-    """The elements [4K, F], float32, and the codes of their scales [K/8, F]."""
+    """Return the elements [4K, F] as float32, and the codes of their scales [K/8, F]."""
     assert data.dtype.element is not None
     rows = words.scale_rows(data.shape[0], core.machine)
     if scale.storage.gaps is not None:

@@ -17,12 +17,12 @@ EVERYWHERE = ("vector", "scalar", "gpsimd")
 
 
 def fold(name: str) -> Callable[..., Any]:
-    """A fold of `numerics.loops.fold`, found when it is first used."""
+    """Return a fold of `numerics.loops.fold`, which is loaded at the first call."""
     return lambda matrix, state: getattr(folds, name)(matrix, state)
 
 
 def poly(name: str) -> Callable[..., Any]:
-    """A function of `numerics.loops.elementary`, likewise."""
+    """Return a function of `numerics.loops.elementary`, which is loaded at the first call."""
     return lambda x, out: getattr(elementary, name)(x, out)
 
 
@@ -82,7 +82,7 @@ _OPERATORS = (
 )  # fmt: skip
 
 _FUNCTIONS = (
-    Function("copy", alu.copy, "x", adds_bias=False),  # aws-neuron-sdk#1296
+    Function("copy", alu.copy, "x", adds_bias=False),  # without bias: aws-neuron-sdk#1296
     Function("square", alu.squared, "x^2"),
     Function("relu", alu.rectified, "max(x, 0)"),
     Function("prelu", alu.rectified, "x if x > 0 else relu_param * x"),

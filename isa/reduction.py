@@ -234,7 +234,7 @@ def tensor_scalar_cumulative(
 
 
 def folded(op: Operator, axes: int, negate: bool) -> Run:
-    """The reduction of the last axes of data."""
+    """Return the reduction of the last axes of data."""
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
         result = numeric.reduce(op, data.values(), axes)
@@ -247,7 +247,7 @@ def folded(op: Operator, axes: int, negate: bool) -> Run:
 
 
 def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, data: Tile) -> None:
-    """The reduction, with axes that only releases 0.1 and 0.2 of the API accept."""
+    """Run the reduction with axes that only releases 0.1 and 0.2 of the API accept."""
     core.report(
         "AXIS_FROM_WITHIN",
         f"tensor_reduce: axis {axis} of {data} folds its last {len(words.listed(axis))}, as in "

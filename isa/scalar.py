@@ -1,5 +1,5 @@
-"""The Scalar engine (ACT): one function of one number at a time, with a multiplier and an adder
-in front and an accumulator behind."""
+"""The Scalar engine (ACT): it computes one function of one number at a time. A multiplier and an
+adder come before the function, and an accumulator after it."""
 
 from __future__ import annotations
 
@@ -151,21 +151,22 @@ def exponential(
     sums.read_out(core, vector, src, reduce_res)
 
 
-# --- words of the bodies --------------------------------------------------------------------------
+# --- functions for the bodies ---------------------------------------------------------------------
 
 
 def activated(
     dst: Tile, op: Function, data: Tile, bias: Any, scale: Any, command: reduce_cmd
 ) -> Run:
-    """The run that activates, leaves sums in the accumulator as `command` states, and reads them
-    out."""
+    """Return the run that computes the function, adds results to the accumulator as `command`
+    states, and writes the accumulator out."""
     moved, look_up = affine(dst, data, scale, bias), tables.looked_up(op)
     others = [i for i, operand in enumerate((bias, scale)) if isinstance(operand, Tile)]
 
     def run(core: Core, dst: Tile, data: Tile, bias: Any, scale: Any, result: Tile | None) -> None:
         out = numeric.target(dst, data, *[(bias, scale)[i] for i in others])
         if not out.flags.c_contiguous:
-            out = numeric.floats(dst)  # elements of dst may lie on each other: the sum is of all
+            # elements of dst may overlap, but the sum is that of all results
+            out = numeric.floats(dst)
         look_up(core, moved(data, scale, bias), out)
         if command is not IDLE:
             sums.accumulate(core, scalar, data, out, ADD, command)
@@ -177,7 +178,8 @@ def activated(
 
 
 def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any, Any], Array]:
-    """Return how data * scale + bias is made, in float32, leaving out what changes nothing."""
+    """Return a function that computes data * scale + bias in float32, without the operations that
+    change nothing."""
     read = numeric.reader(data, dst.shape)
     factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
     scaled, moved = isinstance(scale, Tile), bias is not None
@@ -193,7 +195,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
             return out
         if multiplied:
             x = np.multiply(x, factor(scale), out=out)
-        if moved:  # adding 0 makes +0 of -0
+        if moved:  # bias 0 is added too: it turns -0 into +0
             x = np.add(x, term(bias), out=out)
         return x
 
@@ -201,7 +203,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
 
 
 def evaluate(core: Core, op: Function, value: Any, out: Any, slope: Any = None) -> None:
-    """out = op(value), of prelu with a slope if one is given: x if x > 0 else slope * x."""
+    """out = op(value). prelu may have a slope: x if x > 0 else slope * x."""
     if op is PRELU and slope is not None:
         out[...] = np.where(value > 0, value, numeric.scalar(slope, value) * value)
         return

@@ -1,4 +1,4 @@
-"""Instructions that look for elements and select them: by value, by place, by being not 0."""
+"""Instructions that find and select elements: by value, by position, and those that are not 0."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def nc_match_replace8(
         numeric.write(dst_idx, found)
 
 
-# --- by place -------------------------------------------------------------------------------------
+# --- by position ----------------------------------------------------------------------------------
 
 
 @instruction(
@@ -134,7 +134,7 @@ def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
     numeric.write(dst, bounds)
 
 
-# --- a processor of the GpSimd engine for every 16 partitions -------------------------------------
+# --- with a GpSimd processor for every 16 partitions ----------------------------------------------
 
 
 @instruction(
@@ -182,7 +182,7 @@ def nonzero_with_count(
     numeric.put(dst, first, codes.reshape(len(codes), *dst.shape[1:]))
 
 
-# --- words of the bodies --------------------------------------------------------------------------
+# --- functions for the bodies ---------------------------------------------------------------------
 
 
 def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
@@ -192,15 +192,15 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:
-    """Return which of the places satisfy the comparison with the bound of each partition."""
+    """Return which of the positions satisfy the comparison with the bound of each partition."""
     found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
     op.apply(places, bound.column(), found)
     return found
 
 
 def runs(ids: Any) -> tuple[Any, Any]:
-    """Return, for each element, the start of its run of equal neighbors, and the element after the
-    end of the run."""
+    """Return, for each element, the start of its run of equal neighbors, and the end
+    (exclusive)."""
     first = np.ones(len(ids), np.bool_)
     first[1:] = ids[1:] != ids[:-1]
     edges = np.append(np.flatnonzero(first), len(ids))

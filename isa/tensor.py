@@ -1,5 +1,5 @@
-"""The Tensor engine (PE): 128 x 128 multipliers, with the stationary tile in them and the moving
-tile streaming past; sums leave at the bottom, into PSUM. The Vector engine transposes too."""
+"""The Tensor engine (PE): 128 x 128 multipliers. The stationary tile stays in them, and the moving
+tile streams through; sums leave at the bottom into PSUM. The Vector engine can transpose, too."""
 
 from __future__ import annotations
 

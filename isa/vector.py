@@ -1,5 +1,5 @@
-"""The Vector engine (DVE): 128 lanes, each with an ALU that computes in float32. Some of it the
-Scalar and the GpSimd engine can do too."""
+"""The Vector engine (DVE): 128 lanes, each with an ALU that computes in float32. The Scalar and the
+GpSimd engine can execute some of these instructions, too."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Building blocks of one family of clauses: its operands, rules and costs."""
+"""Building blocks of the clauses of one family: operands, rules and costs."""

@@ -1,4 +1,4 @@
-"""Operands, rules and costs of sequencers, of cores that meet, and of collectives."""
+"""Operands, rules and costs of sequencers, of synchronizing cores, and of collectives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ OneOut = Annotated[Tile, writes("", SBUF, *HBM, starts=False)]
 BYTES: dict[str, Any] = {"starts": False, "free_dims": None, "moved": True}
 Sent = Annotated[Tile, reads("", SBUF, **BYTES)]
 Received = Annotated[Tile, writes("", SBUF, **BYTES)]
-# Written, though not here: whoever touches the data waits for the barrier, and it for them.
+# Declared as written, though nothing is written here: every access to the data waits for the
+# barrier,
+# and the barrier waits for every access.
 Shared = Annotated[Tile, writes("", MemoryRegion.shared_hbm, SBUF, partial=True, **BYTES)]
 Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
 Rank = Annotated[int, Immediate(int, keyed=True)]
@@ -51,7 +53,7 @@ def memory_access(call: Call, machine: Machine) -> cost.Cost:
 
 
 def own_rank(call: Call, world: World, number: int) -> range:
-    """The cores of one rank."""
+    """Return the cores of the rank of core `number`."""
     return world.cores_of(world.rank(number))
 
 
@@ -84,7 +86,7 @@ ANY: dict[str, Any] = {"starts": False, "free_dims": None, "many": True}
 JOINED: dict[str, Any] = {"regions": (*HBM, SBUF), **ANY}
 MOVED: dict[str, Any] = {"moved": True, **JOINED}
 IN_HBM: dict[str, Any] = {"moved": True, "regions": HBM, **ANY}
-# Read once everybody is there: the meaning checks that they have been written.
+# They are read when all ranks have arrived; the body checks then that they have been written.
 Srcs = Annotated[list[Tile], Operand(reads=True, partial=True, **MOVED)]
 Dsts = Annotated[list[Tile], Operand(writes=True, **MOVED)]
 Addends = Annotated[list[Tile], Operand(reads=True, partial=True, **JOINED)]
@@ -104,13 +106,14 @@ Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
 
 def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
-    """Return the replica groups. All ranks of pairs are one group."""
+    """Return the replica groups. Pairs form one group of all their ranks."""
     named = call.arguments.get("replica_group")
     return named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
 
 
 def ranks_of(call: Call, world: World, number: int) -> list[int]:
-    """The cores of the core's group that its tensors concern."""
+    """Return the cores that take part in a collective of core `number`: those of the ranks of its
+    group."""
     rank = world.rank(number)
     own = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
     return replica_groups.participants(world, number, sorted(own), _on_chip(call))
@@ -121,8 +124,8 @@ def _on_chip(call: Call) -> bool:
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
-    """Return the time of a pattern of communication among the group's ranks on the largest instance
-    of the machine. The DMA rings are busy while a rank reads and writes its data."""
+    """Return the cost function of a pattern of communication among the ranks of the group, on the
+    machine's largest instance. The DMA rings are busy while a rank reads and writes its data."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
         largest = instances.of_machine(machine.name)
@@ -143,7 +146,7 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
 
 
 def every(test: Callable[[Any, Any], Any]) -> Callable[[Call], bool]:
-    """Return whether each pair of a src and its dst passes."""
+    """Return a test of a call: whether `test` is true for each pair of a src and its dst."""
     return lambda call: all(
         test(src, dst) for src, dst in zip(call["srcs"], call["dsts"], strict=False)
     )
@@ -216,18 +219,18 @@ an_axis = holds(
 
 
 def _ranks(call: Call) -> int:
-    """A rule of a group. A separate rule requires that there is one, so all rules can be
-    reported."""
+    """Return the number of ranks in a group; 1 if there is no group. A separate rule requires a
+    group, so that all broken rules are reported."""
     return len(next(iter(call["replica_group"]), ())) or 1
 
 
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
-    """Return whether a tensor has the size of another one of all ranks, along the call's
+    """Return whether `whole` has the size of the parts of all ranks, concatenated along the call's
     dimension."""
     axis, count = call["collective_dim"], _ranks(call)
     if not 0 <= axis < len(part.shape):
-        return True  # `an_axis` tells
-    if not whole.on_chip and axis == 0:  # one after the other, whatever the other axes are
+        return True  # the rule `an_axis` reports this
+    if not whole.on_chip and axis == 0:  # concatenated along axis 0, whatever the other axes are
         return bool(whole.size == count * part.size and whole.shape[0] % count == 0)
     wanted = list(part.shape)
     wanted[axis] *= count
@@ -293,7 +296,7 @@ def _is_pair(given: Sequence[int]) -> bool:
 def rows_of_numbers(call: Call, machine: Machine) -> Any:
     view, rows = call.view("metadata_tensor"), 4 if call["has_rdispls"] else 3
     wanted = (rows, _ranks(call))
-    allowed = (wanted, (4, wanted[1]))  # a fourth row may be there and is not read
+    allowed = (wanted, (4, wanted[1]))  # a fourth row is allowed but not read
     shape = view.shape[1:] if view.region is SBUF and view.shape[0] == 1 else view.shape
     if view.dtype.name == "uint32" and shape in allowed:
         return None

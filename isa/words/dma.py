@@ -1,4 +1,4 @@
-"""Operands, rules and costs of transfers."""
+"""Operands, rules and costs of DMA transfers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from neuroncore.memory.tile import Tile
 
 READ = reads("", SBUF, *HBM, starts=False, free_dims=None)
 WRITTEN = replace(READ, reads=False, writes=True, partial=True)
-WIDTHS = (2, 4)  # bytes that the engines exchange
+WIDTHS = (2, 4)  # bytes of elements that the DMA engines transpose
 Source = Annotated[Tile, replace(READ, moved=True)]
 Moved = Annotated[Tile, replace(WRITTEN, moved=True)]
 Sources = Annotated[Sequence[Tile], replace(READ, many=True)]
@@ -41,8 +41,9 @@ Scales = Annotated[tuple[float, ...] | None, Immediate(float, depth=1, optional=
 Axes = Annotated[tuple[int, ...] | None, Immediate(int, depth=1, optional=True, keyed=True)]
 Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
-ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}  # of transposes, by the number of axes
-AT_RUN_TIME, PICKED = 1, 2  # View.dynamic of an address, of rows that an index picks
+# the order of axes of a transpose, by the number of axes
+ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+AT_RUN_TIME, PICKED = 1, 2  # values of View.dynamic: an address, and rows that an index chooses
 SOFTWARE = (dge_mode.unknown, dge_mode.swdge)
 COMMAND = (engine.sync, engine.scalar)
 ONE_OF_TWO = ([True, False], [False, True])
@@ -155,7 +156,8 @@ def at_a_time(call: Call) -> int:
 
 
 def fits_hardware(call: Call) -> bool:
-    """That the last axis has at most 128 elements follows from the partitions of dst."""
+    """Return whether hardware can transpose this shape. That the last axis has at most 128 elements
+    follows from the partitions of dst."""
     shape, group = call.view("src").shape, at_a_time(call)
     if len(shape) < 3:
         return shape[:1] == (group,)
@@ -226,7 +228,7 @@ TRANSPOSE = (
 
 
 def compute_cost(call: Call, machine: Machine) -> cost.Cost:
-    """Every source is moved; sums get a share of the bandwidth (ARCH3)."""
+    """The time of a move of every source; sums get a share of the bandwidth (ARCH3)."""
     dst = call.view("dst")
     parts = [cost.move(dst, src, machine) for src in call["srcs"]]
     moves = [part.transfer for part in parts if part.transfer is not None]
@@ -239,14 +241,14 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def made_by(call: Call) -> list[engine]:
-    """The older compiler loads 32-bit tiles as they are and transposes them on the Tensor engine: a
-    published product that leaves transposes to loads takes as long as one that makes them itself.
-    """
+    """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged and
+    transposes them on the Tensor engine: a published product that leaves transposes to loads takes
+    as long as one that makes them itself."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 
 def product_cost(call: Call, machine: Machine) -> cost.Cost:
-    """A load and then a product for each block that fills the array."""
+    """The time of a load, and of a product for each block that fills the array."""
     unit, side = machine.engines["tensor"], machine.limits.partitions
     blocks = ceil(call.view("src").size / side**2)
     rows = side / unit.rate["transpose_float32"]

@@ -27,8 +27,8 @@ from neuroncore.numerics.formats import FLOATS, Format, float32
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
-EXACT = formats("int32 uint32")  # the formats of the GpSimd engine's own integer arithmetic
-KEEP = 255  # in a shuffle mask: leave that partition of dst as it is
+EXACT = formats("int32 uint32")  # the formats of the GpSimd engine's integer arithmetic
+KEEP = 255  # in a shuffle mask: dst keeps the contents of this partition
 
 CopiedTo = Annotated[Tile, writes(moved=True, indirect=True)]
 Copied = Annotated[Tile, reads(moved=True, indirect=True)]
@@ -45,8 +45,8 @@ def are_exact(*tiles: Tile | View) -> bool:
 
 
 def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
-    """Return which of `count` partitions a shuffle writes, and from where each of them comes. The
-    mask is as long as a quadrant."""
+    """Return flags of the `count` partitions that a shuffle writes, and the source partition of
+    each that is written. The length of the mask is the size of a quadrant."""
     rows, quadrant = np.arange(count), len(mask)
     wanted = np.array(mask)[rows % quadrant]
     origin = rows // quadrant * quadrant % (-(-sources // quadrant) * quadrant) + wanted
@@ -54,12 +54,12 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
     return moved, origin[moved]
 
 
-# --- which engine ---------------------------------------------------------------------------------
+# --- the choice of the engine ---------------------------------------------------------------------
 
 
 def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
-    """Send integers of 32 bits to the GpSimd engine, whose arithmetic on them is exact, unless it
-    cannot reach them; power goes there too (ISA)."""
+    """Choose the GpSimd engine for power, and for 32-bit integers that it can reach, because its
+    integer arithmetic is exact (ISA); otherwise the Vector engine."""
     if "gpsimd" in call["op"].engines and "vector" not in call["op"].engines:
         return gpsimd
     exact = are_exact(*call.views()) and all(v.region is not PSUM for v in call.views())
@@ -67,7 +67,7 @@ def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
 
 
 def operators_vector_lacks(call: Call) -> list[Any]:
-    """The operators that the Vector engine doesn't have."""
+    """Return the operators that the Vector engine doesn't have."""
     return [op for op in (call["op0"], call["op1"]) if op and "vector" not in op.engines]
 
 
@@ -76,15 +76,16 @@ def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
 
 
 def in_pipeline(call: Call) -> bool:
-    """Return whether operators are a multiplication, an addition, or the first and then the
-    second."""
+    """Return whether the operators are a multiplication, an addition, or a multiplication and then
+    an addition."""
     names = [op.name for op in (call["op0"], call["op1"]) if op]
     return names in (["multiply", "add"], ["multiply"], ["add"])
 
 
 def open_arithmetic(call: Call) -> list[engine]:
-    """Return the engines as `left_open` does, for arithmetic that Scalar's multiplier and adder can
-    do: profiles on trn1 have it there where Vector has much to do (silu, adamw)."""
+    """Return the engines among which the older compiler chooses for arithmetic that Scalar's
+    multiplier and adder can do. In profiles on trn1, Scalar does it if Vector has much to do (silu,
+    adamw)."""
     takes = call["engine"] is unknown and in_pipeline(call)
     return [vector, scalar] if takes else [call.engine]
 
@@ -120,7 +121,8 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
 @rule(OperatorError, because="32-bit integers use the address arithmetic")
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
-    # the page says so of the arithmetic on addresses (ISA, tensor_scalar_addr), not which that is
+    # the page says so about the arithmetic on addresses (ISA, tensor_scalar_addr), but not which
+    # that is
     dst, data = call.view("dst"), call.view("data")
     addresses = are_exact(dst, data) and call["op0"].kind == "arithmetic"
     if not addresses or not (dst.picked_by or data.picked_by):
@@ -183,8 +185,8 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """Two streams, at a separate rate if they come from two memories; one stream if it is a scalar
-    that is copied (FIT)."""
+    """The time of two streams; if they come from two memories, at another rate. If a scalar is
+    copied, the time of one stream (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
     one = not isinstance(call["src"], View) or call.view("src").free_size == 1
     kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
@@ -226,7 +228,7 @@ Total = Annotated[
 )
 def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
     """reduce_res has as many partitions as data, or more"""
-    # nki-library's router_topk of NKI 0.2 reads out registers behind those of data
+    # nki-library's router_topk of NKI 0.2 reads registers of more partitions than data has
     data, result = call.view("data"), call["reduce_res"]
     if not isinstance(result, View):
         return None
@@ -281,8 +283,8 @@ ACTIVATE2 = (
 
 def activation_cost(call: Call, machine: Machine) -> cost.Cost:
     """One element per lane and cycle, whatever the function; reading the accumulator is a second
-    instruction (ISA226). Any function but copy fetches a column for its bias, be there one or not:
-    published traces differ by just that."""
+    instruction (ISA226). Every function but copy fetches a column for its bias, even without a
+    bias: published traces differ by exactly this time."""
     reads_out = call["reduce_res"] is not None
     cycles = cost.elements(call) / cost.rate(machine, engine.scalar, "default")
     extra = reads_out * machine.fixed.accumulator_read_cycles
@@ -299,7 +301,7 @@ Indices = Annotated[Tile, reads("uint32", SBUF)]
 Comparison = Annotated[Operator, Op(names=COMPARISONS)]
 Run = Annotated[int, Immediate(int, keyed=True)]
 Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
-# Published kernels compute offsets by divisions, whose whole numbers are floats.
+# Published kernels compute offsets by divisions, which give floats.
 Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
 
 
@@ -353,9 +355,9 @@ LOCAL_GATHER = (
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The cost is the published 150 + elements / C, times C. Without the factor, gathering fewer
-    elements at a time would be cheaper and 16-bit formats slower; with it the cost is what the
-    engine's ports allow (ISA226)."""
+    """The published 150 + elements / C, times C. Without the factor, gathering fewer elements at a
+    time would be cheaper, and 16-bit formats slower. With it, the cost is what the engine's ports
+    allow (ISA226)."""
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles
@@ -382,7 +384,7 @@ STATE_ENGINES = on_engine_needs(
 
 
 def shape_of_states(call: Call) -> tuple[int, ...]:
-    """[P, words]: all states of each lane, side by side."""
+    """Return [P, words]: all states of each lane, one after the other."""
     view = call.views()[0]
     return view.partitions, generator.WORDS * engines.streams(call.engine, call.machine)
 
@@ -396,7 +398,8 @@ def states_of_a_lane(name: str) -> Rule:
 
 
 def of_probabilities(call: Call) -> tuple[Format, ...]:
-    """Their formats: integers are compared with float32, floats with any float (ISA)."""
+    """Return the formats that probabilities may have: float32 for integers, any float for floats
+    (ISA)."""
     return (float32,) if call.view("data").dtype.is_integer else FLOATS
 
 

@@ -1,4 +1,4 @@
-"""Operands, rules and costs of microscaling formats, and where their scales are."""
+"""Operands, rules and costs of microscaling formats, and the positions of their scales."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def scale_rows(partitions: int, machine: Machine) -> Array:
 
 
 def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
-    """One scale for each packed element of 8 partitions, in the quadrant where the data is."""
+    """Require a scale for each column of packed elements in 8 partitions, in the quadrant of the
+    data."""
 
     def rows(call: Call) -> int:
         return int(scale_rows(call.view(data).partitions, call.machine).max(initial=0)) + 1
@@ -105,7 +106,7 @@ def quantize_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def mx_cost(call: Call, machine: Machine) -> cost.Cost:
-    """A packed column per cycle, as of any 8-bit format, with four times its work in it (ARCH3)."""
+    """One packed column per cycle, like any 8-bit format, with four times the work (ARCH3)."""
     s, x = call.view("stationary"), call.view("moving")
     columns = max(x.free_size, cost.strided_cycles(x, machine))
     return cost.systolic(call, machine, "float8", columns, s.free_size)

@@ -1,5 +1,5 @@
-"""Operands, rules and costs of what folds along the free axes or over partitions, and of what looks
-for elements or selects them by position."""
+"""Operands, rules and costs of instructions that fold along the free axes or over partitions, and
+of those that find elements or select them by position."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def listed(axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(call: Call) -> int:
-    """The number of the last axes that are folded away; 0 if the axes are not the last."""
+    """Return how many of the last axes are folded; 0 if the axes are not the last ones."""
     rank, given = len(call.view("data").shape), listed(call["axis"])
     if not all(isinstance(a, int) for a in given):
         return 0
@@ -60,7 +60,7 @@ def reduced_axes(call: Call) -> int:
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """Return the number of axes if they are the last ones and do not include axis 0, else 0."""
+    """Return the number of axes if they are the last ones without axis 0, else 0."""
     if not all(-rank <= a < rank for a in axes):
         return 0
     found = sorted(a % rank for a in axes)
@@ -68,9 +68,9 @@ def trailing(axes: tuple[int, ...], rank: int) -> int:
 
 
 def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
-    """Return the number of axes in releases 0.1 and 0.2 of the API, where axes are counted from the
-    innermost one, axis 1, up to the largest number that an instruction has. In nki-library's
-    kernels of 0.2 the innermost axis may have the last number instead."""
+    """Return the number of axes, as releases 0.1 and 0.2 of the API count them; 0 if they are
+    illegal. There, axis 1 is the innermost axis, and `most` is the highest number. In nki-library's
+    kernels of 0.2 the innermost axis may have the highest number instead."""
     found = sorted(axes)
     consecutive = found == list(range(found[0], found[0] + len(found))) if found else False
     ends = consecutive and (found[0] == 1 or found[-1] == most)
@@ -78,7 +78,7 @@ def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
 
 
 def folded(call: Call) -> int:
-    """The number of elements that are folded into one."""
+    """Return the number of elements that are folded into one."""
     shape = call.view("data").shape
     return prod(shape[len(shape) - reduced_axes(call) :])
 
@@ -113,7 +113,7 @@ REDUCE = (
 SCALAR_REDUCE = (
     rules.runs_there("op0"),
     rules.operand_of(op0="operand0"),
-    # the API has a reverse0, and says that it isn't supported yet (ISA)
+    # the API has a parameter reverse0, and documents that it isn't supported yet (ISA)
     rules.unsupported("reverse0", "use nisa.tensor_scalar(reverse0=True), then nisa.tensor_reduce"),
     rules.commands("reset_reduce", "reduce", "load_reduce"),
     rules.needed_if("reduce_init", "reduce_cmd", "is load_reduce", loads),
@@ -148,8 +148,8 @@ def aggregation_cost(call: Call, machine: Machine) -> cost.Cost:
     return cost.stream(call, machine, 13 * call.view("data").free_size / 3)
 
 
-EIGHT = 8  # values that the lane's registers hold to compare with what streams past
-LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
+EIGHT = 8  # values that a lane's registers compare with the stream
+LEAST = float(np.finfo(np.float32).min)  # the value that hardware writes if a comparison fails
 
 Searched = Annotated[Tile, reads(free_dims="search_free_dims")]
 Indices = Annotated[Tile, writes("uint16 uint32")]
@@ -243,14 +243,15 @@ TOPK = (two_axes, as_many_as_there_are, results)
 
 
 def topk_cost(call: Call, machine: Machine) -> cost.Cost:
-    """4 n + K cycles (ISA); the groups are worked on at the same time."""
+    """4 n + K cycles (ISA); all groups are processed at the same time."""
     cycles = 4 * call["n"] + call.view("val_dst").free_size
     return cost.stream(call, machine, cycles, machine.fixed.gpsimd_start_cycles)
 
 
 def wide(core: Core, reduce_res: Tile | None) -> Tile | None:
-    """reduce_res, which is better float32: in a narrower format the maximum of a row of fillings is
-    -inf, and -inf - -inf is NaN in the activation that follows (ISA, range_select)."""
+    """Return reduce_res, and report a format other than float32: in a narrower format the maximum
+    of a row of fillings is -inf, and -inf - -inf is NaN in the activation that follows (ISA,
+    range_select)."""
     if reduce_res is not None and reduce_res.dtype is not float32:
         core.report(
             "NARROW_MAXIMUM",

@@ -1,4 +1,4 @@
-"""Operands, rules and costs of matmuls, dense and sparse, and of transposes by the Tensor and the
+"""Operands, rules and costs of matmuls, dense and sparse, and of transposes on the Tensor and the
 Vector engine."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUMS = (float32, bfloat16, float16, *NARROW)
 Accumulator = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=SUMS, indirect=True)]
 Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, indirect=True)]
 Pair = Annotated[tuple[int, ...] | None, Immediate(int, depth=1, optional=True, keyed=True)]
-Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels pass its name, too
+Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels also pass its name
 
 
 def is_double_row(mode: matmul_perf_mode | str) -> bool:
@@ -56,7 +56,8 @@ def is_double_row(mode: matmul_perf_mode | str) -> bool:
 
 
 def halves(call: Call) -> int:
-    """Elements per column: 2 in double_row mode, whose first free axis has the two halves of K."""
+    """Return the number of elements per column: 2 in double_row mode, where the first free axis has
+    the two halves of K."""
     return 2 if is_double_row(call.arguments.get("perf_mode", "none")) else 1
 
 
@@ -120,8 +121,8 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
 
 
 def carries(dst: Format, data: Format) -> bool:
-    """Return whether a tile of `dst` accepts the result of transpose mode for `data`: the same
-    bits, TF32 in a float32, or an 8-bit float in 16 bits, the upper 8 of them zero (ARCH2)."""
+    """Return whether a tile of format `dst` accepts the result of transpose mode for `data`: the
+    same bits, TF32 in a float32, or an 8-bit float in 16 bits whose upper 8 bits are 0 (ARCH2)."""
     if data is tfloat32 and dst is float32:
         return True
     return dst is data or (data in NARROW and dst.itemsize == 2)
@@ -229,7 +230,7 @@ MATMUL = (
 
 
 def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One column of moving per cycle; loading the stationary tile can hide behind the last one.
+    """One column of moving per cycle; loading the stationary tile can overlap the previous product.
     A float32 operand of zeros and ones takes one pass (ISA)."""
     kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     if call["is_transpose"]:
@@ -252,8 +253,7 @@ tensor, vector = engine.tensor, engine.vector
 
 
 def choose(call: Call, machine: Machine) -> engine:
-    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector
-    engine."""
+    """Choose the Tensor engine if data is in SBUF and dst in PSUM, otherwise the Vector engine."""
     on_tensor = call.view("data").region is SBUF and call.view("dst").region is PSUM
     return tensor if on_tensor else vector
 
@@ -312,7 +312,8 @@ TRANSPOSE = (one_format, through_the_array, fits_the_engine, in_one_bank)
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The rows of data stream past it, or its columns through the Vector engine."""
+    """On the Tensor engine the rows of data stream through the array; on the Vector engine its
+    columns do."""
     data = call.view("data")
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)
@@ -336,7 +337,7 @@ SPARSE_PRODUCT = (
 
 
 def slots(call: Call) -> int:
-    """Numbers of the moving tile for each partition and column."""
+    """Return the number of slots of the moving tile for each partition and column."""
     kept, among = call["pattern"] if len(call["pattern"] or ()) == 2 else (1, 1)
     return among // (kept or 1) or 1
 
@@ -367,11 +368,11 @@ def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
-    """The number that each of [K, M] weights multiplies: [K, M, N] of the moving numbers [K, slots,
-    N].
+    """Return the number that each weight [K, M] multiplies: [K, M, N], from the moving numbers [K,
+    slots, N].
 
-    Raises UnknownNameError without `Options.experimental`, OutOfBoundsError for a tag that is
-    beyond its pattern.
+    Raises UnknownNameError without `Options.experimental`, and OutOfBoundsError for a tag that is
+    too large for its pattern.
     """
     if not core.options.experimental:
         raise UnknownNameError(
@@ -392,7 +393,7 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
 
 
 def by_column(core: Core, weights: Array, numbers: Array) -> product.Sum:
-    """Each column of [K, M] weights times the numbers [K, M, N] that it has picked."""
+    """Return the sum in which each column of weights [K, M] multiplies its numbers in [K, M, N]."""
     multiply = product.of(False, core.options)
 
     def fill(out: Array, add: bool) -> None:

@@ -12,18 +12,18 @@ import numpy as np
 from neuroncore.plain.formats import FORMATS, Array, F
 
 IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf,
-            "abs_max": 0.0, "abs_min": np.inf}  # what a reset leaves in an accumulator  # fmt: skip
+            "abs_max": 0.0, "abs_min": np.inf}  # registers after a reset  # fmt: skip
 _erf, _erfc = np.vectorize(erf, [np.float64]), np.vectorize(erfc, [np.float64])
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """NaN if either is; +0 is above -0."""
+    """Return the greater number; NaN if either is NaN; +0 is above -0."""
     larger = np.where((a > b) | ((a == b) & np.signbit(b)), a, b)
     return np.where(np.isnan(a) | np.isnan(b), F(np.nan), larger)
 
 
 def number(a: Any, b: Any) -> Any:
-    """The minimum or maximum, but the other operand where one is NaN (Options.nan_minmax)."""
+    """Return the maximum; if one operand is NaN, the other operand (Options.nan_minmax)."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -36,8 +36,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
     "abs_max": lambda a, b: np.where(np.abs(a) > np.abs(b), a, b),
     "abs_min": lambda a, b: np.where(np.abs(a) < np.abs(b), a, b),
-    "power": lambda a, b: np.power(*np.array(np.broadcast_arrays(a, b), np.float64)),  # no sqrt
-    "divide": np.divide, "mod": np.mod, "fmod": np.fmod,  # Options.simulator_operators
+    # without numpy's special case for sqrt
+    "power": lambda a, b: np.power(*np.array(np.broadcast_arrays(a, b), np.float64)),
+    "divide": np.divide, "mod": np.mod, "fmod": np.fmod,  # operators of Options.simulator_operators
 }  # fmt: skip
 UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs, "square": np.square, "relu": lambda a: maximum(a, F(0)), "bypass": np.array,
@@ -52,47 +53,47 @@ BITS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def shift(move: Any, a: Array, b: Array) -> Array:
-    """Shift unsigned codes: zeros come in, and a shift by the width or more leaves 0."""
+    """Shift unsigned codes. Zeros come in, and a shift by at least the width leaves 0."""
     inside = b < 8 * a.itemsize
     return np.where(inside, move(a, np.where(inside, b, 0).astype(a.dtype)), a.dtype.type(0))
 
 
 def apply(op: str, a: Any, b: Any = None, reverse: bool = False) -> Array:
-    """a <op> b, or b <op> a, rounded once."""
+    """Return a <op> b, or with `reverse` b <op> a, rounded once."""
     if op in UNARY:
         return np.asarray(UNARY[op](a), F)
     return np.asarray(BINARY[op](b, a) if reverse else BINARY[op](a, b), F)
 
 
 def fold(op: str, columns: Array, state: Array) -> Array:
-    """((state <op> x[:, 0]) <op> x[:, 1]) ... of [P, F]: [P]"""
+    """Return ((state <op> x[:, 0]) <op> x[:, 1]) ... of x [P, F], a vector [P]."""
     for j in range(columns.shape[1]):
         state = BITS[op](state, columns[:, j]) if op in BITS else apply(op, state, columns[:, j])
     return state
 
 
 def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
-    """a * b + c of float32 numbers, rounded once. `narrow` says that products have at most 24
-    significant bits: float32 represents them exactly, unless they are too large or too small.
+    """Return a * b + c of float32 numbers, rounded once. `narrow` is true if products have at most
+    24 significant bits: float32 represents these exactly, unless they are too large or too small.
 
-    The product is exact in float64; its sum with c is rounded there first. That matters only if the
-    sum is inexact and halfway between two float32 numbers: it then moves by one step."""
+    The product is exact in float64, where its sum with c is rounded first. This matters only if the
+    sum is inexact and halfway between two float32 numbers; then it is moved by one step."""
     if narrow:
         with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
             return a * b + c
     product = np.multiply(a, b, dtype=np.float64)
     total = product + c
     back = total - product
-    error = (product - (total - back)) + (c - back)  # what has been cut off (Knuth)
+    error = (product - (total - back)) + (c - back)  # the part that was cut off (Knuth)
     halfway = (total.view(np.int64) & 0xFFFFFFF == 0) & (error != 0)
     total[halfway] = np.nextafter(total[halfway], np.copysign(np.inf, error[halfway]))
     return total.astype(F)
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
-    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. The exact products
-    of a group of rows are summed from the left first, times powers of two if there are `scales`
-    (float64, two for each row). `narrow`: products have at most 24 significant bits."""
+    """Return sum_k s[k, m] * x[k, n] as a chain of fused multiply-adds from k = 0. The exact
+    products of a `group` of rows are added first, from the left, and multiplied by `scales` if
+    given (powers of two in float64, for each row of s and of x). `narrow` is that of `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:
@@ -106,8 +107,8 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """The chains of halves of float32 numbers (Options.fp32_matmul): upper 12 significant bits, and
-    the rest. Numbers that are not finite are only in the last chain."""
+    """Return the chains of the halves of float32 numbers (Options.fp32_matmul): the upper 12
+    significant bits, and the rest. Numbers that are not finite are only in the last chain."""
     halves = []
     for one in (s, x):
         finite = np.where(np.isfinite(one), one, F(0))
@@ -127,18 +128,19 @@ def silu_dx(x: Any) -> Any:
 
 
 def normal(x: Any) -> Any:
-    """The distribution function of the normal distribution."""
+    """Return the distribution function of the normal distribution."""
     return _erfc(-x / sqrt(2)) / 2
 
 
 def gelu_dx(x: Any) -> Any:
-    x = np.clip(x, -19.0, None)  # below, nothing is left of it but the sign
+    x = np.clip(x, -19.0, None)  # for smaller numbers only the sign of the result is left
     return normal(x) + x * np.exp(-x * x / 2) / sqrt(2 * pi)
 
 
 def sin(x: Any) -> Any:
-    """Beyond -pi to pi, the cubic at pi (nki.api.shared.rst: sin(9) is 27.65)."""
-    left = (pi - np.abs(x)) + 1.2246467991473532e-16  # pi less the nearest float64
+    """Return sin x from -pi to pi; beyond that, the cubic at pi (nki.api.shared.rst: sin(9) is
+    27.65)."""
+    left = (pi - np.abs(x)) + 1.2246467991473532e-16  # plus pi minus the nearest float64
     return np.where(left < 0, np.copysign(1.0, x) * (left - left**3 / 6), np.sin(x))
 
 
@@ -157,16 +159,16 @@ ELEMENTARY: dict[str, Callable[[Any], Any]] = {
     "erf": _erf, "erf_dx": lambda x: 2 / sqrt(pi) * np.exp(-x * x),
     "sin": sin, "arctan": np.arctan, "rsqrt": lambda x: 1 / np.sqrt(x),
 }  # fmt: skip
-"""Functions of float64 numbers whose last bits are the emulator's own."""
+"""Functions in float64. The last bits of the emulator's results may differ from these."""
 
-BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity they are at their limits
+BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity these have their limits
 ULPS = {name: dict.fromkeys(FORMATS, 1) for name in ELEMENTARY}
 """The allowed difference between the emulator's results and these, in units in the last place of a
 format: both are within 0.51 units of the true value."""
 
 
 def activation_of(name: str, x: Array) -> Array:
-    """The function of float32 numbers."""
+    """Return an activation function of float32 numbers."""
     if name in EXACT:
         return np.asarray(EXACT[name](x), F)
     wide = x.astype(np.float64)

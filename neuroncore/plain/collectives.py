@@ -1,4 +1,4 @@
-"""Collectives: the instruction of each core that takes part, in the group's order."""
+"""Collectives: `parts` has the instruction of each core that takes part, in the group's order."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def collective_permute_implicit_reduce(parts: Parts) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """The codes of each src, of all ranks."""
+    """Return the codes of each src: for each a list with one array per rank."""
     return [[one.codes() for one in each] for each in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """The dst of each channel becomes what the predecessor in the channel's ring sent."""
+    """The dst of each channel becomes what the previous rank in the channel's ring sent."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)
@@ -92,14 +92,15 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 
 def reductions(parts: Parts) -> list[Array]:
-    """The codes of op of each src of all ranks: all have the result of the first one's core."""
+    """Return the codes of the reduction of each src. All ranks get the result of the first rank's
+    core."""
     return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Reduce in one of three ways (Options.collective_rounding): in the order of the ranks; in as
-    many pieces as ranks, where piece p starts at rank p + 1 and is rounded at every hop; or first
-    the ranks of each chip, rounded once, and then the chips."""
+    """Reduce one src per rank in one of three ways (Options.collective_rounding): in the order of
+    the ranks; in as many pieces as ranks, where piece p starts at rank p + 1 and is rounded at
+    every hop; or first the ranks of each chip, rounded once, and then the chips."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [one.values().reshape(-1) for one in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -120,9 +121,9 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """The elements that each rank sends to each other, as row 0 (counts) and row 1 (places) of its
-    metadata state; row 3 is where a rank puts them, or senders have slots. Row 2 counts
-    arrivals."""
+    """Copy elements from each rank to every other rank. A rank's metadata has the counts (row 0)
+    and positions (row 1) of what it sends, and in row 3 the positions for what it receives; without
+    row 3 each sender has a slot. Row 2 is set to the counts of what arrived."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

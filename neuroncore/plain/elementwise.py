@@ -1,5 +1,5 @@
-"""Instructions that work element by element: copies, operators, functions. Each has its arguments
-by name in `i`: operands, numbers, names of operators, and `i.core`, which executes it."""
+"""Instructions that work element by element: copies, operators, functions. `i` has the arguments of
+an instruction by name: operands, numbers, names of operators; and `i.core`, which executes it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """A number of the kernel's as a code: integers in their range, floats to nearest even."""
+    """Return a number of the kernel as a code. Integers stay in their range; floats are rounded to
+    even."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":
@@ -122,13 +123,13 @@ def constant(form: Coding, value: Any) -> Array:
 
 
 def column(operand: Any) -> Any:
-    """A number, or the numbers of each lane: [P, 1] or [P, F]."""
+    """Return an operand to broadcast: a number, or the numbers of each lane, [P, 1] or [P, F]."""
     return operand.rows() if isinstance(operand, Operand) else F(operand)
 
 
 def chain(i: Any, data: Operand, *steps: tuple[Any, Any, bool]) -> Array:
-    """((data <op> operand) <op> operand): [P, F], each step rounded to float32, or bit patterns of
-    data's width where the operators take these."""
+    """Return ((data <op> operand) <op> operand), [P, F], each step rounded to float32. If the
+    operators work on bit patterns, these have the width of data's format."""
     bitwise = steps[0][0] in BITS
     value = data.bits() if bitwise else data.rows()
     for op, operand, reverse in steps:

@@ -1,4 +1,4 @@
-"""Number formats by ml_dtypes and numpy: the values of codes, rounding, and poison."""
+"""Number formats by ml_dtypes and numpy: values of codes, rounding, and uninitialized memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ PACKED = 4  # elements of a packed code
 
 
 class Coding(NamedTuple):
-    """`numpy` is the type of the values, `codes` that of the bits, of `size` bytes. Floats have
-    `mantissa` explicit bits, an exponent `bias` and a largest finite number `max`."""
+    """A number format. `numpy` is the type of its values, and `codes` the type of its bits, which
+    take `size` bytes. Floats have `mantissa` stored bits, an exponent `bias` and a largest number
+    `max`."""
 
     name: str
     kind: str  # float, integer, bool, scale, packed
@@ -55,13 +56,14 @@ FLOAT32, TFLOAT32, E4M3FN = (FORMATS[n] for n in ("float32", "tfloat32", "float8
 
 
 def decode(form: Coding, codes: Array) -> Array:
-    """The float32 values of codes; integers beyond 2^24 are rounded to nearest even."""
+    """Return the float32 values of codes. Integers beyond 2^24 are rounded to nearest even."""
     return codes.view(form.numpy).astype(F)
 
 
 def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
-    """The codes of float32 values, to nearest even. Floats overflow to infinity (float8_e4m3fn to
-    NaN, or with `saturate` to its largest number); integers saturate, and NaN becomes 0."""
+    """Return the codes of float32 values, to nearest even. Floats overflow to infinity.
+    float8_e4m3fn overflows to NaN, or with `saturate` to its largest number. Integers saturate; NaN
+    becomes 0."""
     if form.kind == "bool":
         return (values != 0).astype(np.uint8)
     if form.whole:
@@ -72,7 +74,7 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
         values = np.clip(values, -form.max, form.max)
     if form is not TFLOAT32:
         bits = values.astype(form.numpy).view(form.codes)
-    else:  # of 32 bits the lower 13 are cut off
+    else:  # TF32: the lower 13 of 32 bits are 0
         bits = values.view(np.uint32)
         bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
         bits = bits & np.uint32(0xFFFFE000)
@@ -83,7 +85,7 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
 
 
 def nan(form: Coding) -> int:
-    """The code of the positive quiet NaN; the largest number of float4_e2m1fn, which has none."""
+    """Return the code of the positive quiet NaN; that of the largest number for float4_e2m1fn."""
     if form is TFLOAT32 or form.kind == "scale":
         return 0x7FC00000 if form is TFLOAT32 else 0xFF
     code = 7 if form.mantissa == 1 else int(np.array(np.nan, form.numpy).view(form.codes))
@@ -91,7 +93,7 @@ def nan(form: Coding) -> int:
 
 
 def poison(form: Coding) -> int:
-    """The code of uninitialized memory: NaN, for integers 4, for booleans 1."""
+    """Return the code that uninitialized memory shows: NaN; 4 for integers; 1 for booleans."""
     if form.kind == "packed":
         element = FORMATS[form.element]
         return sum(nan(element) << _width(form) * i for i in range(PACKED))
@@ -101,26 +103,27 @@ def poison(form: Coding) -> int:
 
 
 def _width(form: Coding) -> int:
-    """Bits of an element of a packed format."""
+    """Return the bits of an element of a packed format."""
     return 8 * form.size // PACKED
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """The element's format, and the codes of the four elements of each code on a new last axis."""
+    """Return the element's format, and the codes of the four elements of each code on a new last
+    axis."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
 
 
 def pack(form: Coding, codes: Array) -> Array:
-    """The codes of four elements each along the last axis as packed codes."""
+    """Return packed codes; the last axis of `codes` has four elements each."""
     shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
     return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
 
 
 def stochastic(form: Coding, values: Array, words: Array, saturate: bool) -> Array:
-    """The codes of float32 values: a magnitude goes up to the format's next number if the random
-    word is less than floor(2^32 times the part of the step that is cut off)."""
+    """Return the codes of float32 values by stochastic rounding. A magnitude is rounded up if its
+    random word is less than floor(2^32 * the part of the step that is cut off)."""
     size = np.abs(values).astype(np.float64)
     exponent = np.maximum(np.frexp(size)[1] - 1, 1 - form.bias)
     steps = np.ldexp(np.where(np.isfinite(size), size, 0), form.mantissa - exponent)

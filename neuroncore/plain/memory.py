@@ -11,13 +11,15 @@ import numpy as np
 from neuroncore.plain.formats import Array, Coding, decode, poison
 
 BYTE = np.uint8
-ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of n bytes
+# flags of n bytes that are all set
+ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 
 
 class Tensor:
-    """Rows of `pitch` bytes of the chip, `spread` times as wide here (Options.storage), and for
-    each byte 1 if it was written, else 0. A tensor at an address of the kernel uses the bytes of
-    its memory; `ever` has flags of the bytes that any tensor there has written."""
+    """The bytes of a tensor: rows that are `pitch` bytes apart on the chip and `spread` times that
+    here (Options.storage). `written` has a 1 for each byte of the chip that was written. A tensor
+    at an address of the kernel uses the bytes of a `memory`, where `ever` has a 1 if any tensor
+    wrote there."""
 
     def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
         self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)
@@ -26,7 +28,7 @@ class Tensor:
         self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
-        """Return where bytes of the tensor are in its memory."""
+        """Return the positions in the memory of bytes of the tensor."""
         layout = self.layout
         if not layout.placed:
             return positions
@@ -34,12 +36,13 @@ class Tensor:
         return begin + positions + row * (self.pitch - layout.row_bytes)
 
     def codes(self, positions: Array, kind: Any) -> Array:
-        """The numbers of a numpy type that begin at these bytes."""
+        """Return the numbers of a numpy type that begin at these bytes."""
         words, at = viewed(self.data, self.places(positions) * self.layout.spread, kind)
         return words[at]
 
     def write(self, positions: Array, codes: Array, size: int) -> None:
-        """Write codes that begin at these bytes, of `size` on the chip. The last one stays."""
+        """Write codes of `size` bytes (on the chip) at these positions. For equal positions the
+        last wins."""
         places, whole = self.places(positions), ALL_SET[size]
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
@@ -49,8 +52,8 @@ class Tensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return bytes as words of a type, and the indices of the words that begin at these places,
-    which must be whole words apart."""
+    """Return bytes as words of a type, and the indices of the words that begin at these places.
+    Places must be whole words apart."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size
@@ -58,7 +61,8 @@ def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
 
 
 def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: int) -> Array:
-    """The bytes from `first` on at which elements of `size` bytes begin, `strides` apart."""
+    """Return the byte positions of elements of `size` bytes; strides count elements, and the first
+    element is at byte `first`."""
     found = np.array(first)
     for count, stride in zip(shape, strides, strict=True):
         found = found[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
@@ -67,16 +71,17 @@ def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first
 
 @dataclass(eq=False)
 class Operand:
-    """The elements of a format at `positions` of a tensor, stored as codes of `held`. `there` flags
-    the elements of rows that exist, if an index picks rows; None means all."""
+    """Elements of a tensor: their byte `positions`, their format, and `held`, the format in
+    memory. If an index chooses rows, `there` flags the elements of rows that exist; None means
+    that all do."""
 
     tensor: Tensor
     positions: Array
     form: Coding
     held: Coding
-    first: int  # partition
+    first: int  # the first partition
     round: Callable[[Coding, Array], Array]
-    zeros: bool  # whether what nothing has written reads as 0
+    zeros: bool  # whether uninitialized elements read as 0
     there: Array | None = None
 
     @property
@@ -88,33 +93,33 @@ class Operand:
         return self.shape[0]
 
     def codes(self) -> Array:
-        """The elements' codes; poison where nothing was written."""
+        """Return the codes of the elements; uninitialized ones are poison, or 0 if `zeros`."""
         found = self.tensor.codes(self.positions, self.held.codes)
         found[self.missing()] = np.array(0 if self.zeros else poison(self.held)).astype(found.dtype)
         return found
 
     def values(self) -> Array:
-        """The elements as float32."""
+        """Return the elements as float32."""
         return decode(self.held, self.codes())
 
     def rows(self) -> Array:
-        """The values, [partitions, elements of each]."""
+        """Return the values, [partitions, elements per partition]."""
         return self.values().reshape(self.lanes, -1)
 
     def bits(self) -> Array:
-        """The codes as unsigned numbers, [partitions, elements of each]."""
+        """Return the codes as unsigned numbers, [partitions, elements per partition]."""
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return which elements lack a byte that was written: by whatever tensor in its place, or
-        by this one since it was allocated."""
+        """Return flags of the elements with a byte that no tensor at this place ever wrote; without
+        `ever`, with a byte that this tensor did not write."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
         return words[at] != ALL_SET[self.form.size]
 
     def put(self, codes: Array, where: Array | None = None) -> None:
-        """Write codes, all or where a flag is set, in the order of the elements."""
+        """Write codes in the order of the elements: all, or only where `where` is true."""
         codes = np.broadcast_to(codes, self.shape) if codes.ndim == 0 else codes.reshape(self.shape)
         codes, at = codes.astype(self.held.codes, copy=False), self.positions
         if flags := [f.reshape(self.shape) for f in (where, self.there) if f is not None]:
@@ -126,7 +131,8 @@ class Operand:
         self.put(self.round(self.held, np.asarray(values, np.float32).reshape(self.shape)))
 
     def converted(self, source: Operand) -> Array:
-        """The codes of another operand in this format: bits of an equal one, else by float32."""
+        """Return the codes of another operand in this format: the bits if the formats are equal,
+        otherwise converted through float32."""
         same = source.held is self.held
         return source.codes() if same else self.round(self.held, source.values())
 

@@ -1,6 +1,6 @@
-"""Data that moves: DMA, gathers and patterns of GpSimd, registers, exchanges of two cores.
+"""Instructions that move data: DMA, gathers and patterns of GpSimd, registers, exchanges of cores.
 
-The result of a sequencer instruction is loaded into its register.
+The function of an instruction that loads a register returns the number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def dma_compute(i: Any) -> None:
 
 
 def turns_of(dst: Any) -> Array:
-    """Return how many lanes before each element's write to its place too."""
+    """Return, for each element, how many earlier lanes write to the same place."""
     turns = np.zeros(dst.shape, np.int64)
     there = np.True_ if dst.there is None else dst.there
     for lane, at in enumerate(dst.positions):
@@ -64,7 +64,8 @@ def affine_select(i: Any) -> None:
 
 
 def affine(i: Any) -> Array:
-    """offset + p * channel_multiplier + the sum of index * step over the pattern, in 32 bits."""
+    """Return offset + p * channel_multiplier + the sum of index * step over the pattern, in 32
+    bits."""
     values = i.offset + np.arange(i.dst.lanes, dtype=np.int64) * i.channel_multiplier
     for step, count in i.pattern:
         values = values[..., np.newaxis] + np.arange(count, dtype=np.int64) * step

@@ -1,5 +1,5 @@
-"""Random numbers of the lanes of the Vector and the GpSimd engine: Philox4x32-10 (Salmon et al.,
-2011) or shift registers (Options.rng), and the instructions that draw them."""
+"""Random numbers of the lanes of the Vector and the GpSimd engine, and the instructions that draw
+them: Philox4x32-10 (Salmon et al., 2011) or shift registers (Options.rng)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of an engine: states [lanes, streams, words], none zero (Philox: 4 + 2)."""
+    """Restart all lanes of an engine. States are [lanes, streams, words]; the words of Philox are a
+    counter of 4 and a key of 2. No register is 0."""
     lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
     streams = 4 if wide else 1
     states = np.zeros((lanes, streams, 6), U32)
@@ -74,22 +75,25 @@ def states(i: Any, tile: Any) -> Array:
 
 
 def draw(i: Any) -> Array:
-    """A number of 32 bits for each element of dst, [P, F]."""
+    """Return a 32-bit number for each element of dst, [P, F]."""
     own, count = states(i, i.dst), i.dst.positions.size // i.dst.lanes
     if i.core.options.rng == "philox":
         return draw_philox(own, count)
     shift = draw_xorwow if is_xorwow(i.core, i.engine) else draw_lfsr
-    rounds = [shift(own) for _ in range(-(-count // own.shape[1]))]  # all states of a lane move
+    # all states of a lane advance together
+    rounds = [shift(own) for _ in range(-(-count // own.shape[1]))]
     return np.concatenate(rounds, 1)[:, :count]
 
 
 def uniform(i: Any) -> Array:
-    """A number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of one."""
+    """Return a number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of a 32-bit
+    number."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Marsaglia's generator: five words of a shift register, and a counter."""
+    """Return the next numbers of Marsaglia's generator: five words of a shift register, and a
+    counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)
@@ -98,15 +102,15 @@ def draw_xorwow(states: Array) -> Array:
 
 
 def draw_lfsr(states: Array) -> Array:
-    """A shift register in Galois form after 32 shifts."""
+    """Return shift registers in Galois form after 32 shifts."""
     for _ in range(32):
         states[...] = states >> U32(1) ^ U32(0x80200003) * (states & U32(1))
     return states[..., 0].copy()
 
 
 def draw_philox(states: Array, count: int) -> Array:
-    """The next numbers [lanes, count]. The states of a lane count together, and take turns, four
-    numbers each, by the counter of the first."""
+    """Return the next numbers, [lanes, count]. The states of a lane count together. They alternate
+    after every four numbers, as the counter of the first state counts them."""
     words = states.astype(U64)
     low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
     n = np.arange(count, dtype=U64)
@@ -121,7 +125,8 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """The numbers at 128-bit counts, in two halves: a block of four, and 2 bits for one of them."""
+    """Return the numbers at 128-bit counts, given in two halves. The upper bits of a count number a
+    block of four, and the lowest 2 bits choose one of the four."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The plain reading of a record: its instructions executed one by one, on separate bytes."""
+"""The plain reading of a record: its instructions are executed one by one, on separate bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from neuroncore.record.inputs import leaves
 from neuroncore.record.rows import RegisterId, Registers, Row, Rows, Window, last_uses
 
 FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
-OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out together
+OF_A_RANK = ("sendrecv", "core_barrier")  # instructions that the cores of a rank execute together
 
 
 def meaning(name: str) -> Any:
@@ -31,35 +31,37 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """The elementary function that the last bits of an instruction's results depend on."""
+    """Return the elementary function of an instruction if the last bits of its results may differ
+    from the emulator's, else None."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 
 
 class PlainCore:
-    """One core: its number in the launch, and its position in its rank. A chip has `chip` ranks;
-    `program` is the program of the launch grid. `leftover` flags elements of the current
+    """One core: `rank`, and `place`, its position in the rank. `chip` is the number of ranks of a
+    chip; `program` is the program of the launch grid. `leftover` flags elements of the current
     instruction's operands that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
         self.rank, self.place = divmod(number, setting.world.cores)
         self.program = self.place
-        self.issued: Counter[tuple[int, int]] = Counter()  # by the program and the engine
-        self.unit = self.written = 0  # the engine of the instruction under way, and elements by it
+        self.issued: Counter[tuple[int, int]] = Counter()  # instructions, by program and engine
+        # the engine of the current instruction, and the elements it has written
+        self.unit = self.written = 0
         lanes, units = self.machine.limits.partitions, (engine.scalar, engine.vector)
         self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
         self.generators: dict[engine, Array] = {}
         self.leftover: Mapping[str, Array] = {}
 
     def begin(self, unit: int) -> None:
-        """The next instruction of an engine."""
+        """Start the next instruction of an engine."""
         self.issued[self.program, unit] += 1
         self.unit, self.written = unit, 0
 
     def round(self, form: Coding, values: Array) -> Array:
-        """The codes of float32 values. With stochastic rounding, each instruction of an engine of a
-        program has its own random words, one for each element that it writes."""
+        """Return the codes of float32 values. With stochastic rounding, each instruction of an
+        engine of a program has separate random words: one for each element that it writes."""
         options, saturate = self.options, self.options.fn_overflow == "saturate"
         if not options.stochastic or form.kind != "float" or form is FLOAT32:
             return encode(form, values, saturate)
@@ -73,12 +75,12 @@ class PlainCore:
         return stochastic(form, values, words, saturate)
 
     def operator(self, name: str) -> str:
-        """The operator that a name means (Options.nan_minmax)."""
+        """Return the operator that a name means (Options.nan_minmax)."""
         numbers = self.options.nan_minmax == "number" and name in ("maximum", "minimum")
         return f"{name}_number" if numbers else name
 
     def ring(self, group: Sequence[int], channel: int) -> list[int]:
-        """The ranks of a group in the order of a channel's ring (Options.rings)."""
+        """Return the ranks of a group in the order of a channel's ring (Options.rings)."""
         found = list(group)
         if self.options.rings:
             Random(f"{self.options.rings} {channel} {found}").shuffle(found)
@@ -88,10 +90,10 @@ class PlainCore:
         self, i: Any, data: Operand, out: Array, op: str | None, command: reduce_cmd,
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
-        """dst = out [P, F], which an operator folds into the accumulator registers of the lanes of
-        data: state <op> out;  reduce_res[p] = that of lane p. The registers are reset first to what
-        changes no element, loaded, or left as they were; an idle command leaves them unknown (NaN).
-        If `running`, dst is what they hold after each element: out <op> state."""
+        """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
+        data. The operator folds out into the registers: state <op> out. Before, a command resets
+        them to the operator's identity, loads them, or leaves them; an idle command makes them
+        unknown (NaN). If `running`, dst is the registers after each element: out <op> state."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
@@ -110,8 +112,8 @@ class PlainCore:
 
 
 class Reading:
-    """The programs of a record. `contents` has, by number, the bytes of tensors that exist when the
-    programs begin; `chip` is the number of ranks of a chip."""
+    """The programs of a record, ready to be executed. `contents` has, by number, the bytes of
+    tensors that exist at the beginning; `chip` is the number of ranks of a chip."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
@@ -121,7 +123,8 @@ class Reading:
         self.registers = [Registers(program.data) for program in programs]
         self.cores = [PlainCore(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
-        self.met: dict[int, Any] = {}  # instructions of cores that are carried out already
+        # by core: an instruction that another core's step has executed already
+        self.met: dict[int, Any] = {}
         self.tensors: dict[int, Tensor] = {}
         self.images: dict[Any, Tensor] = {}
         self.begins = [dict(zip(*[iter(p.data.programs)] * 2, strict=True)) for p in programs]
@@ -129,9 +132,9 @@ class Reading:
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
-        """Execute the next instruction of a core, with those that it meets, and return it with its
-        arguments. `leftover` flags elements of what it reads that depend on memory that nothing
-        has written."""
+        """Execute the next instruction of a core, and of the cores that it meets. Return the
+        instruction with its arguments. `leftover` flags elements of its operands that depend on
+        uninitialized memory."""
         number, own = self.next[core], self.cores[core]
         row = self.rows[core][number]
         own.program, own.leftover = self.begins[core].get(number, own.program), leftover or {}
@@ -156,15 +159,16 @@ class Reading:
         if name in OF_A_RANK:
             function([self.met[n] for n in members])
         elif hasattr(collectives, name):
-            place = self.cores[members[0]].place  # one core of each rank
+            # one core per rank: those at this position in their rank
+            place = self.cores[members[0]].place
             function([self.met[n] for n in members if self.cores[n].place == place])
         elif (loaded := function(self.met[core])) is not None:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in their order: those of a rank;
-        or, for ranks of a group and tensors on the chip, the cores with the same position in their
-        ranks."""
+        """Return the cores that execute an instruction together, in their order: the cores of a
+        rank; or, for ranks of a group and tensors on the chip, the cores with the same position in
+        their ranks."""
         own, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [own.rank * cores + place for place in range(cores)]
@@ -199,9 +203,10 @@ class Reading:
         return SimpleNamespace(**given)
 
     def _move(self, core: int, row: Row, name: str, made: Operand, how: Any, index: Any) -> None:
-        """Move a window to where a register or an index tile has it now: all of it; row p to number
-        p of the index, counted down its columns; or element n of a group of partitions to number n
-        of the group's part of the index, counted down its partitions, then along them."""
+        """Move a window to its current place. A register or a number in memory moves all of it. An
+        index chooses a place for each row: its numbers, read down its columns. Or it chooses a
+        place for each element of a group of partitions: the group's numbers, read down its
+        partitions, then along."""
         size, limits, lanes = made.form.size, self.cores[core].machine.limits, made.lanes
         if how.kind == 0:
             number = index if how.by_register else int(index.codes().flat[0])
@@ -221,7 +226,7 @@ class Reading:
             made.positions = made.positions[:, :1] + numbers.codes().astype(np.int64) * stride
 
     def operand(self, core: int, window: Window) -> Operand:
-        """The elements of a window, before any index moves it."""
+        """Return the elements of a window, before any index moves it."""
         lies, own = window.geometry, self.cores[core]
         form = FORMATS[lies.dtype.name]
         begin = window.offset * form.size
@@ -232,7 +237,7 @@ class Reading:
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 
     def tensor(self, core: int, window: Window) -> Tensor:
-        """Return the tensor of a window. It exists from its first use on."""
+        """Return the tensor of a window; it is made at its first use."""
         if window.tensor not in self.tensors:
             layout, key = window.geometry.layout, (core, window.geometry.layout.region)
             if layout.placed and key not in self.images:

@@ -46,7 +46,8 @@ def tensor_partition_reduce(i: Any) -> None:
 
 
 def folded(i: Any, op: str, x: Array, divisor: int) -> None:
-    """dst = the fold of each row of x, bits as they are and numbers divided."""
+    """dst = the fold of each row of x. Bit patterns are unchanged; numbers are divided by
+    `divisor`."""
     total = fold(op, x[:, 1:], x[:, 0])
     i.dst.put(total) if op in BITS else i.dst.set(total / F(divisor))
 
@@ -98,8 +99,8 @@ def max8(i: Any) -> None:
 
 
 def ascending(x: Array, lost: bool = False) -> Array:
-    """The places [P, F] of the elements of each row in ascending order; of equal ones the last come
-    first. NaN is the greatest, or if `lost` the least."""
+    """Return the positions [P, F] of the elements of each row in ascending order; of equal elements
+    the last comes first. NaN is the greatest, or with `lost` the least."""
     nan, places = np.isnan(x), np.broadcast_to(-np.arange(x.shape[1]), x.shape)
     return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ lost), axis=1)
 
@@ -125,8 +126,7 @@ def nc_match_replace8(i: Any) -> None:
 
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
-    """Return where in each row each of eight values is, those that are equal one after the
-    other."""
+    """Return where eight values are in each row. Equal values get one position after the other."""
     found = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)
@@ -175,7 +175,7 @@ def topk(i: Any) -> None:
 
 
 def snake(group: Operand, count: int) -> Operand:
-    """The first elements of a group of partitions, down its first column, then down the next."""
+    """Return the first elements of a group of partitions, read down its columns."""
     n = np.arange(count)
     return group.part((n % group.lanes, n // group.lanes))
 

@@ -78,7 +78,7 @@ def quantize_mx(i: Any) -> None:
 
 
 def read(core: Any, operand: Operand, group: int = 1) -> Array:
-    """The float32 numbers [K, columns] that are multiplied (Options.tf32_read, subnormals)."""
+    """Return the float32 numbers [K, columns] to be multiplied (Options.tf32_read, subnormals)."""
     form, options, values = operand.held, core.options, operand.values()
     if form is TFLOAT32:
         cut = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(F)
@@ -91,8 +91,8 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> list[Array]:
-    """Return the chains that are added one after the other, NaN where a result is unknown. A
-    product with an identity matrix moves an uninitialized number and does not multiply it by 0."""
+    """Return the chains that are added one after the other, with NaN where a result is unknown. A
+    product with an identity matrix moves an uninitialized number; it is not multiplied by 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -107,19 +107,20 @@ def products(i: Any, group: int) -> list[Array]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Flags [K, columns] of the elements that are not numbers because they were never written."""
+    """Return flags [K, columns] of elements that are not finite because they were never written."""
     one = getattr(i, name)
     flags = one.missing() | i.core.leftover.get(name, np.False_)
     return (flags & ~np.isfinite(one.values())).reshape(one.lanes, -1)
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether every column is zeros and at most a single one."""
+    """Return whether every column has at most a single 1, and otherwise zeros."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """dst (+)= sums, one by one in float32; left open, the first write to a place begins a sum."""
+    """dst (+)= sums, one by one in float32. If `add` is None, the first write to a place begins a
+    sum."""
     first, *more = (one.reshape(dst.shape) for one in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
@@ -127,7 +128,7 @@ def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
-    """Elements [4 K, columns], and the scale of each in float64."""
+    """Return the elements [4 K, columns], and the scale of each in float64."""
     element, codes = unpack(data.held, data.bits())
     values = decode(element, codes).swapaxes(1, 2).reshape(4 * data.lanes, -1)
     scales = scale_rows(core, scale, data.lanes).codes().reshape(data.lanes // 8, -1)
@@ -136,7 +137,7 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
-    """Return the rows that contain the scales of this number of partitions of data: row 32q + r has
-    the scales of the eight partitions from 32q + 8r on."""
+    """Return the rows of a scale tile for this number of partitions of data: row 32q + r has the
+    scales of the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))
