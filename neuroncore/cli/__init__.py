@@ -26,8 +26,10 @@ else:
     values = Lazy("neuroncore.cli.arguments")
 
 
-# The help of each command, and its module, which is imported on demand. The module's `add_to` adds
-# arguments and the function `command`, which executes it, to the parser; or `add` of `module:add`.
+# The help text and the module of each command. The module is imported when the command is used. Its
+# `add_to` (or `add`, for `module:add`) adds arguments and the function `command`, which executes
+# it, to
+# the parser.
 COMMANDS = {
     "demo": ("demo", "run a matrix multiplication, and write a page that shows the run"),
     "run": ("run", "run a kernel, or a script that launches kernels"),
@@ -73,7 +75,7 @@ COMMANDS = {
 @source.door
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
-    end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
+    end = words.index("--") if "--" in words else len(words)  # argparse can't handle what follows
     try:
         arguments, others = parser(words[:end]).parse_known_args(words[:end])
         if others and not arguments.is_script(arguments):
@@ -96,11 +98,11 @@ def _ended(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except UsageError as error:
-        own = isinstance(error, values.NotPython)  # which begins with the place
+        own = isinstance(error, values.NotPython)  # its message begins with the place
         terminal.complain(error if own else f"neuroncore: {error}")
         if getattr(arguments, "json", False):
             usage.print_json(str(error))
-    except BrokenPipeError:  # the reader has closed the pipe
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         _give_up_output()
         return 0
     except OSError as error:
@@ -127,8 +129,8 @@ def _give_up_output() -> None:
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser, with the arguments of the requested command, or of all commands without
-    words. It knows only the names of the others, for the help."""
+    """Return the parser with the arguments of the requested command; without `words`, with those of
+    all commands. It knows only the names of the other commands, for the help."""
     made = usage.Parser(prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore.")
     made.add_argument(
         "--version", action=_Version, nargs=0, help="show program's version number and exit"

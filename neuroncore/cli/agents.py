@@ -1,4 +1,4 @@
-"""neuroncore mcp: a server of the Model Context Protocol, whose tools are commands."""
+"""neuroncore mcp: a server of the Model Context Protocol. Its tools are commands of neuroncore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from neuroncore.eval.worker import Candidate
 
 T = TypeVar("T")
 MISSING = "`neuroncore mcp` needs the MCP SDK: pip install 'neuroncore[mcp]'"
-ANSWER = 4 << 20  # bytes that a command may print
+ANSWER = 4 << 20  # the largest number of bytes that a command may print
 INSTRUCTIONS = (
     "neuroncore runs NKI kernels of AWS Trainium on a CPU with the accelerator's numerics, and "
     "estimates their time. Kernels are Python files in {folder}; each runs in an isolated process "
@@ -87,24 +87,24 @@ def _server(tools: Tools) -> Any:
 
 
 def _wrong(message: str) -> NoReturn:
-    """End a tool with a message for the client."""
+    """End a tool with an error message for the client."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     raise ToolError(message)
 
 
 class Tools:
-    """The tools. A thread executes them one by one: processes die with the thread that starts
-    them, and the server's own threads come and go."""
+    """The tools of the server. One thread executes them, one by one: a process ends with the thread
+    that started it, and the server's own threads come and go."""
 
     def __init__(self, arguments: argparse.Namespace, given: str) -> None:
-        """`given` is a folder for sources that are given as text."""
+        """`given` is a folder for sources that clients send as text."""
         self.folder: Path = arguments.folder.resolve()
         self._given = Path(given).resolve()
         self._specs = [str(Path(one).resolve()) for one in arguments.spec]
         self._level = arguments.isolation
         self._limits: ProcessLimits = limits(arguments)._replace(answer=ANSWER)
-        self._secret = secrets.randbits(63)  # of hidden seeds: no client learns it
+        self._secret = secrets.randbits(63)  # the seed of hidden inputs, which no client learns
         self._thread = futures.ThreadPoolExecutor(1)
         self._commands: IsolatedCommands | None = None
         self._judge: futures.ProcessPoolExecutor | None = None
@@ -115,7 +115,7 @@ class Tools:
         return (*tools, self.explain, self.isa, self.machines)
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes of the tools."""
         self._in_thread(self._close)
         self._thread.shutdown()
 
@@ -128,7 +128,7 @@ class Tools:
     def _in_thread(self, work: Callable[[], T]) -> T:
         return self._thread.submit(work).result()
 
-    # --- the tools, whose descriptions clients read ----------------------------------------------
+    # --- the tools; clients read their docstrings -------------------------------------------------
 
     def run(
         self,
@@ -223,7 +223,7 @@ class Tools:
         """Describe a machine or an instance type; without a name, list all."""
         return self._command("machines", [name] if name else [])
 
-    # --- how they work ---------------------------------------------------------------------------
+    # --- how the tools work ----------------------------------------------------------------------
 
     def _command(
         self,
@@ -278,7 +278,8 @@ class Tools:
         return matching[0]
 
     def _judged(self, setting: JudgingSetting, candidate: Candidate) -> dict[str, Any]:
-        """Judge in a process that keeps its Worker; after a fault it is started again."""
+        """Judge a candidate in a process that stays alive for later candidates; after a fault it is
+        started again."""
         for _ in range(2):
             if self._judge is None:
                 self._judge = futures.ProcessPoolExecutor(1, get_context("spawn"))

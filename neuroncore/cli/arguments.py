@@ -1,4 +1,4 @@
-"""Kernel arguments from the command line, and functions named there."""
+"""Kernel arguments from the command line, and functions that the command line names."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parsed(path: Path) -> ast.Module:
     """Return the syntax tree of a file. Raise UsageError if it cannot be read, or NotPython."""
     if not path.is_file():
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
-    linecache.checkcache(str(path.absolute()))  # it may have another text since the last run
+    linecache.checkcache(str(path.absolute()))  # the file may have changed since the last run
     linecache.checkcache(str(path))
     try:
         content = path.read_bytes()
@@ -93,7 +93,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _not_text(path: Path, content: bytes) -> NotPython:
-    """Return an error for the first byte that is not text, where Python has no line."""
+    """Return an error for the first byte that is not text. Python's own error has no line
+    number."""
     try:
         content.decode()
         first, what = content.find(b"\0"), "a null byte, which Python does not allow"
@@ -104,15 +105,15 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 
 
 class FromSource(SourceFileLoader):
-    """Read the source and ignore bytecode on disk, which is keyed by size and second: a search may
-    write two variants of a kernel within a second."""
+    """Imports source without bytecode from disk. Python identifies bytecode by size and time in
+    seconds, but a search may write two variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError
 
 
 def module(path: Path) -> ModuleType:
-    """Import a file as a module, with its folder first on the path, as when Python runs it."""
+    """Import a file as a module. Its folder is first on the path, as when Python runs the file."""
     parsed(path)
     name = re.sub(r"\W", "_", path.stem)
     if path.suffix != ".py":
@@ -129,7 +130,7 @@ def module(path: Path) -> ModuleType:
 
 
 def function(text: str, home: ModuleType) -> Callable[..., Any]:
-    """Return the function NAME in the kernel's file, or FILE.py:NAME."""
+    """Return the function that `text` names: NAME in the kernel's file, or FILE.py:NAME."""
     file, _, name = text.rpartition(":")
     return member(module(Path(file.rstrip(":"))) if file else home, name)
 
@@ -150,7 +151,7 @@ def check_call(
     """Raise UsageError if a kernel or a reference does not accept these arguments."""
     try:
         signature = inspect.signature(called)
-    except ValueError:  # a builtin without a signature
+    except ValueError:  # a built-in function without a signature
         return
     try:
         signature.bind(*args, **kwargs)
@@ -163,8 +164,8 @@ def check_call(
 def arguments_from(
     make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments from a function, which gets a random generator if it
-    has a parameter for one, and the rank if it has a parameter of that name."""
+    """Return positional and keyword arguments, from the result of `make`. It gets a random
+    generator if it has a parameter for one, and the rank if it has a parameter of that name."""
     _, named = with_rank(make, ((), {}), rank)
     wants = inspect.signature(make).parameters.keys() - {"rank"}
     made = make(rng, **named) if wants else make(**named)

@@ -1,5 +1,5 @@
 """Captures of devices, which commands accept instead of a kernel or a saved run; and neuroncore
-neff: a program of the device's compiler, compared with neuroncore's."""
+neff, which compares a program of the device's compiler with neuroncore's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
 def named(text: str) -> bool:
-    """Return whether an argument names a capture and not a kernel."""
+    """Return whether an argument names a capture of a device, and not a kernel."""
     return is_capture(Path(text))
 
 
 def add_import(actions: Any) -> None:
-    """Add the action of `neuroncore profile` that reads files of the vendor's tools."""
+    """Add to `neuroncore profile` the action that imports files of the vendor's tools."""
     parser = actions.add_parser(
         "import",
         help="read a trace of a device (.ntff), or the JSON of neuron-profile view",
@@ -80,7 +80,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace, file: str) -> Measured:
-    """Return the capture of a file, with the program that the command names."""
+    """Return the capture in a file, together with the compiled program if the command names one."""
     found: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
     return found
 
@@ -112,7 +112,7 @@ def import_(arguments: argparse.Namespace) -> int:
 
 
 def why(arguments: argparse.Namespace) -> int:
-    """Execute `neuroncore why` for a capture."""
+    """Execute `neuroncore why` for a capture, and return the exit code."""
     told = load(arguments, arguments.file).why(arguments.top)
     if arguments.json:
         terminal.write_json({"schema": WHY_SCHEMA, "launches": [told.to_dict()], "error": None})
@@ -122,7 +122,7 @@ def why(arguments: argparse.Namespace) -> int:
 
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
-    """Execute `neuroncore diff` if at least one side is measured; the other may be a Run."""
+    """Execute `neuroncore diff` if at least one side is a capture; the other side may be a Run."""
     sides = []
     for own, other in ((old, new), (new, old)):
         if hasattr(own, "timelines"):
@@ -140,7 +140,7 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
 
 
 def write_sides(arguments: argparse.Namespace, told: dict[str, Any], *runs: Any) -> None:
-    """Write the page of a comparison, if it is asked for."""
+    """Write the page of a comparison, if the command requests one."""
     path = arguments.html
     if path is None:
         return
@@ -153,7 +153,7 @@ def write_sides(arguments: argparse.Namespace, told: dict[str, Any], *runs: Any)
 
 
 def _side(run: Any, answers: bool) -> pages.PageSide:
-    """Return a side of a comparison: a Run or a Measured."""
+    """Return a side of a comparison for a page, from a Run or a capture."""
     if hasattr(run, "timelines"):
         return pages.PageSide(launch=run.shown(None, answers))
     cores, files = run.shown()
@@ -161,12 +161,12 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 
 
 def slowest(run: Run) -> Timeline:
-    """The timeline of a Run's slowest core."""
+    """Return the timeline of a Run's slowest core."""
     return max(run.timelines, key=lambda timeline: timeline.total_ns)
 
 
 def view(arguments: argparse.Namespace) -> int:
-    """Execute `neuroncore profile view` if the session file is a device's trace."""
+    """Execute `neuroncore profile view` for a session file that is a trace of a device."""
     arguments.neff = arguments.neff_path
     found, form = load(arguments, str(arguments.session_file)), arguments.output_format
     if form == "perfetto":
@@ -193,7 +193,8 @@ def _write_trace(found: Measured, path: Path) -> None:
 
 
 def write_page(found: Measured, path: Path) -> None:
-    """Write the page. Raise UsageError if nothing was traced or it can't be written."""
+    """Write the page of a capture. Raises UsageError if nothing was traced or the file can't be
+    written."""
     cores, files = found.shown()
     if not cores:
         raise UsageError("no instruction of a kernel was traced")
@@ -205,7 +206,8 @@ def write_page(found: Measured, path: Path) -> None:
 
 
 def _figures(found: Measured) -> list[str]:
-    """Yield a line for each field and value in alphabetical order, like `profile view`."""
+    """Return the lines of `profile view`: a field and its value in each line, in alphabetical
+    order."""
     told = found.summary
     width = max(map(len, told))
     return [found.kernel, *(f"    {name:{width}}  {told[name]}" for name in sorted(told))]
@@ -255,5 +257,6 @@ def neff(arguments: argparse.Namespace) -> int:
 
 
 def _with_target(arguments: argparse.Namespace, target: str) -> argparse.Namespace:
-    """Return the machine of the program, unless the command names one."""
+    """Return the arguments with the machine of the program, unless the command names another
+    one."""
     return argparse.Namespace(**{**vars(arguments), "target": arguments.target or target})

@@ -21,7 +21,7 @@ from neuroncore.lint.modules import RELEASES
 if TYPE_CHECKING:
     from neuroncore import machine
 else:
-    machine = Lazy("neuroncore.machine")  # which loads numpy, only if one is named
+    machine = Lazy("neuroncore.machine")  # loads numpy, but only if a machine is named
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +119,8 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
 
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
-    """Return the arguments and the number of ranks as words of the command line."""
+    """Return the arguments and the number of ranks, as the user would write them on the command
+    line."""
     if not kernel and (arguments.args or arguments.inputs):
         raise UsageError("--args and --inputs need a kernel: FILE.py::KERNEL")
     given = ["--args", *arguments.args] if arguments.args else []
@@ -130,7 +131,8 @@ def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
 
 
 def lines(found: Checked) -> Iterator[str]:
-    """Yield the findings, each with its reason and hint, and a line about the checks done."""
+    """Yield the lines of the output: each finding with its reason and hint, and the checks that
+    were made."""
     for one in found.findings:
         yield from _told(one)
     yield f"{found.counts} ({found.extent})"

@@ -27,6 +27,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run it as `neuroncore run` would."""
+    """Run the demo as `neuroncore run` would, and return the exit code."""
     code: int = cli.main(["run", str(KERNEL), "--html", str(arguments.html), "--target", "trn2"])
     return code

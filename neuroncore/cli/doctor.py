@@ -114,7 +114,7 @@ def cache() -> Diagnosis:
 
 
 def names() -> Diagnosis:
-    """`import nki` has to find this package."""
+    """Check that `import nki` finds this package."""
     with neuroncore.activated():
         found = importlib.import_module("nki")
     home = str(Path(neuroncore.__file__).parent)
@@ -137,7 +137,7 @@ def kernel() -> Diagnosis:
 
 
 def isolated() -> Diagnosis:
-    """The isolation that a candidate gets here."""
+    """Report which isolation a candidate gets on this system."""
     level = isolation.supported()
     if level != "linux":
         return Diagnosis("warning", "only limits of time and memory", "see docs/eval.md")
@@ -149,7 +149,7 @@ def isolated() -> Diagnosis:
 
 
 def _held() -> Held:
-    """Return the isolation that a process of this user gets, tried in a fork."""
+    """Return the isolation that a process of this user gets, as tested in a fork."""
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:

@@ -1,5 +1,5 @@
-"""The output of neuroncore run: lines as launches finish, or one JSON object at the end; with
---harness also the time that a tool which measures kernels would report."""
+"""The output of neuroncore run: lines as launches finish, or one JSON object at the end. With
+--harness it includes the time that a measuring tool would report."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def add_harness(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
-    """Return the time of the slowest core with the requested harness, or None without one. Not
-    every command has the option."""
+    """Return the time that the requested harness would report for the slowest core. Return None
+    without a harness; not every command has the option."""
     name = getattr(arguments, "harness", "none")
     if name == "none":
         return None
@@ -64,17 +64,17 @@ def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
 
 
 def fields(found: HarnessTime | None) -> dict[str, Any]:
-    """Return the entry of a launch in --json."""
+    """Return the fields of a harness time for a launch in --json."""
     return {} if found is None else {"harness": found.to_dict()}
 
 
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
-OPERATIONS = 8  # instructions of ranks that run together, which print a line each
+OPERATIONS = 8  # collectives that are listed, one per line
 
 
 class Document:
-    """The results of all launches of a command."""
+    """Collects and prints the results of all launches of a command."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -84,15 +84,16 @@ class Document:
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.told: set[WarnedLine] = set()
-        self.briefly: list[tuple[Run, Agreement | None]] = []  # launches with one line so far
+        # launches for which only one line was printed
+        self.briefly: list[tuple[Run, Agreement | None]] = []
         self.last: Run | None = None
         self.source: Sequence[Finding] = ()
-        self.unsaid: Sequence[Finding] = ()  # those of the source that are not printed yet
-        self.refused = False  # by --strict
+        self.unsaid: Sequence[Finding] = ()  # findings about the source that are not printed yet
+        self.refused = False  # whether --strict refused the run
 
     def read(self, findings: Sequence[Finding]) -> None:
-        """Report the findings about the source: errors are warnings, unless --strict refuses
-        the run."""
+        """Store the findings about the source. An error is printed as a warning, unless --strict
+        refuses the run because of it."""
         self.source = self.unsaid = findings
         for one in findings:
             if one.severity == "error" and self.arguments.strict:
@@ -116,8 +117,8 @@ class Document:
         )
 
     def say_source(self) -> None:
-        """Print the findings about the source once, before the results of the first launch or after
-        the error that ended the session. Those at the line of that error are left out."""
+        """Print the findings about the source once: before the results of the first launch, or
+        after the error that ended the session. Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
         for line, same in by_line(likely_wrong(self.unsaid)).items():
@@ -127,7 +128,7 @@ class Document:
         self.unsaid = ()
 
     def add(self, run: Run, found: Agreement | None) -> None:
-        """Print or keep the results of a finished launch."""
+        """Print or store the results of a finished launch."""
         self.say_source()
         self.timelines += run.timelines
         asked = self.arguments
@@ -171,17 +172,18 @@ class Document:
 
     @property
     def _is_brief(self) -> bool:
-        """Return whether launches get one line: those of a script, of which there may be many."""
+        """Return whether each launch gets one line. This is so for scripts, which may launch many
+        kernels."""
         asked = self.arguments
         return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
 
     @property
     def _tries_orders(self) -> bool:
-        """Return whether --orders was given; not every command has it."""
+        """Return whether --orders was given; not every command has the option."""
         return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """Return the new findings of a launch, and a count of the repeated ones."""
+        """Return lines for a launch: its new findings, and the number of repeated ones."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.told:
@@ -193,7 +195,8 @@ class Document:
             yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())
 
     def _say_details(self) -> None:
-        """Print the details of a script's only launch, or how to see those of several."""
+        """Print the details of a script's launch if there is only one; otherwise, how to see
+        them."""
         if len(self.briefly) == 1:
             ((run, found),) = self.briefly
             for line in _in_full(run, found, self.arguments.answers):
@@ -285,7 +288,8 @@ def _compared(found: Agreement) -> Iterator[str]:
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:
-    """Yield the estimate of each core, or for several ranks the waiting times and the slowest."""
+    """Yield the estimate of each core; for several ranks, the waiting times and the slowest
+    core."""
     world, timelines = run.world, run.timelines
     if world.ranks == 1:
         yield from _estimated(timelines, run.programs, answers)
@@ -336,7 +340,7 @@ def _launch(
 
 
 def _together(run: Run) -> dict[str, Any]:
-    """Return the collectives of a run, and the rank that the others waited for most."""
+    """Return the collectives of a run, and the rank for which the others waited longest."""
     rank, waited = collectives.slowest(run.timelines, run.collectives)
     return {
         "collectives": [one.to_dict() for one in run.collectives],

@@ -1,4 +1,5 @@
-"""neuroncore docs: the documentation site, which installs with the package and needs no network."""
+"""neuroncore docs: the documentation site, which is installed with the package and needs no
+network."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def docs(arguments: argparse.Namespace) -> int:
-    """Open the site in a browser. Raises UsageError where it is not built."""
+    """Open the site in a browser. Raises UsageError if the site has not been built."""
     if not HOME.exists():
         raise UsageError(f"the documentation is not built in this checkout; build it: {BUILD}")
     print(HOME)

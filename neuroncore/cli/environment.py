@@ -43,7 +43,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, the machine that this runs on, and settings."""
+    """Return versions, the properties of this computer, and settings."""
     names = {name: installed(name) for name in (*NEEDED, *OPTIONAL)}
     return {
         "neuroncore": own_version("neuroncore"),

@@ -1,4 +1,4 @@
-"""neuroncore eval: judge kernels that are not trusted, against a specification."""
+"""neuroncore eval: judge untrusted kernels against a specification."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
 
 
 def spec(arguments: argparse.Namespace) -> Spec:
-    """Return the specification that options ask for. Raises UsageError as `load_spec` does."""
+    """Return the specification that the options name. Raises the errors of `load_spec`."""
     return with_secret(load_spec(arguments.spec), arguments)
 
 
@@ -107,7 +107,7 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
 
 
 def add_isolation(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the process of a candidate."""
+    """Add the options of the isolated process in which a candidate runs."""
     usual = ProcessLimits()
     parser.add_argument(
         "--isolation",
@@ -131,7 +131,8 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
 
 
 def pool(arguments: argparse.Namespace) -> Pool:
-    """Return the Pool that options ask for. Raises UsageError for values that are not possible."""
+    """Return the Pool that the options describe. Raises UsageError for values that are out of
+    range."""
     if arguments.jobs < 1:
         raise UsageError("--jobs must be positive")
     executor = Dask(arguments.dask) if arguments.dask else None
@@ -146,7 +147,7 @@ def pool(arguments: argparse.Namespace) -> Pool:
 
 
 def limits(arguments: argparse.Namespace) -> ProcessLimits:
-    """Return the limits of a process. Raises UsageError for values that are not possible."""
+    """Return the limits of a process. Raises UsageError for values that are out of range."""
     if arguments.seconds < 1 or not arguments.memory > 0:
         raise UsageError("--seconds and --memory must be positive")
     return ProcessLimits(
@@ -199,8 +200,8 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
 
 
 def brief(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a verdict that counts and ranks use: whole verdicts of thousands of
-    candidates take much memory."""
+    """Return the fields of a verdict that counts and ranks use. Storing the whole verdicts of
+    thousands of candidates would take too much memory."""
     names = ("candidate", "passed", "latency_us")
     shapes = [{name: one[name] for name in ("latency_us", "busy_ns")} for one in verdict["shapes"]]
     error = verdict["error"] and {"code": verdict["error"]["code"]}
@@ -213,7 +214,7 @@ def _write(file: TextIO, content: dict[str, Any]) -> None:
 
 
 def _end(found: Sequence[dict[str, Any]], how: str, *, ranked: bool) -> int:
-    """Print the counts, and the ranks if they are asked for; return the exit code."""
+    """Print the counts, and with `ranked` the ranks; return the exit code."""
     passed = sum(one["passed"] for one in found)
     counted = plural(len(found), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {how}", file=sys.stderr)
@@ -225,7 +226,7 @@ def _end(found: Sequence[dict[str, Any]], how: str, *, ranked: bool) -> int:
 
 
 def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
-    """Return how often each code of an error came, the most frequent first."""
+    """Return the codes of errors with their counts, the most frequent first."""
     counts = Counter(one["error"]["code"] for one in verdicts if not one["passed"])
     return ", ".join(f"{count} {code}" for code, count in counts.most_common())
 
@@ -235,7 +236,8 @@ def _secret(verdict: dict[str, Any]) -> str:
 
 
 def _source(file: Path) -> str:
-    """Return the source of a candidate; bytes that are not UTF-8 are for Python to refuse."""
+    """Return the source of a candidate. Bytes that are not UTF-8 are replaced; Python refuses the
+    text later."""
     try:
         return file.read_text("utf-8", errors="replace")
     except OSError as error:
@@ -243,7 +245,8 @@ def _source(file: Path) -> str:
 
 
 def _done(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of a file by their keys. The last line is removed if it is cut short."""
+    """Return the verdicts in a file, by their keys. An incomplete last line is removed from the
+    file."""
     found = {}
     content = file.read_bytes() if file.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
@@ -260,7 +263,7 @@ def _done(file: Path) -> dict[str, dict[str, Any]]:
 
 @contextmanager
 def _files(arguments: argparse.Namespace) -> Iterator[tuple[TextIO, TextIO | None]]:
-    """Open the files of verdicts and of traces."""
+    """Open the files for verdicts and for traces."""
     with ExitStack() as stack:
         output, traces = sys.stdout, None
         if arguments.jsonl is not None:
@@ -278,7 +281,8 @@ def _opened(path: Path, append: bool = False) -> TextIO:
 
 
 def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield lines of a table: place, latency, candidate, and how certain the order is."""
+    """Yield the lines of a table: place, latency, candidate, and the probability that the order is
+    right."""
     for one in rank(verdicts):
         sure = one["faster"]
         than = "" if sure is None else f"   faster than the next with probability {sure:.0%}"

@@ -1,5 +1,5 @@
-"""neuroncore neff --execute: the outputs of a compiled program, and how far they are from expected
-ones."""
+"""neuroncore neff --execute: the outputs of a compiled program, and their distance from expected
+outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Figures = dict[str, Any]
 
 SCHEMA = "neuroncore.execution/1"
-TOLERANCES = {4: 1e-4, 2: 1e-2}  # of the largest magnitude, by the bytes of an element
+TOLERANCES = {4: 1e-4, 2: 1e-2}  # relative to the largest magnitude, by the bytes of an element
 NATIVE = "float32", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8"
 
 
@@ -56,7 +56,8 @@ def asked(arguments: argparse.Namespace) -> bool:
 
 
 def execute(arguments: argparse.Namespace, program: Neff) -> int:
-    """Print the figures of each output; the exit code is 1 if one differs from what is expected."""
+    """Print the figures of each output. The exit code is 1 if an output differs from the expected
+    one."""
     if arguments.source or arguments.args or arguments.inputs:
         raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
     drawn = arguments.arrays is None
@@ -81,7 +82,7 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
 
 
 def _finite(told: Any) -> Any:
-    """Replace numbers that JSON does not have by their names."""
+    """Replace infinities and NaN, which JSON does not have, by their names."""
     if isinstance(told, dict):
         return {key: _finite(value) for key, value in told.items()}
     return str(told) if isinstance(told, float) and not np.isfinite(told) else told
@@ -110,7 +111,7 @@ def _figures(output: Array, form: str) -> Figures:
 
 
 def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
-    """Return the largest error. It is infinite where only one of the two values is NaN."""
+    """Return the largest error. It is infinite if only one of two values is NaN."""
     if output.shape != wanted.shape:
         raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
     values, expected = output.astype(np.float64), wanted.astype(np.float64)
@@ -126,7 +127,7 @@ def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) 
 
 
 def _loaded(path: Path) -> dict[str, Array]:
-    """The arrays of a file of numpy. Raises UsageError if it is not such a file."""
+    """Return the arrays in a numpy file. Raises UsageError if it is not such a file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -137,7 +138,8 @@ def _loaded(path: Path) -> dict[str, Array]:
 
 
 def _save(path: Path, outputs: Mapping[str, Array]) -> None:
-    """Formats that numpy does not have are saved as float32, which holds all of their numbers."""
+    """Save arrays to a file. Formats that numpy does not have are saved as float32, which
+    represents all of their numbers."""
     native = {
         name: one if one.dtype.name in NATIVE else one.astype(np.float32)
         for name, one in outputs.items()

@@ -25,7 +25,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """List, print or check."""
+    """List the exercises, print one, or check an answer; return the exit code."""
     known = exercises()
     name: str = arguments.name or ""
     listed = [one for key, one in known.items() if not name or key.startswith(f"{name}.")]

@@ -1,9 +1,9 @@
 """neuroncore explain: the meaning of an error or a finding, with a wrong and a correct example.
 
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
-With the lines that begin with "-" the example is refused, with those that begin with "+" it runs.
-The Python block at the top of a file precedes each of its examples; tests execute all of them.
-Findings that are not errors are rows of the table of codes (`findings.Rule`).
+With its "-" lines the example is refused; with its "+" lines instead it runs. The Python block at
+the top of a file precedes each of its examples; tests execute all of them. Findings that are not
+errors are rows of the table of codes (`findings.Rule`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from neuroncore.base.errors import KernelError, UsageError, did_you_mean
 from neuroncore.base.findings import CodeRule, rules
 
 LEGAL = "legal here"
-SYMPTOMS = "AWS's tools report it as "  # begins the line of a page with other names
+SYMPTOMS = "AWS's tools report it as "  # the start of a line that lists other names
 
 
 @dataclass(frozen=True)
 class ExplainPage:
-    """The page of a name. `code` is the error code, or LEGAL if nothing is refused; `severity` is
-    empty for errors that are raised."""
+    """The page about a name. `code` is the error code, or LEGAL if nothing is refused; `severity`
+    is "" for errors that are raised."""
 
     name: str
     code: str
@@ -37,12 +37,12 @@ class ExplainPage:
 
     @property
     def bad(self) -> str:
-        """Return the script that is refused, or an empty string."""
+        """Return the script that is refused, or ""."""
         return self._with("-") if self.diff and self.code != LEGAL else ""
 
     @property
     def good(self) -> str:
-        """Return the script that runs, or an empty string."""
+        """Return the script that runs, or ""."""
         return self._with("+") if self.diff else ""
 
     def _with(self, sign: str) -> str:
@@ -51,7 +51,7 @@ class ExplainPage:
 
     @property
     def symptoms(self) -> list[str]:
-        """Return the codes of the device's compiler or runtime."""
+        """Return the codes that the vendor's compiler or runtime reports for it."""
         lines = [line for line in self.text.splitlines() if line.startswith(SYMPTOMS)]
         return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(lines).removeprefix(SYMPTOMS))
 

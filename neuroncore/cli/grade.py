@@ -18,7 +18,8 @@ from neuroncore.eval.loading import load_spec
 from neuroncore.eval.pool import evaluate
 
 FIELDS = ("submission", "status", "code", "line", "message", "latency_us", "relative_l2")
-SECONDS = 120  # of CPU time for a submission: images of a course are larger than most candidates'
+# CPU seconds per submission: images of a course are larger than those of most candidates
+SECONDS = 120
 Row = dict[str, Any]
 
 
@@ -91,15 +92,15 @@ def row(verdict: dict[str, Any]) -> Row:
 
 
 def _fields(assignment: Assignment) -> list[str]:
-    """Return the columns of an assignment: the points of each test, the times of some, and what is
-    wrong."""
+    """Return the columns of the table: the points of each test, times of the tests that have
+    limits, and errors."""
     times = (f"{part.name} us" for part in assignment.parts if part.limits)
     names = (part.name for part in assignment.parts)
     return ["submission", "points", *names, *times, "errors"]
 
 
 def _scored(assignment: Assignment, files: list[Path], arguments: argparse.Namespace) -> list[Row]:
-    """Judge all submissions by each test; return a row for each."""
+    """Judge all submissions with each test. Return a row for each submission."""
     verdicts: dict[str, dict[str, dict[str, Any]]] = {str(file): {} for file in files}
     for part in assignment.parts:
         asked = with_secret(load_spec(part.spec), arguments)

@@ -1,4 +1,4 @@
-"""neuroncore isa: the instruction set, an instruction, or an operator, from their tables."""
+"""neuroncore isa: the instruction set, one instruction or one operator, from the tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def isa(arguments: argparse.Namespace) -> int:
 
 
 def document(names: Iterable[str]) -> dict[str, Any]:
-    """Return the JSON object for some names; a name can be an operator and a function."""
+    """Return the JSON object for some names. A name may be both an operator and a function."""
     names = list(names)
     return {
         "schema": SCHEMA,
@@ -98,7 +98,7 @@ def _of_operator(name: str) -> dict[str, Any]:
 
 def _of_function(name: str) -> dict[str, Any]:
     function = FUNCTIONS[name]
-    valid = [end if isfinite(end) else None for end in function.valid]  # None: without an end
+    valid = [end if isfinite(end) else None for end in function.valid]  # None: unlimited
     return {"name": name, "definition": function.definition, "valid": valid}
 
 
@@ -137,15 +137,16 @@ def _described(one: Instruction) -> Iterator[str]:
 
 
 def _meaning(one: Instruction) -> Iterator[str]:
-    """Yield the plain function of an instruction; `i` has the arguments by name."""
+    """Yield the source of an instruction's plain function, in which `i` has the arguments by
+    name."""
     function = meaning(one.name)
-    place = function.__module__.replace(".", "/")  # independent of the installation
+    place = function.__module__.replace(".", "/")  # the same for every installation
     yield f"meaning   {place}.py:{function.__code__.co_firstlineno}"
     yield from (f"  {line}".rstrip() for line in inspect.getsource(function).splitlines())
 
 
 def _rules(one: Instruction) -> Iterator[str]:
-    """Yield each rule with the first call in the tables that violates it."""
+    """Yield each rule, with the first call in the tables that breaks it."""
     breaking = counterexample.breaking(one)
     for number, rule in enumerate(one.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
@@ -156,7 +157,7 @@ def _rules(one: Instruction) -> Iterator[str]:
 
 
 def _cost(one: Instruction) -> Iterator[str]:
-    """Yield the cost of an instruction, and its time for the example."""
+    """Yield the cost of an instruction, and its time for the example call."""
     for number, line in enumerate((inspect.getdoc(one.cost) or "").splitlines()):
         yield f"{'cost' if number == 0 else '':8}  {line}"
     calls = [(m, example.call(one, m)) for m in _machines_with(one.feature)]
@@ -182,7 +183,7 @@ def _wrapped(head: str, text: str, indent: int = 10) -> list[str]:
 
 
 def _shown(call: Call) -> Iterator[str]:
-    """Return the arguments that are not omitted."""
+    """Yield the arguments of a call that differ from their defaults, as NAME=VALUE."""
     for p in call.instruction.parameters:
         value = call.arguments[p.name]
         if p.name in call.instruction.lists:

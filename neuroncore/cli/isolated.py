@@ -1,4 +1,4 @@
-"""Commands that run in isolated processes, as candidates of `neuroncore eval` do."""
+"""Commands that run in isolated processes, as the candidates of `neuroncore eval` do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from neuroncore.eval.refusals import Refused
 
 
 class Commands(NamedTuple):
-    """The work of the isolated process: it executes words of the command line in a folder."""
+    """The work of an isolated process: it executes commands in a folder."""
 
     folder: str
     target: str = "trn2"
 
     def answer(self, words: Sequence[str]) -> bytes:
-        """Return the exit code, and what was printed."""
+        """Execute the words of a command. Return the exit code and the output, as bytes."""
         os.chdir(self.folder)
         text = io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
@@ -39,7 +39,7 @@ class Commands(NamedTuple):
 def _code(words: Sequence[str]) -> int:
     try:
         return int(main(words))
-    except SystemExit as end:  # of argparse
+    except SystemExit as end:  # argparse exits
         return end.code if isinstance(end.code, int) else 1
     except BaseException:
         traceback.print_exc()
@@ -47,7 +47,7 @@ def _code(words: Sequence[str]) -> int:
 
 
 class Printed(NamedTuple):
-    """The output of a command, its exit code, and the isolation that held."""
+    """The output of a command, its exit code, and the isolation of its process."""
 
     text: str
     code: int
@@ -55,7 +55,8 @@ class Printed(NamedTuple):
 
 
 class IsolatedCommands:
-    """Executes commands, each in an isolated process that may read a folder. It must be closed."""
+    """Executes commands, each in an isolated process that may read one folder. It must be
+    closed."""
 
     def __init__(
         self, folder: str, level: Level, limits: ProcessLimits, readable: Sequence[str]
@@ -67,7 +68,7 @@ class IsolatedCommands:
         self._zygote.close()
 
     def printed(self, words: Sequence[str]) -> Printed:
-        """Execute a command. Raises Refused if its process was ended, or gave no answer."""
+        """Execute a command. Raises Refused if its process was ended or gave no answer."""
         content, end = self._zygote.played(tuple(words))
         if end.refusal:
             raise Refused(end.refusal, meaning(end, self._limits))

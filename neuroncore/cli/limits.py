@@ -10,11 +10,11 @@ from typing import Any
 from neuroncore.base import source
 from neuroncore.base.errors import UsageError
 
-AGAIN = 1.0  # seconds after which a script that goes on is ended again
+AGAIN = 1.0  # seconds until a script that continues is interrupted again
 
 
 class TimeLimit(KeyboardInterrupt):
-    """The time of a command is over. Programs treat it as Ctrl-C."""
+    """The time limit of a command has been reached. Programs handle it like Ctrl-C."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class TimeLimit(KeyboardInterrupt):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeLimit inside after so many seconds. Raises UsageError where the operating system
-    has no alarms."""
+    """A context manager that raises TimeLimit after this many seconds. Raises UsageError if the
+    operating system has no alarms."""
     if not hasattr(signal, "SIGALRM"):
         raise UsageError("--time-limit needs alarms, which this operating system does not have")
 

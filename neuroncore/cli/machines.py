@@ -1,5 +1,5 @@
-"""neuroncore machines: the numbers of generations and instances, with their grades and sources; for
-an instance also its chips and a drawing of its topology; with --check derived peaks and every
+"""neuroncore machines: the numbers of machines and instances, with grades and sources. An instance
+also shows its chips and a drawing of its topology. --check compares derived peaks with every
 published number."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from neuroncore.machine.instance import Instance
 from neuroncore.machine.topology import Topology
 
 SCHEMA = "neuroncore.machines/1"
-WIDEST_GROUP = 4  # servers of a rack that are drawn; of more, only the first two and the last
+WIDEST_GROUP = 4  # of a group with more servers, only the first two and the last are drawn
 
 
 def lines(one: Instance) -> Iterator[str]:
-    """Yield the lines about an instance before its facts."""
+    """Yield the lines about an instance that precede its facts."""
     names = ", ".join((one.name, *one.aliases))
     yield f"{names}: {one.description}"
     yield ""
@@ -105,7 +105,7 @@ def _row(topology: Topology) -> Iterator[str]:
 
 
 def _grid(topology: Topology) -> Iterator[str]:
-    """Yield a drawing of the last two axes, and sentences about a third."""
+    """Yield a drawing of the last two axes of a grid, and sentences about a third axis."""
     *outer, rows, columns = topology.shape
     width = len(str(rows * columns - 1))
     posts = " " * 3 + "".join(f"{'│':>{width}}    " for _ in range(columns)).rstrip()
@@ -177,7 +177,7 @@ def machines(arguments: argparse.Namespace) -> int:
 
 
 def document(name: str | None) -> dict[str, Any]:
-    """Return the JSON object for a machine or an instance, or all."""
+    """Return the JSON object for a machine or an instance; without a name, for all."""
     every: Sequence[str] = ()
     each: Sequence[str] = ()
     if name is None:
@@ -254,8 +254,8 @@ def _one_machine(one: Machine) -> Iterator[str]:
 
 
 def _with_harness(one: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
-    """Return the facts of a machine and the overheads of tools that measure on it, and the
-    sources."""
+    """Return the facts of a machine with the overheads of tools that measure on it, and the sources
+    of both."""
     added = {f"harness_us.{name}": fact for name, fact in harness.overheads(one.name).items()}
     return {**one.facts, **added}, {**one.sources, **harness.sources()}
 
@@ -267,7 +267,7 @@ def _one_instance(one: Instance) -> Iterator[str]:
 
 
 def _facts(facts: Mapping[str, Fact], sources: Mapping[str, str]) -> Iterator[str]:
-    """Print every number with its grade and source, then the list of sources."""
+    """Yield every number with its grade and source, then the list of sources."""
     path_width = max(map(len, facts))
     value_width = max(len(str(fact.value)) for fact in facts.values())
     for path, fact in facts.items():
@@ -281,7 +281,7 @@ UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
 BINARY = {
     "GiB": ("GB", 2**30 / 1e9),
     "GiB/s": ("GB/s", 2**30 / 1e9),
-}  # units that are compared in decimal
+}  # units that are compared in powers of ten
 LANES, GPSIMD_LANES = 128, 8 * 16
 ARITHMETIC = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -290,9 +290,10 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A published number. `rate` is the Tensor engine's rate relative to bfloat16, for claims about
-    it. `formula` gives the number, if any formula does, rounded to `to` or truncated by `cut`, from
-    values of the core and the `instance`. Claims with the same `quantity` are about one thing."""
+    """A published number. For claims about the Tensor engine, `rate` is the rate relative to
+    bfloat16. `formula` computes the number from values of the core and the `instance`, if a formula
+    is known; the result is rounded to `to`, or truncated with `cut`. Claims with the same
+    `quantity` are about the same quantity."""
 
     of: str
     machine: str
@@ -312,12 +313,12 @@ class Claim:
 
     @property
     def step(self) -> float:
-        """Return the rounding of the claim; the default is its last digit."""
+        """Return the precision of the claim, by default its last digit."""
         return self.to or 10.0 ** -len(self.printed.partition(".")[2])
 
     @property
     def decimal(self) -> tuple[float, str]:
-        """Return the number and its unit in powers of ten."""
+        """Return the number, and its unit in powers of ten."""
         unit, factor = BINARY.get(self.unit, (self.unit, 1.0))
         return float(self.printed) * factor, unit
 
@@ -329,7 +330,7 @@ class Claim:
 
 
 def claims(text: str) -> list[Claim]:
-    """Return the claims of published.toml, in order."""
+    """Return the claims of published.toml, in their order."""
     groups = tomllib.loads(text)["claim"]
     found = []
     for group in groups:
@@ -343,12 +344,12 @@ def published() -> list[Claim]:
 
 
 def tensor_tflops(core: Machine, rate: float = 1.0) -> float:
-    """Return geometry times clock, with two operations per cell of the array."""
+    """Return the peak of the Tensor engine: cells x clock x rate, with two operations per cell."""
     return 2 * core.pe_cells * core.engines["tensor"].clock_ghz * rate / 1e3
 
 
 def quantities(core: Machine) -> dict[str, float]:
-    """Return the names in formulas for a core: TFLOPS of its engines, GB/s of HBM."""
+    """Return the values that formulas can use for a core: TFLOPS of its engines, GB/s of HBM."""
     clocks = {name: unit.clock_ghz / 1e3 for name, unit in core.engines.items()}
     return {
         "T": tensor_tflops(core),
@@ -361,7 +362,8 @@ def quantities(core: Machine) -> dict[str, float]:
 
 
 def of_instance(name: str) -> dict[str, float]:
-    """Return the names in formulas for an instance: GiB of HBM, GB/s of links, Gb/s of EFA."""
+    """Return the values that formulas can use for an instance: GiB of HBM, GB/s of links, Gb/s of
+    EFA."""
     if not name:
         return {}
     one = instances.load(name)
@@ -376,7 +378,7 @@ def of_instance(name: str) -> dict[str, float]:
 
 
 def evaluated(formula: str, names: Mapping[str, float]) -> float:
-    """Return the value of sums and products of numbers and names.
+    """Return the value of a formula of sums and products.
 
     Raises DefinitionError for unknown names and other expressions.
     """
@@ -422,7 +424,7 @@ def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Publi
 
 
 def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
-    """Return the quantities with different published numbers."""
+    """Return the quantities for which published numbers differ, with their claims."""
     found: dict[str, list[Claim]] = {}
     for claim in every:
         if claim.quantity:
@@ -435,7 +437,7 @@ def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
 
 
 def check() -> int:
-    """Print every claim; return 1 if a formula no longer gives its number."""
+    """Print every claim. Return 1 if a formula no longer gives its number, else 0."""
     cores = {name: machine.load(name) for name in machine.names()}
     lines = list(compared(published(), cores))
     for core in cores.values():

@@ -24,8 +24,9 @@ else:
     viewing = Lazy("neuroncore.view.page")
 
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")
-FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a terminal
-SHOWN = 20  # source lines
+# outputs that are too long for a terminal
+FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}
+SHOWN = 20  # the largest number of source lines
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +121,8 @@ def view(arguments: argparse.Namespace) -> int:
     form = arguments.output_format or "summary-text"
     text = {
         "summary-text": lambda: "\n".join(_text(profile, neff)),
-        "summary-json": lambda: json.dumps(saved.summaries(profile)),  # scripts read one line
+        # in one line, because scripts read it
+        "summary-json": lambda: json.dumps(saved.summaries(profile)),
         "json": lambda: json.dumps(_tables(profile, neff)),
         "perfetto": lambda: json.dumps(_timeline(profile)),
     }[form]()
@@ -149,7 +151,8 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """Return the program, if its file exists, and its profile, which is in both files."""
+    """Return the program, or None without its file, and its profile. Each of the two files contains
+    the profile."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:
@@ -160,7 +163,7 @@ def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, 
 
 
 def _text(profile: Document, neff: Document | None) -> Iterator[str]:
-    """Yield a line for each field and its value, in alphabetical order as the vendor prints them.
+    """Yield a line for each field and its value, in alphabetical order, as the vendor's tool does.
     Then yield tables of the instructions and of the source lines."""
     for name, fields in saved.summaries(profile).items():
         width = max(map(len, fields))
@@ -176,7 +179,7 @@ def _text(profile: Document, neff: Document | None) -> Iterator[str]:
 
 
 def _table(title: str, rows: list[Document], columns: tuple[str, ...]) -> Iterator[str]:
-    """Yield counts, estimated total times, and the given columns."""
+    """Yield a table with counts, estimated total times, and the given columns."""
     yield f"{title}: count, total time (estimate)"
     cells = [
         (str(r["count"]), duration(r["instruction_time"] * 1e9), *(r[c] for c in columns))

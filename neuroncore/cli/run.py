@@ -1,5 +1,5 @@
-"""neuroncore run: run a kernel or a script on the emulated core, and report the results; and the
-one launch that other commands look at."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results. Also the
+function that runs the one launch which other commands inspect."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ else:
     documents = Lazy("neuroncore.view.document")
 
 
-SIMILAR = 0.8  # of a misspelled option and one of a command that takes any
-ESTIMATED = "order", "launch", "descriptors", "loads", "clock_phase"  # options of estimates alone
+SIMILAR = 0.8  # similarity of a misspelled option and an option of the command
+# options that only estimates use
+ESTIMATED = "order", "launch", "descriptors", "loads", "clock_phase"
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -96,7 +97,7 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a run and its reference."""
+    """Add the options of a run and of its reference."""
     add_launches(parser)
     parser.add_argument(
         "--save",
@@ -256,7 +257,7 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    """Return the options of the environment, overridden by those of the command."""
+    """Return the options of the environment, overridden by the options of the command."""
     chosen = profile(arguments.numerics) if arguments.numerics else environment_options()
     if arguments.stochastic_rounding is not None:
         seed = arguments.stochastic_rounding
@@ -269,7 +270,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _overridden(chosen: Options, arguments: argparse.Namespace, names: Sequence[str]) -> Options:
-    """Return the options with those that the command has."""
+    """Return the options, overridden by the named arguments that the command has."""
     given = {name: getattr(arguments, name) for name in names}
     return replace(chosen, **{name: value for name, value in given.items() if value is not None})
 
@@ -298,7 +299,7 @@ def _tolerance(text: str) -> float:
 
 
 def _values(text: str) -> range | Literal["some"] | None:
-    """Return a range of instructions, or the word `some` or `none`."""
+    """Return a range of instructions for "A:B", the word `some`, or None for "none"."""
     if text == "none":
         return None
     if text == "some":
@@ -310,7 +311,7 @@ def _values(text: str) -> range | Literal["some"] | None:
 
 
 def _window(text: str) -> documents.PageWindow:
-    """Return an interval of instructions or times."""
+    """Return a window of the page: an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
             return documents.PageWindow(int(found[1]), int(found[2]))
@@ -348,8 +349,8 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
 
 
 def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
-    """Return the findings about the source before anything runs; none for a file that the run
-    itself will report."""
+    """Return the findings about the source before anything runs. If the file can't be read, return
+    none: the run reports that."""
     file, _, kernel = arguments.file.partition("::")
     try:
         return read(Path(file), kernel or None, None).findings
@@ -358,7 +359,7 @@ def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
 
 
 def launch(arguments: argparse.Namespace, session: Session, options: Options) -> None:
-    """Run the file or the kernel of a command."""
+    """Run the file or the kernel that a command names."""
     if arguments.target:
         machine.load(arguments.target)  # rejects unknown names before anything runs
     _check_others(arguments)
@@ -382,7 +383,8 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
 
 
 def _check_others(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if an argument of the script looks like a misspelled option."""
+    """Raise UsageError if an argument for the script looks like a misspelled option of
+    neuroncore."""
     if not arguments.others:
         return
     known = usage.options(arguments.parser)
@@ -395,7 +397,7 @@ def _check_others(arguments: argparse.Namespace) -> None:
 
 
 def _check_writable(option: str, path: Path | None) -> None:
-    """Raise UsageError before the run if an output file cannot be written."""
+    """Raise UsageError before the run if an output file can't be written."""
     if path is None:
         return
     there = path.exists()
@@ -410,7 +412,7 @@ def _check_writable(option: str, path: Path | None) -> None:
 
 
 class KeptRun:
-    """A document that keeps the launches of one side."""
+    """A document that stores the launches of one side of a comparison."""
 
     def __init__(self) -> None:
         self.failure: dict[str, Any] | None = None
@@ -424,7 +426,8 @@ class KeptRun:
 
 
 def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
-    """Return the launch of one side, or the exit code if it failed (and was reported)."""
+    """Run one side of a comparison. Return its launch, or the exit code if it failed and was
+    reported."""
     kept, own = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(own, Session(own, kept, keeps=True), options(own))
     if kept.failure is None and len(kept.runs) != 1:
@@ -433,5 +436,6 @@ def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
 
 
 def options(arguments: argparse.Namespace) -> Options:
-    """Return the options of the environment, with those of the command for the estimate."""
+    """Return the options of the environment, overridden by the command's options for the
+    estimate."""
     return _overridden(environment_options(), arguments, ESTIMATED)

@@ -1,4 +1,4 @@
-"""neuroncore score: compare estimates and their ranges with measurements; neuroncore calibrate: the
+"""neuroncore score: compare estimates and their ranges with measurements. neuroncore calibrate: the
 user's own measurements next to the estimates."""
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from neuroncore.report.score import (
     order,
 )
 
-ASSERTED = "nki-library"  # its latencies are constants in its tests, with an inferred unit
+# a source whose latencies are constants in its tests; their unit is inferred
+ASSERTED = "nki-library"
 GROUPS: dict[str, Callable[[ScoredPoint], str]] = {
     "generation": lambda p: p.generation,
     "source": lambda p: p.source,
@@ -48,16 +49,17 @@ GROUPS: dict[str, Callable[[ScoredPoint], str]] = {
     "bound": lambda p: p.bound,
     "limit": lambda p: p.limit,
 }
-CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a checkout
+# in a checkout of the repository
+CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"
 
 
 @dataclass(frozen=True)
 class TableScore:
-    """The result of a comparison."""
+    """The result of a comparison of a table with estimates."""
 
     points: Sequence[ScoredPoint]
     asserted: Sequence[ScoredPoint]
-    missing: Sequence[tuple[str, str, str]]  # id, kernel, why
+    missing: Sequence[tuple[str, str, str]]  # of each row without an estimate: id, kernel, reason
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -186,7 +188,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 
 
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """Return the errors of each group of rows, by its name."""
+    """Return the errors of each group of rows, with the name of the group."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
@@ -256,10 +258,10 @@ def _document(scored: TableScore, by: Sequence[str]) -> dict[str, Any]:
 
 
 COLUMNS = ("kernel", "arguments", "machine", "harness", "microseconds")
-FACTS = ESTIMATED  # further columns that a table may have, as the options of `run`
+FACTS = ESTIMATED  # columns of a table that are options of `run`
 SCORE_SCHEMA = "neuroncore.score/1"
 SCHEMA = "neuroncore.calibrate/1"
-NEAR = 0.2  # a part of the measured time
+NEAR = 0.2  # as a fraction of the measured time
 
 
 class MeasuredRow(NamedTuple):
@@ -277,8 +279,8 @@ class MeasuredRow(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The rows of one harness and machine: the median error, how many are within 20 %, and the
-    offset in nanoseconds and the factor that the measurements show over the estimates."""
+    """The rows of one harness and machine: the median error, the number of rows within 20 %, and
+    what the measurements show over the estimates: an offset in nanoseconds and a factor."""
 
     harness: str
     machine: str

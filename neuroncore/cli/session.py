@@ -1,6 +1,6 @@
-"""Run a kernel or a script: its arguments, its reference, and the error that ends it, which is
-reported in one sentence, by the traceback of the user's code without neuroncore's frames, or as
-a page with all instructions up to the error."""
+"""Run a kernel or a script: its arguments, its reference, and the error that ends it. The error is
+reported in one sentence, by the traceback of the user's code without neuroncore's frames, or as a
+page with all instructions up to the error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ else:
     documents, pages = modules("neuroncore.view", "document page").values()
 
 
-INTERRUPTED = 130  # the code of a shell for a program that Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
 
 
 def exit_code(failure: dict[str, Any] | None) -> int:
@@ -68,8 +68,9 @@ def print_our_fault(error: Exception) -> None:
 
 @contextlib.contextmanager
 def leaving_told() -> Iterator[None]:
-    """Turn os._exit in a kernel or in the main thread into SystemExit: it would end the process
-    silently, with exit code 0. Other threads and forked processes are unchanged."""
+    """A context manager: os._exit in a kernel or in the main thread raises SystemExit, because it
+    would end the process silently with exit code 0. In other threads and forked processes it is
+    unchanged."""
     leave, own = os._exit, os.getpid()
 
     def left(status: int) -> NoReturn:
@@ -92,7 +93,8 @@ def left_in_a_launch(leaving: SystemExit) -> bool:
 
 
 def not_python(error: SyntaxError) -> NotPython | None:
-    """Return the error of an imported file, or None if the text is not from a file."""
+    """Return the error for an imported file that is not Python; None if the text is not from a
+    file."""
     file = error.filename
     if file is None or not Path(file).is_file():
         return None
@@ -100,7 +102,7 @@ def not_python(error: SyntaxError) -> NotPython | None:
 
 
 def too_deep(error: RecursionError) -> str:
-    """Return a sentence that names the function of the user that recursed forever."""
+    """Return a sentence with the name of the user's function that recursed endlessly."""
     place = source.innermost_place(error.__traceback__)
     if place is None:
         return f"RecursionError: {error}"
@@ -111,13 +113,13 @@ def too_deep(error: RecursionError) -> str:
 
 
 def interrupted(error: KeyboardInterrupt) -> str:
-    """Return a sentence that names the line of the user's code that Ctrl-C interrupted."""
+    """Return a sentence with the line of the user's code that Ctrl-C interrupted."""
     place = source.innermost_place(error.__traceback__)
     return f"neuroncore: interrupted{'' if place is None else f' at {place}'}"
 
 
 def print_traceback(error: BaseException) -> None:
-    """Print the user's frames; for a fault of the emulator, the last frames too."""
+    """Print the user's frames of an error; for a fault of the emulator, its last frames too."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = _of_the_user(link.__traceback__)
@@ -139,9 +141,10 @@ def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
 
 
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
-    """Return what a page shows of a launch that an error ended on a core, or of a session that an
-    error ended outside of a launch. Without instructions the page has only the error and its
-    source. A launch on several cores has no timeline: its cores stop at different places."""
+    """Return the contents of a page about an error: a launch that it ended on a core, or a session
+    that it ended outside of a launch. Without instructions, the page has only the error and its
+    source. A launch on several cores has no timeline, because its cores stopped at different
+    places."""
     outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
@@ -151,29 +154,29 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
         kernel,
         schedule_cores([program], core.machine),
         core.findings,
-        answers=False,  # the bottleneck of a part says little of the whole
+        answers=False,  # the bottleneck of a part is not that of the whole
         window=documents.PageWindow(max(0, count - documents.MOST), count),
         outcome=outcome,
     )
 
 
 def _program(core: Core | None) -> Program | None:
-    """Return the record of a core that runs alone, if it has instructions."""
+    """Return the record of a core that runs alone; None if it has no instructions."""
     if core is None or not core.program or core.world.ranks * core.world.cores > 1:
         return None
     return core.program
 
 
 def _place(error: BaseException) -> source.Place | None:
-    """Return the innermost line of the user's code."""
+    """Return the place of an error: the innermost line of the user's code."""
     if isinstance(error, KernelError) and error.place is not None:
         return error.place
     return source.innermost_place(error.__traceback__)
 
 
 class Document(Protocol):
-    """The output of a command: `header` before the first launch, `add` after each. `failure` is the
-    error that ended the session, if any."""
+    """The output of a command: `header` is called before the first launch, `add` after each launch.
+    `failure` is the error that ended the session, or None."""
 
     failure: dict[str, Any] | None
 
@@ -189,7 +192,7 @@ class Stop(NamedTuple):
 
 
 class Session:
-    """Run the kernels of a command, and pass the launches to a document."""
+    """Runs the kernels of a command, and passes the launches to a document."""
 
     def __init__(
         self,
@@ -198,15 +201,15 @@ class Session:
         compares: bool = False,
         keeps: bool = False,
     ) -> None:
-        """`compares`: compare results with the reference, if there is one. `keeps`: Runs keep the
-        arguments of kernels."""
+        """With `compares`, results are compared with the reference, if there is one. With `keeps`,
+        Runs keep the arguments of kernels."""
         self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
-        self.core: Core | None = None  # the first one of the launch that is running
+        self.core: Core | None = None  # the first core of the current launch
         self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
         self.called: tuple[Arguments, Arguments] | None = None  # the reference and its state
-        self.one_by_one = threading.Lock()  # launches in several threads
+        self.one_by_one = threading.Lock()  # because several threads may launch kernels
 
     # --- launches, as an observer of the settings ----------------------------------------------
 
@@ -247,7 +250,7 @@ class Session:
             _jitted(kernel)(*args, **kwargs)
 
     def _run_on_ranks(self, kernel: Any, per_rank: list[Arguments]) -> None:
-        """Launch a kernel on ranks, and report them as one."""
+        """Launch a kernel on several ranks, and report one launch."""
         kept = [copied(one) for one in per_rank]
         self.document.header()
         asked = self.arguments
@@ -312,7 +315,8 @@ class Session:
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn an exception of a kernel or a script into a failed session."""
+        """A context manager: an exception of a kernel or a script becomes the failure of the
+        session."""
         try:
             yield
         except (KernelError, NotEmulated) as error:
@@ -331,7 +335,8 @@ class Session:
                 said = f"a kernel ended the process with exit code {leaving.code or 0}"
                 self._failed(f"neuroncore: {said}", leaving, said)
             elif leaving.code not in (None, 0):
-                own = not isinstance(leaving.code, int)  # the script's last words
+                # the script passed a message instead of a number
+                own = not isinstance(leaving.code, int)
                 said = f"the script exited with {leaving.code}"
                 self._failed(str(leaving.code) if own else f"neuroncore: {said}", leaving, said)
         except SyntaxError as error:
@@ -362,25 +367,25 @@ class Session:
         if of_ours is not None:
             self._failed(str(of_ours), of_ours)
             return
-        cause = error.__cause__  # the IndexError of the older API in mode="simulation"
+        cause = error.__cause__  # the IndexError that the older API raises with mode="simulation"
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         print_traceback(error)
 
 
 def _jitted(kernel: Any) -> Any:
-    """Return a kernel of either API; a plain function becomes one."""
+    """Return a kernel of either API; a plain function becomes a kernel of today's API."""
     is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
     return kernel if is_ours else jit(kernel)
 
 
 def _is_older(kernel: Any) -> bool:
-    """Return whether a kernel belongs to the older API, which this imports."""
+    """Return whether a kernel belongs to the older API. The module of that API is imported here."""
     return isinstance(kernel, older.Kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:
-    """Return whether a file has a __main__ part, or other code to run as a script."""
+    """Return whether a file has a __main__ part, or other code that runs when it is a script."""
     passive = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     docstring = 1 if ast.get_docstring(tree) is not None else 0
     return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(

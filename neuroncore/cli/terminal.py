@@ -1,4 +1,4 @@
-"""Text for a terminal: in color, and in lines as wide as it is. Elsewhere text stays as it is."""
+"""Text for a terminal, in color and wrapped to its width. For files and pipes it is unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NARROWEST = 40  # columns
 RESET = "\x1b[0m"
 RED, GREEN, YELLOW, CYAN, BOLD, DIM = (f"\x1b[{n}m" for n in ("31;1", "32", "33", "36", "1", "2"))
 LABEL = re.compile(r" *(?:[a-z]+|result \d+) {2,}(?=\S)")  # "  estimate   "
-EXCERPT = re.compile(r"\s*(?:\d+ )?\s*\|")  # source text, and marks below it
+EXCERPT = re.compile(r"\s*(?:\d+ )?\s*\|")  # source text, and the marks below it
 COLORS = (
     (re.compile(r"\b(?:error\[\w+\]|\w*Error:|DIFFERS)"), RED),
     (re.compile(r"\bwarning\[\w+\]"), YELLOW),
@@ -26,8 +26,8 @@ COLORS = (
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:
-    """Return a text as a stream, by default standard output, shows it: unchanged if the stream is
-    not a terminal; without colors if NO_COLOR is set (no-color.org) or the terminal has none."""
+    """Return a text in the form for a stream, by default standard output: unchanged if the stream
+    is not a terminal; without colors if NO_COLOR is set (no-color.org) or the terminal has none."""
     stream = sys.stdout if stream is None else stream
     if stream is None or not stream.isatty():
         return text
@@ -38,11 +38,11 @@ def shown(text: str, stream: TextIO | None = None) -> str:
 
 
 class Unwritable(OSError):
-    """Standard output cannot be written."""
+    """An error: standard output can't be written."""
 
 
 def write(text: str) -> None:
-    """Print a line now. Raise Unwritable, which is not an error of the kernel."""
+    """Print a line now. Raises Unwritable, which is not reported as an error of the kernel."""
     try:
         print(shown(text), flush=True)
     except BrokenPipeError:
@@ -62,7 +62,7 @@ def complain(text: Any) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return the lines of a long one; they continue below the text that follows its label."""
+    """Return a long line as several lines. They are indented to the text after the line's label."""
     if len(line) <= width or EXCERPT.match(line):
         return [line]
     label = LABEL.match(line)

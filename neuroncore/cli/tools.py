@@ -1,5 +1,5 @@
-"""neuroncore tools-path and alias-path: folders with the vendor's commands and `import nki` for
-programs that start others."""
+"""neuroncore tools-path and alias-path: folders with the vendor's commands and `import nki`, for
+programs that start other programs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """Provide neuron-profile and `import nki` to programs that are started inside. Where no file
-    can be written, as in an isolated process, neuron-profile is missing."""
+    """A context manager: programs that are started inside find neuron-profile and `import nki`. If
+    no file can be written, as in an isolated process, neuron-profile is missing."""
     alias = str(PATH)
     with ExitStack() as stack:
         stack.enter_context(_first("PYTHONPATH", alias, ""))
@@ -44,7 +44,7 @@ def on_the_path() -> Iterator[None]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="neuroncore-"))
             write(Path(folder))
             stack.enter_context(_first("PATH", folder, os.defpath))
-        sys.path.append(alias)  # workers of multiprocessing get this path
+        sys.path.append(alias)  # worker processes of multiprocessing inherit this path
         try:
             yield
         finally:
@@ -53,7 +53,8 @@ def on_the_path() -> Iterator[None]:
 
 @contextmanager
 def serving(named: Sequence[Checkout]) -> Iterator[None]:
-    """Serve imports from these checkouts, here and in programs that are started inside."""
+    """A context manager: imports from these checkouts work here and in programs that are started
+    inside."""
     with ExitStack() as stack:
         for one in reversed(named):
             stack.enter_context(_first(WITH, f"{one.repository.name}={one.given}", ""))
@@ -62,7 +63,7 @@ def serving(named: Sequence[Checkout]) -> Iterator[None]:
 
 @contextmanager
 def _first(variable: str, folder: str, default: str) -> Iterator[None]:
-    """Put a folder first in an environment variable."""
+    """A context manager that puts a folder first in an environment variable."""
     before = os.environ.get(variable)
     rest = default if before is None else before
     os.environ[variable] = os.pathsep.join([folder, rest] if rest else [folder])
@@ -76,9 +77,9 @@ def _first(variable: str, folder: str, default: str) -> Iterator[None]:
 
 
 def write(folder: Path) -> None:
-    """Write the programs for the Python that runs this one.
+    """Write the programs, for the Python interpreter that is running.
 
-    They are written on demand because an installed file does not know its Python.
+    They are written on demand, because an installed file does not know its interpreter.
     """
     root = str(Path(neuroncore.__file__).parents[1])
     on_windows = os.name == "nt"
@@ -88,11 +89,11 @@ def write(folder: Path) -> None:
         unfinished.write_text(made, newline="")
         unfinished.chmod(0o755)
         file = folder / (f"{name}.cmd" if on_windows else name)
-        unfinished.replace(file)  # the old one may be running
+        unfinished.replace(file)  # replace, because the old program may be running
 
 
 def shell_script(python: str, root: str) -> str:
-    """Return a program for a POSIX shell. `root` is the folder that neuroncore is in."""
+    """Return a program for a POSIX shell. `root` is the folder that contains neuroncore."""
     return (
         "#!/bin/sh\n"
         f'PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}"{shlex.quote(root)} '
@@ -101,7 +102,7 @@ def shell_script(python: str, root: str) -> str:
 
 
 def batch_file(python: str, root: str) -> str:
-    """Return the same program for Windows, where a percent sign in a path is doubled."""
+    """Return the same program for Windows, where percent signs in paths are doubled."""
     python, root = (text.replace("%", "%%") for text in (python, root))
     return (
         "@echo off\r\n"
@@ -113,8 +114,8 @@ def batch_file(python: str, root: str) -> str:
 
 
 def _folder() -> Path:
-    """Return the folder for the programs of this Python: in the user's cache, or a new folder if
-    the cache cannot be written."""
+    """Return the folder for the programs of this interpreter: in the user's cache, or a new folder
+    if the cache can't be written."""
     mine = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
     folder = cache_folder() / f"tools-{mine}"
     try:

@@ -1,5 +1,5 @@
-"""The usage of commands: options of several commands, and the nearest options to wrong ones, for
-people or as JSON for programs."""
+"""The usage of commands: options that several commands share, and suggestions for wrong options, as
+text or as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSE = 0.7  # similarity of a misspelled option
 
 
 class Misuse(Exception):
-    """Arguments that a parser refuses."""
+    """An error: the parser refuses the arguments."""
 
     def __init__(self, parser: argparse.ArgumentParser, statement: str) -> None:
         super().__init__(statement)
@@ -43,13 +43,13 @@ def options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def near(word: str, known: Iterable[str], cutoff: float = CLOSE) -> str | None:
-    """Return the option that a word may mean."""
+    """Return the option that is most similar to a word, or None."""
     name = word.partition("=")[0]
     return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff=cutoff)), None)
 
 
 def unknown(parser: argparse.ArgumentParser, words: Iterable[str]) -> Misuse:
-    """Return the error for arguments that no parser knows."""
+    """Return the error for arguments that no parser accepts."""
     words, known = list(words), options(parser)
     statement = f"unrecognized arguments: {' '.join(words)}"
     hints = [hint for word in words if word.startswith("-") and (hint := near(word, known))]

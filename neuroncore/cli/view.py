@@ -18,8 +18,8 @@ from neuroncore.cli.usage import natural
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
-SECONDS = 0.3  # between two looks at the files
-ONCE = "--watch", "--open"  # options of the first page only
+SECONDS = 0.3  # seconds between two checks of the files
+ONCE = "--watch", "--open"  # options that apply to the first page only
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,8 @@ def view(arguments: argparse.Namespace) -> int:
 
 
 def _view_capture(arguments: argparse.Namespace) -> int:
-    """Write the page of a trace or of a compiled program's estimate, whose files do not change."""
+    """Write the page of a trace, or of the estimate of a compiled program. Its files do not
+    change."""
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
         raise UsageError(f"{arguments.file} is a capture: {option} is for kernels and scripts")
@@ -92,7 +93,7 @@ def _view_capture(arguments: argparse.Namespace) -> int:
 
 
 def _usual(file: str) -> Path:
-    """Return the usual file of a page. Raise UsageError if it exists and is not such a page."""
+    """Return the default file of a page. Raises UsageError if it exists and is not such a page."""
     name, _, kernel = file.partition("::")
     path = Path(f"{kernel or Path(name).stem}.html")
     if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
@@ -112,13 +113,13 @@ def _serve(document: Document, port: int) -> None:
 
 
 def until_ended() -> None:
-    """Serve until KeyboardInterrupt."""
+    """Wait for KeyboardInterrupt; the server runs in other threads."""
     threading.Event().wait()
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    """Write the page in a new process, which imports the files as they are now, and again after
-    each change of a Python file in the folder of the kernel, until Ctrl-C."""
+    """Write the page, and write it again after each change of a Python file in the kernel's folder,
+    until Ctrl-C. Each page is written by a new process, which imports the changed files."""
     folder = Path(arguments.file.partition("::")[0]).resolve().parent
     words = [word for word in arguments.words if word not in ONCE]
     opens = ["--open"] * arguments.open
@@ -135,11 +136,11 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _changes(folder: Path) -> dict[Path, int]:
-    """Return when each Python file of a folder was last changed."""
+    """Return the time of the last change of each Python file in a folder."""
     found = {}
     for path in folder.glob("*.py"):
         try:
             found[path] = path.stat().st_mtime_ns
-        except OSError:  # an editor replaces it
+        except OSError:  # an editor is replacing the file
             continue
     return found

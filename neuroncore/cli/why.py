@@ -1,4 +1,4 @@
-"""neuroncore why: the bottleneck of a kernel, its source lines, and what would help; neuroncore
+"""neuroncore why: the bottleneck of a kernel, its source lines, and suggested changes. neuroncore
 diff: compare two kernels or saved runs."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> di
 
 
 class Reasons:
-    """The answers for each launch, as they finish."""
+    """Prints or collects the answers of `neuroncore why` for each launch."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -121,7 +121,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
-    """Report launches of which at least one side is a capture of a device."""
+    """Report launches if at least one side is a capture of a device; return the exit code."""
     sides: list[Any] = []
     for file in files:
         if captures.named(file):

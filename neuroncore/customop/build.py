@@ -1,5 +1,5 @@
-"""Compile the sources of a library, with neuroncore's headers, into one program, within the limits
-of `isa/customop.toml`, which also has the costs of operators.
+"""Compile the sources of a library, with neuroncore's headers, into one program. Its limits, and
+the costs of operators, are in `isa/customop.toml`.
 
 The program is cached by the output of the preprocessor.
 """
@@ -26,7 +26,8 @@ from neuroncore.machine import FactReader
 
 @dataclass(frozen=True)
 class OperatorLimits:
-    """Sizes in bytes; tensors have at most `axes` of `axis_elements`, or `long_axes` of more."""
+    """Limits on operators. Sizes are in bytes. A tensor has at most `axes` axes of at most
+    `axis_elements` elements, or at most `long_axes` axes of at most `long_axis_elements`."""
 
     cores: int
     functions: int
@@ -49,7 +50,8 @@ class OperatorLimits:
 
 @dataclass(frozen=True)
 class Time:
-    """The time of one access to HBM, and of one element copied to TCM, used and copied back."""
+    """The time in ns of one access to HBM, and of one element that is copied to TCM, used and
+    copied back."""
 
     touch_ns: float
     tcm_element_ns: float
@@ -64,26 +66,26 @@ def _reader() -> FactReader:
 
 @cache
 def limits() -> OperatorLimits:
-    """Raises DefinitionError if the file is wrong."""
+    """Return the limits. Raises DefinitionError if the file is wrong."""
     return _reader().section(OperatorLimits, "limits", _reader().raw["limits"])
 
 
 @cache
 def time() -> Time:
-    """Raises DefinitionError if the file is wrong."""
+    """Return the times. Raises DefinitionError if the file is wrong."""
     return _reader().section(Time, "time", _reader().raw["time"])
 
 
 COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(__file__).with_name("headers")
-# The device compiles C++14. Its size_t has 32 bits, so sizes in braces do not narrow there.
+# The device's compiler uses C++14. size_t has 32 bits there, so sizes in braces are not narrowed.
 FLAGS = ("-std=c++14", "-O1", "-w", "-Wno-narrowing")
 DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\"([^\"]+)\"\s*\)")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The parts of a library. Paths are absolute."""
+    """The source files and options of a library. Paths are absolute."""
 
     compute: tuple[Path, ...]
     shape: tuple[Path, ...]
@@ -92,7 +94,8 @@ class Sources:
 
 
 def compiler(chosen: str | None) -> list[str]:
-    """Return the command of a C++ compiler: the chosen one, $CXX, an installed one, or zig's wheel.
+    """Return the command of a C++ compiler: the chosen one, $CXX, an installed one, or the zig
+    package.
 
     Raises UsageError if there is none.
     """
@@ -114,7 +117,7 @@ def compiler(chosen: str | None) -> list[str]:
 
 
 def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
-    """Return the program of a library, compiled on first use.
+    """Return the program of a library, which is compiled at the first use.
 
     Raises UsageError if a source is missing or does not compile, or if a registered kernel is not
     defined.
@@ -149,7 +152,7 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
 
 
 def _table(sources: Sources, preprocessed: str) -> str:
-    """Return the generated function that maps names to kernels in the program."""
+    """Return the source of the function that maps names to kernels in the program."""
     registered = DEFINITION.findall(preprocessed)
     if not registered:
         named = ", ".join(path.name for path in sources.shape)

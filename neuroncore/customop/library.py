@@ -34,7 +34,7 @@ class Reason(NamedTuple):
     hint: str
 
 
-# By the codes of headers/neuroncore/*.h; the rules are from the SDK's custom-ops-ref-guide.rst.
+# By the codes in headers/neuroncore/*.h. The rules are from the SDK's custom-ops-ref-guide.rst.
 REASONS = {
     "COHERENCE": Reason(
         "streams keep data in TCM and are not coherent with other accessors of the tensor",
@@ -136,7 +136,8 @@ MEMORY_BYTES = 8 << 30
 
 
 class Counts(NamedTuple):
-    """The work of a core: accesses to HBM, elements copied to or from TCM, elements of streams."""
+    """The work of a core: accesses to HBM, elements copied to or from TCM, and elements of
+    streams."""
 
     touches: int
     tcm_elements: int
@@ -145,7 +146,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """An operator of a library: the kinds of its parameters, as letters of KINDS."""
+    """An operator of a library. The kinds of its parameters are letters of KINDS."""
 
     library: str
     name: str
@@ -154,7 +155,7 @@ class LibraryOperator:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A call: its result, its output, the work of each core, and findings."""
+    """A call: its result, its output, the work of each core, and its findings."""
 
     result: Array
     printed: str
@@ -163,8 +164,8 @@ class LibraryCall:
 
     @property
     def microseconds(self) -> float:
-        """Return the time of HBM and TCM on the slowest core, which is all that measurements
-        cover. It excludes the launch, arithmetic and streams."""
+        """The time of HBM and TCM accesses on the slowest core, in microseconds. Only these have
+        been measured: the launch, arithmetic and streams are not included."""
         known = time()
         return max(
             (each.touches * known.touch_ns + each.tcm_elements / 2 * known.tcm_element_ns) / 1e3
@@ -173,7 +174,8 @@ class LibraryCall:
 
 
 class Library:
-    """Operators as attributes: `library.relu(x)` is the result of `library.run("relu", x)`."""
+    """A library whose operators are attributes: `library.relu(x)` is the result of
+    `library.run("relu", x)`."""
 
     def __init__(self, program: Path, cores: int, operators: dict[str, LibraryOperator]) -> None:
         self.program, self.cores, self.operators = program, cores, operators
@@ -200,8 +202,8 @@ class Library:
     ) -> LibraryCall:
         """Call an operator on arrays and numbers.
 
-        The cores of a multicore library run one after another in the given order; the order on a
-        device is undefined, and dependence on it is an error. Raises UsageError for wrong
+        The cores of a multicore library run one after another in the given order. On a device the
+        order is undefined, and a result that depends on it is an error. Raises UsageError for wrong
         arguments, and CustomOpFault for actions that the device would refuse, a crash, or a run
         longer than `seconds`.
         """
@@ -364,7 +366,7 @@ def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]
 
 
 def _kept(printed: bytes) -> str:
-    """Return the last part of the output of core 0, which the device's buffer keeps."""
+    """Return the last part of the output of core 0, because the device's buffer keeps only that."""
     return printed[-limits().printed_bytes :].decode(errors="replace")
 
 

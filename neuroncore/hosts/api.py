@@ -73,7 +73,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """The data of a launch, from memory or a file; `findings` are those during the launch."""
+    """The data of a launch, from memory or a file; `findings` are those made during the launch."""
 
     kernel: str
     machine: Machine
@@ -88,12 +88,12 @@ class FinishedLaunch:
 class Run:
     """A finished launch of a kernel: its results, and reports about it.
 
-    Figures, lines, tiles and instructions describe the recorded program, and their times are
-    estimates; all are computed on first use. Without a record (`Options.record`) they raise
-    UsageError. A Run loaded from a file lacks only the float64 results.
+    Figures, lines, tiles and instructions describe the recorded program; their times are estimates.
+    All are computed at the first use. Without a record (`Options.record`) they raise UsageError. A
+    Run that was loaded from a file lacks only the float64 results.
 
-    The Run of several ranks has the results, the cores and the times of all, rank by rank, and a
-    Run for each in `ranks`. Only the whole can be replayed and saved.
+    The Run of several ranks has the results, the cores and the times of all, rank by rank. `ranks`
+    has a Run for each rank. Only the Run of all ranks can be replayed and saved.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Run:
         given: originals.Before | None,
         whole: Run | None = None,
     ) -> None:
-        """`used` are the arguments after the launch, `given` those before it, if known; for
-        several ranks, the arguments of each. `whole` is the Run of all ranks, for the Run of
-        one."""
+        """`used` are the arguments after the launch; `given` are those before it, if known. With
+        several ranks each rank has its own. `whole` is the Run of all ranks, if this is the Run of
+        one of several ranks."""
         self._finished, self._used, self._before = finished, used, given
         self._whole = whole
 
@@ -137,7 +137,7 @@ class Run:
 
     @cached_property
     def ranks(self) -> Sequence[Run]:
-        """Return a Run for each rank; each has the findings of all."""
+        """Return a Run for each rank. Each has the findings of all ranks."""
         if self.world.ranks == 1:
             return (self,)
         return tuple(map(self._rank, range(self.world.ranks)))
@@ -160,32 +160,32 @@ class Run:
 
     @property
     def results(self) -> Any:
-        """Return the kernel's results, as arrays of the library of its arguments, or of numpy if
-        they were loaded; for several ranks, a list."""
+        """Return the kernel's results, as arrays of the library of its arguments; numpy arrays if
+        the Run was loaded. For several ranks this is a list."""
         return self._finished.results
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Return the findings: first those of the launch, in order, then those of the record."""
+        """Return the findings: first those of the launch in order, then those of the record."""
         record = self._finished.record
         told = [] if record is None else recorded(record, self.timelines)
         return [*self._finished.findings, *told]
 
     @property
     def precision(self) -> Precision | None:
-        """Return the sources of the error, with `Options.precision`."""
+        """Return where errors come from, if `Options.precision` is set."""
         return self._finished.precision
 
     @property
     def record(self) -> Record:
-        """Return the issued instructions, one program for each core."""
+        """Return the issued instructions: one program for each core."""
         if self._finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
         return self._finished.record
 
     def save(self, path: str | Path) -> None:
-        """Write the record, the inputs, the results and the findings to a file for `load`. Raise
-        UsageError if it cannot be written."""
+        """Write the record, the inputs, the results and the findings to a file for `load`. Raises
+        UsageError if it can't be written."""
         done = self._finished
         found = [(one.code, one.message, one.place) for one in done.findings]
         results = mapped(done.results, as_numpy, lambda v: hasattr(v, "dtype") and not is_number(v))
@@ -193,17 +193,17 @@ class Run:
         saved.save(replace(self.record, outcome=outcome), Path(path))
 
     def _changed(self) -> dict[int, Array]:
-        """Return the array arguments that the kernel changed, with their new contents, by
-        position."""
+        """Return the array arguments that the kernel changed, by position, with their new
+        contents."""
         return originals.changed(self._used, before) if (before := self._given) else {}
 
     def replay(self, *inputs: Any) -> Any:
-        """Execute the record again without the kernel's Python, on its own inputs or on others,
-        and return the results as numpy arrays; for a kernel without results, the arrays that it
-        changes.
+        """Execute the record again without the kernel's Python, on its original inputs or on
+        others. Return the results as numpy arrays. For a kernel without results, return the arrays
+        that it changes.
 
-        Inputs are all array arguments of the launch in their order, or a dict of them by name; for
-        several ranks one for each. Raises the errors of `neuroncore.replay.cursor.Replay`.
+        Inputs are all array arguments of the launch, in order or as a dict by name; for several
+        ranks, one such collection per rank. Raises the errors of `neuroncore.replay.cursor.Replay`.
         """
         return self.steps(*inputs, snapshots=0).results()
 
@@ -213,7 +213,7 @@ class Run:
         return verifying.verdict_of(self.record, self.results)
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
-        """Return a replay that steps through instructions; it is before the first one."""
+        """Return a replay that steps through instructions. It starts before the first one."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return replaying.Replay(self.record, given or None, **options)
 
@@ -227,7 +227,7 @@ class Run:
 
     @cached_property
     def _stepping(self) -> Replay:
-        """Return the replay, which is kept so that the next tile is near."""
+        """Return the replay, which is cached so that it can continue from the last tile."""
         return self.steps()
 
     @cached_property
@@ -242,20 +242,20 @@ class Run:
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """Return the collectives, and which ranks waited for which; for one rank, the collectives
-        that it takes part in."""
+        """Return the collectives, and which ranks waited for which. For the Run of one rank, return
+        the collectives in which it takes part."""
         if self._whole is None:
             return collectives.operations(self.timelines)
         return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]
 
     @property
     def estimate(self) -> Estimate:
-        """Return the estimated time on the device, of the slowest core."""
+        """Return the estimated time of the slowest core on the device."""
         return estimate(self.timelines[self._slowest])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the slowest core, with the names of the vendor's profiler."""
+        """Return the figures of the slowest core, under the names of the vendor's profiler."""
         return self.summaries[self._slowest]
 
     @cached_property
@@ -264,15 +264,15 @@ class Run:
         return [{**summary(t), **clock.fields(t), **bound_by(t)} for t in self.timelines]
 
     def why(self, top: int = 5) -> Why:
-        """Return the bottleneck, the lines on the critical path, and what would help: edits of the
-        kernel, scheduled again. `top` is the number of rows of each kind that are printed."""
+        """Return the bottleneck, the lines on the critical path, and suggested edits, scheduled as
+        the edited kernel would be. `top` is the number of rows of each kind that are printed."""
         core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
             return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
-        """Compare this run with a newer one: the faster one, how certain that is, the bottlenecks,
-        and figures, lines and results that differ. Without `answers` the bottlenecks are
+        """Compare this run with a newer one: which is faster, how certain that is, the bottlenecks,
+        and the figures, lines and results that differ. Without `answers` the bottlenecks are
         hidden."""
         return differing.difference(self._side, other._side, answers)
 
@@ -306,7 +306,7 @@ class Run:
         answers: bool = True,
         window: documents.PageWindow | range | None = None,
     ) -> documents.Shown:
-        """Return the launch for a page; see `view`."""
+        """Return the data of the launch for a page; see `view`."""
         if isinstance(window, range):
             window = documents.PageWindow(window.start, window.stop)
         return viewing.Shown(
@@ -332,33 +332,33 @@ class Run:
         """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
         writes one file that needs no network.
 
-        The record is executed again for the values of tiles. With a range as `values`, the page
-        has all elements of the instructions in the range, and thumbnails of the others. With
-        "some" it has as many as fit, with None no values. Without `answers` the page hides the
-        bottleneck and the advice. A `window` selects instructions, by default the first million.
-        `at` is what the page shows first, such as "step=60&pane=memory".
+        For the values of tiles the record is executed again. If `values` is a range, the page has
+        all elements for the instructions in the range, and thumbnails for others. With "some" it
+        has as many as fit; with None it has no values. Without `answers` the page hides the
+        bottleneck and the advice. `window` selects instructions, by default the first million. `at`
+        is the part that the page shows first, such as "step=60&pane=memory".
         """
         with progress(lambda: "writing the page"):
             shown = self.shown(values, answers, window)
             return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
-        """Serve the page on a port of this machine (0 for a free one) until it is closed. All
-        steps have all values, which are replayed on request."""
+        """Serve the page on a port of this computer (0 for a free one) until it is closed. Every
+        step has all values; they are replayed on request."""
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
         """Compare the results with a reference: arrays in order, or a function, which is called
         with the kernel's original arguments.
 
-        The results of a kernel that returns none are the arguments that it changed. `tolerance` is
-        the allowed relative L2 error; the default depends on each result's format. Raises
-        Incomparable for a different number of arrays, different shapes, or non-numeric data.
+        If a kernel returns nothing, its results are the arguments that it changed. `tolerance` is
+        the allowed relative L2 error; the default depends on the format of each result. Raises
+        Incomparable for a different number of arrays, different shapes, or data that isn't numeric.
         """
         given = self._given
         if given is None:
             raise UsageError("the original arguments of this launch were not kept")
-        left = copy.deepcopy(given)  # a reference may work in place
+        left = copy.deepcopy(given)  # a copy, because a reference may write to its arguments
         several = self.world.ranks > 1
         made = referred(reference, left, several) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
@@ -377,12 +377,12 @@ class Run:
         return compare.agreement(got, wanted, tolerance)
 
     def orders(self, count: int = 10) -> Orders:
-        """Execute the record again in up to `count` other legal orders on the original arguments,
+        """Execute the record again on the original arguments in up to `count` other legal orders,
         and compare the bits. Raises the errors of `checks.orders.compare_orders`."""
         return reordering.compare_orders(self.record, count)
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for a notebook, or None to show `repr` if there is no record."""
+        """Return HTML for a notebook; None without a record, so that `repr` is shown."""
         if self._finished.record is None:
             return None
         return cards.card(self.kernel, self.timelines, self.findings)
@@ -406,20 +406,20 @@ def run(
     """Run a kernel on numpy, torch or jax arrays, and other arguments.
 
     `kernel` is a kernel of `nki.jit` of either API, with or without a launch grid, or a function of
-    today's API without the decorator. `target` is the name of a machine; the default of `target`
-    and `options` comes from the settings, or else from the environment. `seed` has 32 bits and is
-    the seed of random numbers: of the engines' generators, and of stochastic rounding if it is on
-    (`rng_seed` and `stochastic_seed` of the options). The kernel changes arguments that it writes;
-    the Run keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that
-    the kernel only reads, and raises UsageError if 8 bytes in any 2 KiB of it changed (a sample: it
-    is likely to miss a change of few elements).
+    today's API without the decorator. `target` is the name of a machine. The defaults of `target`
+    and `options` come from the settings, or else from the environment. `seed` has 32 bits. It is
+    the seed of the engines' random numbers, and of stochastic rounding if that is on (`rng_seed`
+    and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
+    keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
+    kernel only reads, and raises UsageError if 8 bytes in any 2 KiB of it have changed (a sample: a
+    change of few elements is likely to be missed).
 
-    With `per_rank`, a tuple or dict of arguments for each rank, it runs on this many ranks with
-    `lnc` cores each, by default as many as the kernel's grid needs. If several ranks get the same
-    array, each has its own copy, and the caller's array does not change. `instance` is the instance
-    of the ranks, such as trn2.48xlarge; the default is the largest with chips of the target.
+    With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
+    Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the
+    same array, each has its own copy, and the caller's array does not change. `instance` is the
+    instance of the ranks, such as trn2.48xlarge; the default is the target's largest.
 
-    Raises KernelError for errors that the device would report, UsageError without a launch.
+    Raises KernelError for errors that the device would report, UsageError if nothing is launched.
     """
     if seed is not None:
         base = options or current_settings().options or environment_options()
@@ -441,7 +441,7 @@ def run(
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
     """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
-    one rank, after and before the launch; without them, the arrays that launches kept."""
+    one rank, after and before the launch; by default they are the arrays that launches kept."""
     pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
 
@@ -449,7 +449,7 @@ def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = No
 def of_ranks(
     launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[originals.Before | None]
 ) -> Run:
-    """Return the Run of all ranks of a world, with the arguments of each."""
+    """Return the Run of all ranks of a world; `used` and `given` have an item for each rank."""
     first, several = launches[0], len(launches) > 1
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
@@ -476,9 +476,9 @@ def of_ranks(
 
 
 def load(path: str | Path) -> Run:
-    """Load a saved Run. Only its float64 results are missing, and its arrays are numpy arrays.
+    """Load a saved Run. Its float64 results are missing, and its arrays are numpy arrays.
 
-    Nothing in the file is executed. Raises UsageError if the file cannot be read, is not a saved
+    Nothing in the file is executed. Raises UsageError if the file can't be read, is not a saved
     run, or has a call that is illegal on its machine.
     """
     record = saved.load(Path(path))

@@ -1,4 +1,4 @@
-"""The fixture `neuroncore_test` of the pytest plugin: what a test asserts of its kernels."""
+"""The fixture `neuroncore_test` of the pytest plugin: assertions about the kernels of a test."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ else:
 
 
 class TestLaunches(Protocol):
-    """The launches of a test, and codes of findings that do not fail it."""
+    """The launches of a test, and the codes of findings that do not fail it."""
 
     launches: list[Any]
     allowed: set[str]
 
 
 class KernelTest:
-    """Assertions of one test. `name` is the test's, `file` has the budgets; with `kept`, a dict,
-    budgets that the file has to get are put there instead of being compared."""
+    """Assertions of one test. `name` is the name of the test, and `file` is the file of budgets. If
+    `kept` is a dict, budgets are stored there for the file instead of being compared."""
 
     def __init__(
         self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None
@@ -39,8 +39,8 @@ class KernelTest:
         self._watch, self._name, self._file, self._kept = watch, name, file, kept
 
     def assert_close(self, got: Any, want: Any, tolerance: float | None = None) -> None:
-        """Compare a result with its reference, or a tuple of results with a tuple. `tolerance` is
-        the allowed relative L2 error; the default depends on the format.
+        """Compare a result with its reference, or a tuple of results with a tuple of references.
+        `tolerance` is the allowed relative L2 error; the default depends on the format.
 
         Raises AssertionError with the worst element and a histogram of errors in units in the last
         place, and UsageError for different shapes or numbers of results.
@@ -81,12 +81,13 @@ class KernelTest:
         hbm_bytes: float | None = None,
         sbuf_kib: float | None = None,
     ) -> Iterator[None]:
-        """Assert that the launches in the block stay within a budget: estimated microseconds, bytes
-        read from and written to HBM, of all launches together, and KiB of SBUF per partition.
+        """Assert that the launches in the block stay within a budget: estimated microseconds of all
+        launches together, bytes of HBM that they read and write together, and KiB of SBUF per
+        partition.
 
-        Without limits, they are those of the test in the file `neuroncore_budgets`;
-        --neuroncore-update-budgets writes them there. Raises AssertionError for more, or if the
-        file has no budget of the test.
+        Without limits, the limits of the test in the file `neuroncore_budgets` apply;
+        --neuroncore-update-budgets writes them. Raises AssertionError for a larger figure, or if
+        the file has no budget for the test.
         """
         before = len(self._watch.launches)
         yield

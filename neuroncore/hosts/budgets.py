@@ -9,14 +9,14 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 
-SLACK = 1.0 + 1e-9  # of numbers that went through JSON
+SLACK = 1.0 + 1e-9  # for numbers that were written to JSON and read back
 UNITS = {"us": "us", "hbm_bytes": "bytes of HBM traffic", "sbuf_kib": "KiB of SBUF per partition"}
 Figures = dict[str, float]
 
 
 def figures(runs: Sequence[Any]) -> Figures:
-    """Return what launches need: estimated microseconds and bytes read from and written to HBM, of
-    all together, and the peak of SBUF per partition in KiB, of the largest."""
+    """Return the figures of some launches: estimated microseconds of all together, bytes of HBM
+    that all read and write together, and the largest peak of SBUF per partition in KiB."""
     each = [run.summary for run in runs]
     moved = sum(one["hbm_read_bytes"] + one["hbm_write_bytes"] for one in each)
     peak = max((one["sbuf_peak_bytes_per_partition"] for one in each), default=0)
@@ -34,8 +34,8 @@ def over(found: Figures, limits: Figures) -> str:
 
 
 def read(file: Path) -> dict[str, Figures]:
-    """Return the budgets of a file by name; none if it is not there. Raises UsageError for a file
-    that has something else."""
+    """Return the budgets of a file by name; none if the file doesn't exist. Raises UsageError for a
+    file with other contents."""
     try:
         kept: Any = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -55,8 +55,8 @@ def _fits(limits: Any) -> bool:
 
 
 def write(file: Path, budgets: dict[str, Figures]) -> None:
-    """Write budgets, and replace those with the same names. Raises UsageError as `read` does, and
-    if the file cannot be written."""
+    """Add budgets to a file; budgets with the same names are replaced. Raises the errors of `read`,
+    and UsageError if the file can't be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""torch and jax, which are optional and imported on demand, torch's device, and kernels of either
+"""torch and jax, which are optional and imported on demand; torch's device; and kernels of either
 API that may write to their arguments.
 
-Tensors that were moved to "xla:0", and tensors computed from them, report this device, but are in
-the CPU's memory.
+Tensors that were moved to "xla:0", and tensors computed from them, report this device. Their data
+stays in the CPU's memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
 def framework(name: str, asked: str) -> Any:
-    """Import torch or jax. Raise UsageError, which names `asked`, if it is not installed."""
+    """Import torch or jax. Raises UsageError, with `asked` in its message, if it is not
+    installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -37,14 +38,14 @@ def framework(name: str, asked: str) -> Any:
 
 
 def device(asked: str) -> Any:
-    """The device of torch tensors that were moved to it."""
+    """Return the device of torch tensors that were moved to the emulated device."""
     return framework("torch", asked).device(NAME)
 
 
 @functools.cache
 def prepare_torch() -> None:
-    """If torch is installed, make it accept the devices, and make torch.compile call kernels
-    without tracing into them."""
+    """If torch is installed, make it accept the devices "xla" and "neuron", and make torch.compile
+    call kernels without tracing into them."""
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
@@ -73,7 +74,7 @@ def stand_in(torch: Any) -> None:
         tensor.is_xla.__get__: True,
         tensor.is_cpu.__get__: False,
     }
-    named_by = torch.device, torch._C._nn._parse_to  # which convert names to devices
+    named_by = torch.device, torch._C._nn._parse_to  # functions that convert names to devices
     mode = import_module("torch.overrides").TorchFunctionMode
 
     class OnCPU(mode):  # type: ignore[misc, valid-type]
@@ -81,7 +82,7 @@ def stand_in(torch: Any) -> None:
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             named = kwargs or {}
-            if torch.compiler.is_compiling():  # graphs do not have this device
+            if torch.compiler.is_compiling():  # compiled graphs do not support this device
                 here = [_here(torch, one) for one in args]
                 return function(*here, **{n: _here(torch, one) for n, one in named.items()})
             if function in named_by:
@@ -91,7 +92,8 @@ def stand_in(torch: Any) -> None:
             return _called(torch, function, args, named)
 
     OnCPU().__enter__()
-    torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")  # used in annotations
+    # annotations of published code use it
+    torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")
 
 
 def is_marked(value: Any) -> bool:
@@ -100,7 +102,7 @@ def is_marked(value: Any) -> bool:
 
 
 def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Call a kernel; its results are on the device if an argument is."""
+    """Return a function that calls a kernel. Its results are on the device if an argument is."""
 
     @functools.wraps(call)
     def called(*args: Any, **named: Any) -> Any:
@@ -113,8 +115,8 @@ def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Return the result of a torch function. Tensors that move between the CPU and the device are
-    copied, so that each is on one of them."""
+    """Return the result of a torch function. A tensor that is moved between the CPU and the device
+    is copied, so that both tensors exist."""
     given = [*args, *named.values()]
     there = any(_is_ours(torch, one) for one in given)
     back = function is torch.Tensor.cpu or any(_is_cpu(torch, one) for one in given)
@@ -133,7 +135,8 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
 
 
 def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
-    """Return the result of a function, through signed integers if torch lacks unsigned ones."""
+    """Return the result of a torch function. If torch lacks it for unsigned integers, it is
+    computed on signed ones."""
     args = list(args)
     try:
         return function(*args, **named)
@@ -154,7 +157,7 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
 
 
 def _mark(values: Iterable[Any], marked: bool = True) -> None:
-    """Mark the tensors among values as on the device, or not."""
+    """Mark the tensors among the values as on the device, or with `marked=False` as not on it."""
     for one in values:
         if isinstance(one, sys.modules["torch"].Tensor):
             setattr(one, MARK, marked)
@@ -174,7 +177,7 @@ def _is_cpu(torch: Any, value: Any) -> bool:
 
 
 def _as_xla(value: Any) -> Any:
-    """Return the name of a device that torch knows, for torch.device and Module.to."""
+    """Return a device name that torch.device and Module.to accept, for any name of the device."""
     return value.replace("neuron", "xla") if isinstance(value, str) else value
 
 
@@ -183,8 +186,8 @@ def _here(torch: Any, value: Any) -> Any:
 
 
 def writing(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a kernel of the API that the function uses, by default today's; it may write to its
-    arguments. A kernel that is already decorated keeps its API and its grid."""
+    """Return a kernel that may write to its arguments. It belongs to the API that the function
+    uses, by default today's. A function that is already decorated keeps its API and its grid."""
     if isinstance(function, Kernel):
         return function
     if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":

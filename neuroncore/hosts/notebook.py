@@ -1,6 +1,6 @@
 """The notebook extension: `%load_ext neuroncore` provides `import nki` and `%%neuroncore`.
 
-Errors of kernels are short and refer to cells; the magic shows the runs of a cell.
+Errors of kernels are short and name cells. The magic shows the runs of a cell.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from neuroncore.report.progress import issued, progress
 display: Any = Lazy("IPython.display")
 TOLD = (*misuse.WRONG, ImportError)
 MAGIC = "neuroncore"
-LAST = "_run"  # the user's variable with the last Run of a cell
+LAST = "_run"  # the user's variable that gets the last Run of a cell
 
 
 class Words(argparse.ArgumentParser):
-    """The arguments of the magic."""
+    """Parses the arguments of the magic."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"%%{MAGIC}: {message}")
 
 
 class Launches:
-    """The launches of a cell."""
+    """Collects the launches of a cell."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
@@ -84,9 +84,10 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
     words.add_argument("--target")
     asked, seen = words.parse_args(shlex.split(line)), Launches()
     file = _file_of_cell()
-    # a comment in place of the magic's line, to keep the line numbers of the notebook
+    # The comment replaces the line of the magic, so that line numbers are those of the notebook.
     tree = shell.compile.ast_parse(shell.transform_cell(f"#\n{cell}"), filename=file)
-    parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])  # which is displayed
+    # the value of the last statement is displayed
+    parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])
     options = current_settings().options
     with (
         settings(asked.target, options, seen, keeps=True, in_every_thread=True),

@@ -1,8 +1,8 @@
-"""A pytest plugin for tests of kernels, which is off by default.
+"""A pytest plugin for tests of kernels. It is off by default.
 
 `--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns it on, also
-in workers of pytest-xdist. Then `import nki` works, errors of kernels are reported as by
-`neuroncore run`, and a test with a finding fails, such as a kernel that issues no instruction.
+in workers of pytest-xdist. Then `import nki` works, and errors of kernels are reported as by
+`neuroncore run`. A test fails if it has a finding, such as a kernel that issues no instruction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
 
 
 NAME = "neuroncore.pytest"
-BUDGET = "neuroncore_budget"  # a property of a test
+BUDGET = "neuroncore_budget"  # the name of a property of a test
 MARKER = "neuroncore(allow=[]): codes of findings that do not fail this test"
 
 
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if _asked(config, config.option):
         alias.activate()
-        # launches with the test's own settings, which have no other observer
+        # raised for launches with the test's own settings, which have no other observer
         warned = "neuroncore.frontend.outcome.NeuronWarning"
         config.addinivalue_line("filterwarnings", f"error::{warned}")
         config.pluginmanager.register(Kernels(config), f"{NAME}.kernels")
@@ -130,7 +130,7 @@ class Kernels:
         self.verify = config.option.neuroncore_verify
         self.update = config.option.neuroncore_update_budgets
         self.budget_file = config.rootpath / config.getini("neuroncore_budgets")
-        self.updated: dict[str, budgets.Figures] = {}  # in the process that reports
+        self.updated: dict[str, budgets.Figures] = {}  # in the process that writes the report
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if self.targets and "neuroncore_target" in metafunc.fixturenames:
@@ -155,18 +155,18 @@ class Kernels:
         node.user_properties += [(BUDGET, one) for one in (kept or {}).items()]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect budgets, which workers of pytest-xdist measure."""
+        """Collect the budgets that workers of pytest-xdist measure."""
         if report.when == "teardown":
             kept: Any = report.user_properties
             self.updated.update(one for name, one in kept if name == BUDGET)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write budgets, in the process that reports."""
+        """Write the budgets, in the process that writes the report."""
         if self.updated and not hasattr(session.config, "workerinput"):
             budgets.write(self.budget_file, self.updated)
 
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
-        """Observe all launches of a test. If it writes pages, they show values."""
+        """Observe all launches of a test. If the session writes pages, the pages show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
         return setting.settings(
             target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
@@ -174,7 +174,7 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail the test if there is a finding that it does not allow."""
+        """Fail the test if it has a finding that it does not allow."""
         watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield
@@ -190,7 +190,7 @@ class Kernels:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report a kernel error without the traceback, unless --full-trace is given."""
+        """Report a kernel error without its traceback, unless --full-trace is given."""
         report = yield
         if not report.failed or call.excinfo is None:
             return report
@@ -203,7 +203,7 @@ class Kernels:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Drop the launches, which may hold gigabytes, because items stay alive."""
+        """Release the launches, because they may hold gigabytes and pytest keeps items alive."""
         if WATCH in item.stash:
             del item.stash[WATCH]
 

@@ -1,4 +1,5 @@
-"""Loads whatever is loaded late: instructions, compiled loops, and modules that read records."""
+"""Loads everything that is otherwise loaded late: instructions, compiled loops, and modules that
+read records."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from neuroncore.numerics.formats import bfloat16, float32
 from neuroncore.record import saved
 from neuroncore.report import loops
 
-# What Python, numpy and this package import when they first need it. In a process that may no
-# longer open files, such an import fails.
+# Modules that Python, numpy and this package import only when they first need them. In a process
+# that may no longer open files, such an import fails.
 LATE = (
     *("importlib.readers", "importlib.resources", "linecache", "traceback", "difflib", "socket"),
     *("neuroncore.replay.cursor", "neuroncore.report.why", "multiprocessing.shared_memory"),
 )
-# Kernels of the chapters that use most instructions between them, with small shapes.
+# Kernels of the chapters with small shapes. Together they use most instructions.
 KERNELS = (
     ("ch01_add", "add", float32, ((128, 64), (128, 64))),
     ("ch02_softmax", "softmax", float32, ((128, 64),)),
@@ -33,8 +34,8 @@ KERNELS = (
 
 
 def warm(target: str = "trn2") -> None:
-    """Load all that a first run of a kernel loads, so that later runs in this process, and in its
-    forks, take only their own time. It takes some seconds. Raises UsageError for an unknown
+    """Load everything that a first run of a kernel loads. Later runs in this process and in its
+    forks then need only their own time. It takes some seconds. Raises UsageError for an unknown
     target."""
     for name in LATE:
         importlib.import_module(name)
@@ -55,7 +56,7 @@ def _runs(target: str) -> Iterator[Run]:
 
 
 def _refused(target: str) -> None:
-    """An error message loads modules too."""
+    """Make a kernel raise an error, because error messages load modules too."""
     module: Any = importlib.import_module("neuroncore.kernels.ch01_add")
     try:
         run(module.add, np.ones((128, 8), np.float32), np.ones((64, 4), np.float32), target=target)

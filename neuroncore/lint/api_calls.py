@@ -1,6 +1,6 @@
-"""Calls of the API and the interface of a kernel: names and parameters that a release lacks, forms
-that it refuses, decorators, parameters, classes and results; and source to which the older API
-gives another meaning."""
+"""Rules about calls of the API and the interface of a kernel: names and parameters that a release
+lacks, forms that it refuses, decorators, parameters, classes and results. Also source that means
+something else in the older API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Told]:
-    """Report tensors that programs share and that are made in a loop."""
+    """Report tensors in memory that programs share, if they are allocated in a loop."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
@@ -39,7 +39,7 @@ def allocations(spot: Spot) -> Iterator[Told]:
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
-    """Return whether a call makes a tensor in memory that programs share."""
+    """Return whether a call allocates memory that programs share."""
     buffer = argument(call, 2, "buffer")
     if buffer is None or scope.api(call.func) not in ROLES["allocations"]:
         return False
@@ -49,8 +49,8 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Told]:
-    """Report numbers that are counted up in a loop, and read after it: the compiler runs the body
-    once. Published kernels count addresses this way for use within the loop."""
+    """Report numbers that are incremented in a loop and read after it: the compiler runs the body
+    once. Published kernels compute addresses in this way, but use them only within the loop."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -64,7 +64,7 @@ def counters(spot: Spot) -> Iterator[Told]:
 
 
 def _counted(node: ast.AST) -> str:
-    """Return the name that a statement adds to."""
+    """Return the name that a statement increments; "" for other statements."""
     match node:
         case ast.AugAssign(target=ast.Name(name)):
             return name
@@ -81,7 +81,7 @@ def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:
 
 @RULES.about(ast.Subscript)
 def indexing(spot: Spot) -> Iterator[Told]:
-    """Report slices that are combined with index expressions."""
+    """Report subscripts that combine slices with index expressions."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         parts = node.slice.elts
@@ -102,13 +102,13 @@ def of_the_api(spot: Spot) -> bool:
 
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
 def of_its_release(spot: Spot) -> Iterator[Told]:
-    """Report names that are missing from the release that a function is compared with."""
+    """Report names that the release of the kernel lacks."""
     return misfits(spot, spot.scope.release)
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Told]:
-    """Report names and parameters that only other releases have, and arguments in the order of
-    another release. Functions of the other API are left out."""
+    """Report names and parameters that this release lacks and another one has, and arguments in the
+    order of another release. Functions of the other API are left out."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -123,8 +123,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def of_no_release(spot: Spot) -> Iterator[Told]:
-    """Report names that no release has, if a release has a similar name. The reference pages may
-    leave out other unknown names."""
+    """Report names that no release has, if they are similar to a name of some release. Other
+    unknown names are not reported, because the reference pages may omit them."""
     node = spot.node
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -136,14 +136,15 @@ def of_no_release(spot: Spot) -> Iterator[Told]:
         yield "UNKNOWN_NAME", node, f"{unknown}: did you mean {meant}?"
 
 
-UNLISTED = ("nki.language.bool", "nki.language.range")  # by all pages; nki-library uses them
+# all pages omit these; nki-library uses them
+UNLISTED = ("nki.language.bool", "nki.language.range")
 MODULES = ("nki.isa", "nki.language", "nki.collectives")
-LIKE = 0.8  # similarity, at most 1: one letter missing, wrong or added
+LIKE = 0.8  # least similarity (1 is equal): one letter missing, wrong or added
 
 
 @cache
 def _meant(name: str) -> str:
-    """Return the last part of the most similar name in the same module, or an empty string."""
+    """Return the last part of the most similar name in the same module, or ""."""
     module, _, last = name.rpartition(".")
     known = (one.rpartition(".") for one in forms())
     names = [name_there for home, _, name_there in known if home == module]
@@ -151,7 +152,7 @@ def _meant(name: str) -> str:
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Group uses of the API so that all uses of a group fit the same releases."""
+    """Group uses of the API: the uses of a group exist in the same releases."""
     groups: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
@@ -188,8 +189,8 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
-    """Return the parameters without a default that a call doesn't give; none if `*`, `**` or a
-    partial function may give them."""
+    """Return the required parameters that a call doesn't pass; none if `*`, `**` or a partial
+    function may pass them."""
     spread = any(one.arg is None for one in call.keywords)
     spread |= any(isinstance(one, ast.Starred) for one in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
@@ -199,7 +200,7 @@ def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
 
 
 def _given(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
-    """Return the arguments of a call, each with its parameter."""
+    """Return the arguments of a call, each with the name of its parameter."""
     yield from zip(form.names, call.args, strict=False)
     for word, _, value in _keywords(scope, call):
         yield word, value
@@ -249,7 +250,7 @@ def operands(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Told]:
-    """Report arguments of a kind that their parameter doesn't take."""
+    """Report arguments whose kind their parameter doesn't accept."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
@@ -264,8 +265,8 @@ def kinds(spot: Spot) -> Iterator[Told]:
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
-    """Return the strings and numbers that an expression may be: its value in each branch, and for
-    a parameter its default and the arguments of all calls."""
+    """Return the strings and numbers that an expression may be: its value in each branch. For a
+    parameter these are its default and the arguments of all calls."""
     value = scope.stands_for(node)
     if isinstance(value, ast.IfExp):
         return [*_constants(scope, value.body), *_constants(scope, value.orelse)]
@@ -340,7 +341,7 @@ def _class(scope: Scope) -> Iterator[Told]:
 
 
 def _is_object(program: SourceFiles, meant: object) -> bool:
-    """Return whether a base is NKIObject, or a class that inherits from it."""
+    """Return whether a class is NKIObject, or inherits from it."""
     if isinstance(meant, tuple) and isinstance(meant[1], ast.ClassDef):
         module, node = meant
         inner = [program.modules.meaning(module, one) for one in node.bases]
@@ -354,7 +355,7 @@ def _is_an_error(node: ast.ClassDef) -> bool:
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the single results in a kernel's return value."""
+    """Return the expressions of the single results in a kernel's return value."""
     match node:
         case ast.Dict():
             return node.values

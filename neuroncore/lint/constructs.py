@@ -1,8 +1,8 @@
-"""Constructs of Python that the compiler of kernels does not accept, and the visit of every node of
-a kernel's functions, with the loops and blocks of the device around it.
+"""Rules about constructs of Python that the compiler of kernels does not accept, and the visit of
+all nodes of a kernel's functions, with the loops and blocks of the device around each node.
 
-The rules describe the usual front end, which parses a kernel's source. Each rule gets a Spot and
-yields its findings; the row of a code lists the releases in which it applies.
+The rules describe the usual front end, which parses the source of a kernel. Each rule gets a Spot
+and yields its findings. The row of a code lists the releases in which it applies.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 
 class Spot(NamedTuple):
-    """A node of a function. `loops` are the device's loops around it, the outermost first; the
-    older API runs the body of the `traced` loops once for all iterations; `ordered` is True in a
+    """A node of a function. `loops` are the device's loops around it, the outermost first. `traced`
+    are those loops whose body the older API runs once for all iterations. `ordered` is True in a
     block that keeps the order of instructions."""
 
     node: ast.AST
@@ -30,17 +30,19 @@ class Spot(NamedTuple):
     nested: bool = False  # in a loop of any kind
 
 
-Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]  # a Spot's other fields
-AROUND = frozenset((ast.For, ast.While, ast.With))  # kinds that enclose other nodes
+# the fields of a Spot other than its node
+Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]
+AROUND = frozenset((ast.For, ast.While, ast.With))  # kinds of nodes that enclose others
 DEFINED = frozenset(DEFINITIONS)
-UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))  # without rules
+# kinds of nodes without rules
+UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))
 # A rule's finding: a code, the node at fault, and a sentence.
 Told = tuple[str, ast.AST, str]
 Rule = Callable[[Spot], Iterator[Told]]
 
 
 class Rules:
-    """Rules about nodes; `of` has them by the type of node."""
+    """Rules about nodes. `of` has the rules for each type of node."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -57,7 +59,7 @@ class Rules:
 
 
 def spots(scope: Scope) -> list[Spot]:
-    """Return all nodes of a function and of the functions in it, each once."""
+    """Return the Spots of all nodes of a function and of the functions in it, each once."""
     listed: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
     _enter(scope.node, (scope, loops, (), False, False), listed)
@@ -68,8 +70,8 @@ def spots(scope: Scope) -> list[Spot]:
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return the loops of the device around the assignments to each name of a function, if all
-    assignments to the name have the same loops."""
+    """Return, by name, the loops of the device around the assignments to it in a function. A name
+    is left out if its assignments are in different loops."""
     loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
@@ -80,7 +82,7 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
-    """Add the nodes that the compiler reads: not decorators, defaults and annotations."""
+    """Add the nodes that the compiler reads: all but decorators, defaults and annotations."""
     kind = type(node)
     if kind not in UNASKED:
         found.append(Spot(node, *around))
@@ -98,7 +100,7 @@ def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Return whether a node is a constant that every release has."""
+    """Return whether a node is a constant that every release accepts."""
     return isinstance(node, ast.Constant) and type(node.value) in (str, bool, float, type(None))
 
 
@@ -111,15 +113,15 @@ def _read(node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _is_own(scope: Scope, node: ast.AST) -> bool:
-    """Return whether a node is a name that the function binds itself, or an attribute of such a
-    name: rules look at those only as parts of other nodes."""
+    """Return whether a node is a name that the function itself binds, or an attribute of such a
+    name. Rules look at these only as parts of other nodes."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in scope.own_names
 
 
 def _entered(spot: Spot) -> Around:
-    """Return the loops and blocks around the nodes in a loop or a block."""
+    """Return the fields of Spots for the nodes inside a loop or a block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
     if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
@@ -142,14 +144,15 @@ def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
 
 
 RULES = Rules()
-NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
+NUMBERS = ("cmath", "decimal", "fractions")  # modules of Python's library
 WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
-LARGEST = 2**32  # the values of 32 bits, signed or unsigned, are less in magnitude
+LARGEST = 2**32  # the magnitudes of 32-bit numbers, signed or unsigned, are smaller
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language does not have; the message, with `function` for the function
-    around it; and the shortest code of a kernel with such a node."""
+    """A kind of node that the language does not have: its code; the message, in which `function`
+    is the name of the function around the node; and the shortest source of a kernel with such a
+    node."""
 
     kind: type[ast.AST]
     code: str
@@ -200,15 +203,15 @@ def constructs(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def sets(spot: Spot) -> Iterator[Told]:
-    """Report sets that a call makes."""
+    """Report sets that a call creates."""
     if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
         yield "SET", spot.node, "a set in a kernel"
 
 
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Told]:
-    """Report `is` between values. Kernels of the vendor compare with None, and a tensor with
-    another tensor, this way."""
+    """Report `is` between values. It is allowed with None, and between tensors, because the
+    vendor's kernels use it so."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)
@@ -246,7 +249,8 @@ def values(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Told]:
-    """Report such values that a kernel takes from its file, or from modules that make them."""
+    """Report values that the language doesn't have, if a kernel takes them from its file or from
+    modules that make them."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:
@@ -359,7 +363,7 @@ WHERE: dict[type[ast.expr], str] = {
 
 @RULES.about(ast.Call)
 def objects(spot: Spot) -> Iterator[Told]:
-    """Report objects of classes that Python makes from names, such as named tuples."""
+    """Report objects of classes that Python creates from lists of names, such as named tuples."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     origin = scope.stands_for(node.func)

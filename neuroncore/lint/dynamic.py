@@ -1,8 +1,8 @@
 """Rules about values that only the device knows, about loops that the device runs, and about inputs
-of a kernel other than its arguments and effects other than its results.
+and effects of a kernel other than its arguments and results.
 
-Compiled kernels are cached by their arguments, so a cached kernel has the old inputs and repeats no
-effect.
+Compiled kernels are cached by their arguments. So a cached kernel uses the old inputs, and does not
+repeat effects.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ WHAT = {
     "index": "the index of a device loop, whose value is known only at run time",
     "indices": "an index expression, which has a value for each element",
 }
-# functions of Python that need numbers, or compare their arguments
+# functions of Python that need numbers, or that compare their arguments
 OF_NUMBERS = ("int", "float", "bool", "range", "min", "max", "sorted", "divmod", "round", "pow")
 # functions that iterate over their argument
 GOING_THROUGH = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
-OF_TRUTH = ("bool", "any", "all")  # the functions among those that need only a truth value
+OF_TRUTH = ("bool", "any", "all")  # those of the functions above that need only a truth value
 ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
-WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
+WHILE_ENDS = "0.6"  # the release that deprecates `while`: NKI migration guide, 0.5 to 0.6
 LIBRARIES = ("numpy", "math")  # their functions take numbers
 
 
 def _runtime(scope: Scope, node: ast.expr) -> str:
-    """Describe an expression whose value the compiler can't know; empty for others."""
+    """Return a description of an expression whose value the compiler can't know; "" for others."""
     kind = scope.value(node).kind
     return WHAT[kind] if kind in RUNTIME else ""
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a tensor in HBM; kernels test whether such an argument is
-    present."""
+    """Return whether a node is a tensor in HBM. Kernels test whether such an argument is given."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a test may ask if a tensor on the chip is present, not what it contains."""
+    """Return whether a test may ask only whether a tensor on the chip is given, and not what it
+    contains."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
@@ -58,13 +58,14 @@ def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
 def conditions(spot: Spot) -> Iterator[Told]:
-    """Report truth values that the compiler would have to know."""
+    """Report truth values that the compiler can't know, if a kernel needs them."""
     node, scope = spot.node, spot.scope
     asked: list[ast.expr] = []
     match node:
         case ast.If() | ast.IfExp():
             asked = [node.test]
-        case ast.Assert() if scope.value(node.test).kind != "tensor":  # checks of a simulation
+        # assertions about tensors are left out: they check a simulation
+        case ast.Assert() if scope.value(node.test).kind != "tensor":
             asked = [node.test]
         case ast.While() if scope.value(node.test).kind != "register":
             asked = [node.test]
@@ -74,11 +75,11 @@ def conditions(spot: Spot) -> Iterator[Told]:
             asked = node.values
         case ast.UnaryOp(op=ast.Not()):
             asked = [node.operand]
-        case ast.Compare() if len(node.ops) > 1:  # joined by `and`
+        case ast.Compare() if len(node.ops) > 1:  # a chain of comparisons is joined by `and`
             asked = [node]
     for one in asked:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
-            continue  # they are separate spots
+            continue  # its operands are separate Spots
         if scope.value(one).kind == "indices":
             yield "MASK_TRUTH", one, f"the condition {ast.unparse(one)} is {WHAT['indices']}"
         what = _runtime(scope, one)
@@ -101,7 +102,7 @@ def iterations(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Call)
 def conversions(spot: Spot) -> Iterator[Told]:
-    """Report numbers, ranges, arrays and lists of Python made from values of the device."""
+    """Report Python numbers, ranges, arrays and lists that are made from values of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     builtin = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -112,7 +113,7 @@ def conversions(spot: Spot) -> Iterator[Told]:
         return
     for read in (inner for argument_node in node.args for inner in _passed(argument_node, builtin)):
         what = _runtime(scope, read)
-        inner = read not in node.args  # `any` and similar functions test its truth
+        inner = read not in node.args  # `any` and similar functions test only its truth
         if what and not inner and builtin in GOING_THROUGH and scope.value(read).kind == "tensor":
             yield "TENSOR_LOOP", node, f"{builtin} goes over {what}"
         elif what and (inner or builtin in OF_NUMBERS or module in LIBRARIES or ranges):
@@ -122,7 +123,7 @@ def conversions(spot: Spot) -> Iterator[Told]:
 
 
 def _passed(given: ast.expr, function: str) -> list[ast.expr]:
-    """Return the values that a function reads: the argument, or the elements of a list."""
+    """Return the values that a function reads: its argument, or the elements of a list argument."""
     listed = isinstance(given, ast.List | ast.Tuple) and function in ("any", "all", "min", "max")
     return [*given.elts] if listed else [given]  # type: ignore[attr-defined]
 
@@ -143,7 +144,7 @@ def unpacked(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Subscript)
 def elements(spot: Spot) -> Iterator[Told]:
-    """Report elements of Python's lists and dictionaries that are chosen by an index of the
+    """Report elements of Python lists and dictionaries that are selected by an index of the
     device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Subscript)
@@ -272,7 +273,8 @@ def _is_born_in(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.Call, ast.AugAssign)
 def induction(spot: Spot) -> Iterator[Told]:
-    """Report assignments to the index of a loop, which the device counts in a separate register."""
+    """Report assignments to the index of a loop: the device counts iterations in a separate
+    register."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
         written = argument(node, 0, "dst")
@@ -299,13 +301,14 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return the loops of the device around assignments to names, also in enclosing functions."""
+    """Return, by name, the loops of the device around the assignments to it, also in enclosing
+    functions."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """Return the first name of an instruction that is bound to another name as well."""
+    """Return the first name of an instruction to which several names are bound."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
@@ -363,8 +366,8 @@ def _is_of_python(scope: Scope, node: ast.Name) -> bool:
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
-    """Return the function whose call made a value of the file, such as a generator of numbers; else
-    the node."""
+    """Return the function whose call created a value of the file, such as a random number
+    generator; the node itself for other values."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
         known = scope.module.values.get(node.id)
         return known.func if isinstance(known, ast.Call) else node
@@ -403,7 +406,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
-    """Return the name of the file that an assignment to a target changes."""
+    """Return the name of the file that an assignment to a target changes; "" if there is none."""
     inner = target
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value
@@ -423,7 +426,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """Return the parameter whose default an assignment to an element changes."""
+    """Return the parameter whose default value an assignment to an element changes; "" if there is
+    none."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
@@ -434,7 +438,8 @@ def _default(scope: Scope, target: ast.expr) -> str:
 
 @RULES.about(ast.Name)
 def changed_values(spot: Spot) -> Iterator[Told]:
-    """Report values of the file that a kernel reads and that the file's main part changes."""
+    """Report names of the file that a kernel reads, if the file's main part changes their
+    values."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:

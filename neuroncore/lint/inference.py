@@ -1,9 +1,9 @@
 """The kinds of a kernel's expressions, inferred from its source alone: a tensor, a register, an
-index that the device counts.
+index that the device counts, and others.
 
-A name has the value on which all assignments in its function agree, in any order, and a parameter
-the value on which all calls of its function agree. Without agreement, and for parameters of
-kernels, the value is unknown. This avoids false reports.
+A name has a kind if all assignments to it in its function agree, in whatever order they run. A
+parameter has a kind if all calls of its function agree. Otherwise, and for parameters of kernels,
+the kind is unknown. This avoids false reports.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from neuroncore.lint.syntax import (
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"
 ]
-# kinds of the device: Python can't compute with their values while the kernel is compiled
+# kinds whose values only the device knows, so Python can't compute with them
 RUNTIME = ("tensor", "register", "index")
 
 
 @dataclass(frozen=True)
 class Value:
-    """The kind of an expression; for a tensor its memory, shape and format where they are known,
+    """The kind of an expression. For a tensor also its memory, shape and format, if they are known,
     and whether it is the result of a comparison.
 
     "index" is the counter of a loop of the device, "indices" an index expression of the older API,
-    "integer" the counter of a loop of the compiler, "host" any other value of Python.
+    "integer" the counter of a loop that the compiler unrolls, and "host" any other value of Python.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Value:
     compared: bool = False
 
     def agreeing(self, other: Value) -> Value:
-        """Return the properties that both values have."""
+        """Return a Value with the properties that both values have."""
         if self.kind != other.kind:
             return UNKNOWN
         memory = self.memory if self.memory == other.memory else None
@@ -61,7 +61,7 @@ class Value:
 
 
 UNKNOWN, HOST = Value("unknown"), Value("host")
-DEPTH = 40  # the longest chain of calls and assignments to a value
+DEPTH = 40  # the longest chain of calls and assignments that is followed
 
 
 def agreed(values: Iterable[Value]) -> Value:
@@ -70,15 +70,14 @@ def agreed(values: Iterable[Value]) -> Value:
 
 
 class Scopes:
-    """The functions of a program, each read once, for a release of the API."""
+    """The functions of a program, each analyzed once, for a release of the API."""
 
     def __init__(self, program: SourceFiles, release: str) -> None:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
 
     def hold_against(self, release: str) -> None:
-        """Compare the functions with another release: names of the API may have other values
-        there."""
+        """Use another release of the API, in which names may mean other values."""
         self.release = release
         for scope in self._of.values():
             scope.forget_values()
@@ -97,8 +96,8 @@ class Scopes:
         return calls_of
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """Return all calls of a function if all its uses are calls by its name and nothing launches
-        it; another name may be bound to it with some arguments."""
+        """Return all calls of a function. Return none if some uses are not calls by its name, or if
+        it is launched: then not all of its arguments are known."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known
@@ -109,7 +108,8 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Return the scopes of the program, without functions that are defined in others."""
+        """Return the scopes of the program, without functions that are defined in other
+        functions."""
         return self._all
 
     @cached_property
@@ -151,19 +151,19 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def all_inner(self) -> Iterator[Scope]:
-        """Return the functions that are defined in it, at any depth."""
+        """Return the scopes of the functions that are defined in it, at any depth."""
         for inner in self.inner.values():
             yield inner
             yield from inner.all_inner()
 
     def forget_values(self) -> None:
-        """Clear the values of names, which depend on the release."""
+        """Clear the values of names, because they depend on the release."""
         self._values, self._of_nodes = {}, {}
         for inner in self.inner.values():
             inner.forget_values()
 
     def give_to_bodies(self) -> None:
-        """Set the parameters of the functions that loops of the device call."""
+        """Set the parameters of the body functions that loops of the device call."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
@@ -173,7 +173,8 @@ class Scope(Names):
                 body.loop_values[parameters[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """Return the body function of a loop of the device."""
+        """Return the scope of the body function that a call of a loop of the device names, or
+        None."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
@@ -188,7 +189,7 @@ class Scope(Names):
         """Return the value of a name."""
         if name in self._values:
             return self._values[name]
-        if name in self._open or not depth:  # it depends on itself: the other bindings decide
+        if name in self._open or not depth:  # the name depends on itself: its other bindings decide
             return UNKNOWN
         if name in self.parameters:
             self._open.add(name)
@@ -207,7 +208,7 @@ class Scope(Names):
         return value
 
     def _given(self, name: str, depth: int) -> Value:
-        """Return the value that all calls of the function pass for a parameter."""
+        """Return the value of a parameter, if all calls of the function pass the same kind."""
         if name in self.loop_values:
             return self.loop_values[name]
         if self.outer is not None or isinstance(self.node, ast.ClassDef):
@@ -246,7 +247,8 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """Return the properties that all elements of a list of this function have."""
+        """Return the properties that all elements of a list have; the list must be built in this
+        function."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
@@ -349,20 +351,21 @@ class Scope(Names):
         return UNKNOWN
 
     def _result_memory(self, name: str, call: ast.Call) -> str | None:
-        """Return the memory of the results of nki.language; the older API's compiler chooses it."""
+        """Return the memory of the result of a function of nki.language; None in the older API,
+        whose compiler chooses it."""
         if name in ROLES["in_psum"]:
             return "psum"
         chosen = any(one.arg in (None, "buffer") for one in call.keywords)
         return None if chosen or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
-        """Return the shape of a tensor that is loaded from a part of another."""
+        """Return the shape of a tensor that is loaded from a slice of another tensor."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
             return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """Return the memory that an allocation names, by default the memory of tiles."""
+        """Return the memory that an allocation names; the default is SBUF."""
         buffer = argument(call, 2, "buffer")
         if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None
@@ -383,7 +386,7 @@ class Scope(Names):
         if whole.kind == "indices":
             return whole
         if isinstance(node.slice, ast.Slice):
-            return UNKNOWN  # a list of elements, not an element
+            return UNKNOWN  # the value is a list of elements, not an element
         number = literal(node.slice)
         if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
             return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])
@@ -404,8 +407,8 @@ class Scope(Names):
         return bool(results) and all(self.value(one).born is not None for one in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
-        """Return the function that an expression names: an inner one, one of the file, or of
-        another."""
+        """Return the scope of the function that an expression names: one of this function, this
+        file or another file."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

@@ -1,5 +1,5 @@
-"""The functions of the files that the device runs, kernels and all that they call: their nodes, and
-the bindings of their names."""
+"""The functions of the files that the device runs: kernels, and all functions that they call. Their
+nodes, and the bindings of their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function, or a class, that the compiler reads; launches call kernels."""
+    """A function or a class that the compiler reads. If it is a kernel, launches call it."""
 
     module: Module
     node: Definition
@@ -28,7 +28,7 @@ class Device:
 
 
 class SourceFiles:
-    """The kernels of a file, and the functions that they call in it and in other files."""
+    """The kernels of a file, and the functions that they call, in this file and in others."""
 
     def __init__(self, modules: Modules, kernel: str | None) -> None:
         self.modules = modules
@@ -63,7 +63,7 @@ class SourceFiles:
         return meaning if isinstance(meaning, str) and meaning.split(".")[0] == "nki" else None
 
     def is_launched(self, module: Module, node: Definition) -> bool:
-        """Return whether a decorator makes a function a launcher."""
+        """Return whether a decorator of a function makes it a kernel."""
         return any(self.launcher(module, one) for one in node.decorator_list)
 
     def is_called_by_kernels(self, node: Definition) -> bool:
@@ -71,24 +71,27 @@ class SourceFiles:
         return id(node) in self._called
 
     def _is_named_nowhere(self, node: Definition) -> bool:
-        """Return whether nothing in the file uses the name of a kernel, so that only the host can
-        call it. False in a package, where kernels of other modules may import it."""
+        """Return whether nothing in the file uses the name of a kernel, so that only the host
+        can call it. In a package this is False, because kernels of other modules may import the
+        name."""
         if self.modules.first.path.with_name("__init__.py").exists():
             return False
         names = (name_of(one) for one in self.modules.first.nodes if isinstance(one, ast.Name))
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether a function is a kernel or an entry point of the file, or is passed on."""
+        """Return whether a function is used other than by calls: it is a kernel or an entry point
+        of the file, or is passed as a value."""
         return id(node) in self._handed_on
 
     def starts(self, node: Definition) -> bool:
-        """Return whether the file launches a kernel, or the user asks for it: its results are the
-        host's."""
+        """Return whether the file launches a kernel, or the user requested it. Then its results are
+        values of the host."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """Return the API's name of a decorator that makes kernels, with arguments or without."""
+        """Return the API's name of a decorator that makes kernels, with or without arguments; None
+        for other decorators."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:
@@ -109,7 +112,7 @@ class SourceFiles:
         return [*kernels, *self._handed_over()]
 
     def _given(self) -> Iterator[tuple[Module, Definition]]:
-        """Return the classes of objects that the file passes to kernels."""
+        """Return the classes of the objects that the file passes to kernels."""
         passed = [one for _, _, values in self.arguments() for one in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
@@ -123,7 +126,8 @@ class SourceFiles:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """Return the classes of a call's result, for a class or a function that makes objects."""
+        """Return the classes of the result of a call: a class, or the classes that a function
+        instantiates."""
         definition = self._definition(module, call.func) if depth else None
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
@@ -149,7 +153,7 @@ class SourceFiles:
                 yield from ((device, argument, [one]) for held in values for one in _parts(held))
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
-        """Return the calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
+        """Return the calls that launch kernels: k(...), k[2](...), nki.jit(k)(...),
         nki.simulate(k)(...)."""
         kernels = {one.node: one for one in self.functions if one.is_kernel}
         first = self.modules.first
@@ -172,14 +176,14 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """Return functions that kernels of other files may call, in a file without kernels or
-        tests."""
+        """In a file without kernels and tests: return the functions that kernels of other files may
+        call."""
         first = self.modules.first
         helpers = (one for one in _functions(first) if not one.name.startswith("test"))
         return [(first, one) for one in helpers if self._issues(first, one)]
 
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
-        """Return kernels of other files that the file launches, and functions passed to a
+        """Return kernels of other files that the file launches, and functions that it passes to a
         launcher."""
         first = self.modules.first
         for call in (one for one in first.nodes if isinstance(one, ast.Call)):
@@ -192,7 +196,7 @@ class SourceFiles:
                 yield definition
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
-        """Return whether a function calls instructions directly."""
+        """Return whether a function calls instructions itself."""
         calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
         return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
 
@@ -200,7 +204,7 @@ class SourceFiles:
         return _defined(self.modules.meaning(module, expression))
 
     def _add(self, module: Module, node: Definition, is_kernel: bool) -> None:
-        """Add a function, and then the functions that it names."""
+        """Add a function, and then all functions whose names it uses."""
         if id(node) in self._seen:
             return
         self._seen.add(id(node))
@@ -249,8 +253,8 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return names of the file, also with attributes, that the body of a function or a class uses,
-    each once with whether it is called. Decorators and annotations are left out."""
+    """Return the names of the file, with attributes, that the body of a function or a class uses.
+    Each name is listed once, with whether it is called. Decorators and annotations are left out."""
     bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
@@ -274,11 +278,12 @@ def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[
 
 
 Node = TypeVar("Node", bound=ast.AST)
-ALIASES = 40  # the longest chain of aliases of a name
+ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """A function of the device, or a function defined in the `outer` one."""
+    """The names of a function of the device, or of a function that is defined in it (`outer` is the
+    enclosing one)."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
@@ -293,12 +298,13 @@ class Names:
         self.file_names = {name for one in self.of(ast.Global) for name in one.names}
 
     def of(self, kind: type[Node]) -> Sequence[Node]:
-        """Return the nodes of a kind, without the nodes of functions and classes defined here."""
+        """Return the nodes of a kind, without those in functions and classes that are defined
+        here."""
         return self._of_kind.get(kind, ())  # type: ignore[return-value]
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """The names that are bound here, or in the enclosing function."""
+        """The names that are bound here or in the enclosing functions."""
         around = frozenset() if self.outer is None else self.outer.own_names
         return around.union(self.bindings, self.parameters, self._more_parameters)
 
@@ -317,8 +323,7 @@ class Names:
         return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
     def api(self, expression: ast.expr) -> str:
-        """Return the API's name for an expression; an empty string if the expression is not of the
-        API."""
+        """Return the API's name for an expression; "" if the expression is not of the API."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]
@@ -333,8 +338,8 @@ class Names:
         return self.program.api_name_of(self.module, f"{first}{dot}{rest}") or ""
 
     def stands_for(self, node: ast.expr) -> ast.expr:
-        """Return the expression that a name is bound to, here or in the file, if it is bound once;
-        else the name itself."""
+        """Return the expression to which a name is bound, here or in the file. If it is bound more
+        than once, return the name itself."""
         for _ in range(ALIASES):
             if not isinstance(node, ast.Name):
                 break
@@ -356,14 +361,14 @@ class Names:
         return None if value is None else [("is", value)]
 
     def _is_of_the_older(self) -> bool:
-        """Return whether all names of an API that a function uses are of the older API."""
+        """Return whether a function uses names of the older API and none of today's."""
         origins = [self.module.imports.get(name) for name in {one.id for one in self.of(ast.Name)}]
         of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def elements(self, node: ast.expr) -> Sequence[ast.expr] | None:
-        """Return the elements of a list or a tuple of this function, also those appended to it;
-        None if it is something else, or is changed in other ways."""
+        """Return the elements of a list or a tuple of this function, with those that are appended
+        to it. Return None for other expressions, and for lists that are changed in other ways."""
         if isinstance(node, ast.List | ast.Tuple):
             return node.elts
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None
@@ -385,7 +390,7 @@ class Names:
                 case ast.Call(func=ast.Attribute(ast.Name(name), "append"), args=[one]):
                     appended.setdefault(name, []).append(one)
                 case ast.Call(func=ast.Attribute(ast.Name(name), "extend" | "insert")):
-                    appended.setdefault(name, []).append(call)  # an unknown value
+                    appended.setdefault(name, []).append(call)  # an unknown element
         for assign in self.of(ast.Assign):
             for target in assign.targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):

@@ -1,11 +1,11 @@
 """Python files as text and syntax trees, the meanings of their names (without executing the files),
 and the names and parameters of each release of the API.
 
-0.1 is the older API, neuronxcc.nki of SDK 2.21 to 2.26; 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
-0.6 of 2.29 to 2.32. `api/signatures.json` has for each name its forms: the first and the last
-release, and the parameters, with "=" after those that have a default, as the reference pages of
-those SDKs list them and nki-library of the same SDK uses them. Pages before 0.3 leave out much that
-kernels use.
+0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
+0.6 are nki of SDK 2.29 to 2.32. `api/signatures.json` has the forms of each name: the first and the
+last release, and the parameters, with "=" after a parameter that has a default. They are those that
+the reference pages of these SDKs list, and that nki-library of the same SDK uses. Pages before 0.3
+omit many parameters that kernels use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"
 
 @dataclass(frozen=True)
 class ApiForm:
-    """The parameters of a name in releases from `first` to `last`; None if it isn't a function."""
+    """The parameters that a name has from release `first` to release `last`; None if it isn't a
+    function."""
 
     first: str
     last: str
@@ -69,14 +70,14 @@ def _form(first: str, last: str, parameters: str | None) -> ApiForm:
 
 @cache
 def form_in(name: str, release: str) -> ApiForm | None:
-    """Return the form of a name in a release; None if the release lacks it or the name is
-    unknown."""
+    """Return the form of a name in a release; None if the release lacks the name."""
     return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
-    """Return the releases of some forms, "0.1" or "0.3 to 0.6", if a release is known to lack them:
-    the release is later than them, or both it and COMPLETE are earlier. Else empty."""
+    """Return the releases of some forms as text, such as "0.1" or "0.3 to 0.6", if `release` is
+    known to lack them; else "". It is known if the release is later than the forms, or if the forms
+    are later than both the release and COMPLETE."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -86,7 +87,8 @@ def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
 
 
 def is_in(releases: str, release: str) -> bool:
-    """Return whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1"; all are in ""."""
+    """Return whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1". The range "" has
+    all releases."""
     if not releases:
         return True
     first, dash, last = releases.partition("-")
@@ -94,7 +96,7 @@ def is_in(releases: str, release: str) -> bool:
 
 
 API = ("nki", "neuronxcc.nki")
-# kernels call nothing from these, or it isn't the user's code
+# kernels call no functions of these packages, or the packages are not the user's code
 NOT_KERNELS = {
     *sys.stdlib_module_names,
     *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
@@ -103,7 +105,7 @@ NOT_KERNELS = {
 
 @dataclass(eq=False)
 class Module:
-    """A file that was read."""
+    """A file that was read: its path, text and syntax tree."""
 
     path: Path
     tree: ast.Module
@@ -114,8 +116,8 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """The targets of imported names, from imports anywhere in the file: how many folders up the
-        search begins, 0 for an absolute import, and a dotted name."""
+        """The targets of imported names, from imports anywhere in the file: a pair of the number of
+        dots of a relative import (0 for an absolute one) and a dotted name."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -130,12 +132,12 @@ class Module:
 
     @cached_property
     def definitions(self) -> dict[str, Definition]:
-        """Functions and classes of the file itself, also those under an `if` or a `try`."""
+        """The functions and classes of the file at module level, also under an `if` or a `try`."""
         return {one.name: one for one in _top(self.tree.body) if isinstance(one, DEFINITIONS)}
 
     @cached_property
     def values(self) -> dict[str, ast.expr]:
-        """The values that are assigned to names of the file itself."""
+        """The values that are assigned to names at module level."""
         assigned: dict[str, ast.expr] = {}
         for one in _top(self.tree.body):
             if isinstance(one, ast.Assign):
@@ -146,7 +148,8 @@ class Module:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """Names of the file that its main part assigns again, also by element."""
+        """The names of the file whose values its main part changes, also by assigning to
+        elements."""
         runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
         assigned: set[str] = set()
         for one in statements([part for run in runs for part in run.body]):
@@ -163,7 +166,7 @@ class Module:
 
     @cached_property
     def is_older(self) -> bool:
-        """Return whether it uses the API of releases up to SDK 2.26, and not today's."""
+        """Return whether the file uses the API of releases up to SDK 2.26 and not today's API."""
         origins = [origin for _, origin in self.imports.values()]
         older = any(origin.startswith("neuronxcc.nki") for origin in origins)
         return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
@@ -184,7 +187,7 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Return whether a condition tests that the file is run, and not imported."""
+    """Return whether a condition tests whether the file is run (and not imported)."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in inside(test))
 
 
@@ -219,19 +222,20 @@ def parsed(path: Path) -> Module:
 
 
 class Modules:
-    """The imported files that are about kernels or are near the file."""
+    """The imported files: those about kernels, and those near the first file."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first)
         self._read: dict[Path, Module | None] = {first.resolve(): self.first}
         self._known: dict[tuple[Module, str], object] = {}
-        self._entered: set[tuple[Module, str]] = set()  # names that are being looked up
+        # names that are being looked up, to stop at cycles
+        self._entered: set[tuple[Module, str]] = set()
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
         """Return the meaning of a name, or of an attribute of a name, in a file: a dotted name of
-        either API such as "nki.isa.iota", a (Module, Definition), a dotted name of another import,
-        or None."""
+        either API such as "nki.isa.iota"; a pair (Module, Definition); a dotted name of another
+        import; or None."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 
@@ -259,7 +263,7 @@ class Modules:
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
         """Return the meaning of a name to which the file assigns another name, or a function that
-        is decorated as a kernel or bound to arguments."""
+        is decorated as a kernel or has arguments bound to it."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             maker = self.meaning(module, value.func)
@@ -273,7 +277,7 @@ class Modules:
         return meaning
 
     def is_bound(self, module: Module, expression: ast.expr) -> bool:
-        """Return whether a name is assigned a function that is bound to arguments, in its file."""
+        """Return whether a name is assigned a function with some arguments bound to it."""
         seen: set[str | None] = set()
         while (name := name_of(expression)) in module.values and name not in module.imports:
             if name in seen:
@@ -293,7 +297,7 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return a definition, from the file that has it or a file that imports it."""
+        """Return a definition, from the file that contains it or from a file that imports it."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -307,7 +311,8 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Find the file of a dotted name, from a file's folder up, or on Python's search path."""
+        """Find the file of a dotted name: in the folder of the importing file, the folders above,
+        or on Python's search path."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -327,8 +332,8 @@ class Modules:
         return None
 
     def _load(self, path: Path, beside: bool) -> Module | None:
-        """Load a file. Return None if it is not Python, or is neither near a kernel nor about
-        kernels."""
+        """Load a file. Return None if it is not Python, or if it is neither about kernels nor near
+        a kernel."""
         if path not in self._read:
             self._read[path] = None
             try:

@@ -1,5 +1,5 @@
-"""Findings from the source of a file and of all that its kernels call, also those of the vendor's
-lists of known issues (`api/issues.toml`); nothing is executed."""
+"""Findings from the source of a file and of everything that its kernels call. They include the
+vendor's lists of known issues (`api/issues.toml`). Nothing is executed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES: OfNodes = {
     node: [tell for kind in KINDS for tell in kind.of.get(node, ())]
     for node in {node for kind in KINDS for node in kind.of}
 }
-# the rules whose codes are about forms of a release
+# rules whose codes are about forms that a release accepts
 OF_FORMS: OfNodes = {
     ast.Compare: [constructs.identity],
     ast.Call: [constructs.identity, api_calls.kinds],
@@ -36,8 +36,8 @@ OF_FORMS: OfNodes = {
 
 @dataclass(frozen=True)
 class Read:
-    """The findings, the files, the release, and whether the file or the requested kernel can run
-    without arguments."""
+    """The findings of a file, the files that were read, the release, and whether the file or the
+    requested kernel can run without arguments."""
 
     findings: Sequence[Finding]
     files: Sequence[str]
@@ -46,8 +46,8 @@ class Read:
 
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
-    """Read a file and compare it with a release, by default the latest of those that it fits best.
-    Raises UsageError as `check` does."""
+    """Read a file and check it against a release, by default the latest of the releases that it
+    fits best. Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
     try:
@@ -77,8 +77,8 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that best fit the names and parameters that the functions use, and the
-    forms that the latest release refuses and an older one accepts."""
+    """Return the releases that fit best. They are judged by the names and parameters that the
+    functions use, and by forms that the latest release refuses and an older one accepts."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
     alike = [(spots[0], len(spots)) for spots in api_calls.alike(uses)]
@@ -96,7 +96,7 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
 
 
 def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Finding]:
-    """Return the findings of the rules whose codes apply in the release."""
+    """Return the findings of those rules whose codes apply in the release."""
     for scope in scopes.all():
         for one in (*api_calls.kernels(scope), *api_calls.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
@@ -117,8 +117,9 @@ def _finding(module: Module, release: str, told: Told, function: str) -> Iterato
 def _of_other_releases(
     uses: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
-    """Return findings for a release that was not requested: names that the latest release removed,
-    one severity lower, and known issues of older releases that the kernels also fit, as notes."""
+    """Return findings for a release that the user did not choose. Names that the latest release
+    removed are reported one severity lower. Known issues of other releases that the kernels fit are
+    notes."""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
@@ -132,8 +133,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """Return forms that later releases refuse, one severity lower, for a file of an older
-    release."""
+    """For a file of an older release: return the forms that later releases refuse, one severity
+    lower."""
     for one in forms:
         if not is_in(rule(one.code).releases, release):
             message = f"{one.message}; the file is checked against {release}"
@@ -151,8 +152,8 @@ def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:
-    """Return whether there is something to run: a function `inputs` for a kernel, or a part of the
-    file under `if __name__ == "__main__"`."""
+    """Return whether there is something to run: for a kernel a function `inputs`, for a file a part
+    under `if __name__ == "__main__"`."""
     if kernel is not None:
         return any(isinstance(one, ast.FunctionDef) and one.name == "inputs" for one in tree.body)
     return any(isinstance(one, ast.If) and asks_if_run(one.test) for one in tree.body)
@@ -163,8 +164,9 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of the vendor's lists of known issues: the report about a name in some releases, `when`
-    a condition of `CONDITIONS` holds for its call. A run reports issues of single machines."""
+    """A row of the vendor's lists of known issues: the report about a name in some releases, for
+    calls for which a condition of `CONDITIONS` (`when`) is true. Issues of single machines are
+    reported by a run."""
 
     name: str
     when: str
@@ -178,7 +180,7 @@ class Issue:
 
 @cache
 def issues() -> Mapping[str, Sequence[Issue]]:
-    """Return all rows, by name."""
+    """Return all known issues, by the name that they are about."""
     table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
     rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
     return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
@@ -223,7 +225,7 @@ def _stores_psum(scope: Scope, call: ast.Call) -> bool:
     return stored is not None and scope.value(stored).memory == "psum"
 
 
-NAMED = "it is named"  # wherever the name is used
+NAMED = "it is named"  # true wherever the name is used
 CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
     "it is called": _always,
     "the second operand is a number": _second_is_a_number,

@@ -1,7 +1,8 @@
 """Nodes of a file's syntax tree, and values that the source states directly: numbers, sizes,
 arguments of calls, bindings of names.
 
-All files that a kernel calls are visited, so the functions of nodes run for each of their nodes.
+The functions that visit nodes must be fast: they run for each node of all files that a kernel
+calls.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from collections.abc import Sequence
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # with separate names
-# fields of nodes that hold no nodes, or signs such as `+`
+CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # nodes that have their own names
+# fields that contain no nodes, or only operators such as `+`
 PLAIN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "names", "kind", "type_comment", "module"),
     *("level", "simple", "is_async", "conversion", "rest", "kwd_attrs"),
 }
 
 
-INNER = {  # for each kind of node, the fields that hold other nodes
+INNER = {  # for each kind of node, the fields that contain other nodes
     kind: tuple(one for one in kind._fields if one not in PLAIN)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 INNER[ast.Constant] = INNER[ast.MatchSingleton] = ()
-OUTER = {kind: fields[::-1] for kind, fields in INNER.items()}  # from the last to the first
+OUTER = {kind: fields[::-1] for kind, fields in INNER.items()}  # the same fields in reverse order
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -51,7 +52,8 @@ def nested(node: ast.AST) -> list[ast.AST]:
 
 
 def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Return nodes and the nodes in them, except in closed ones; `left` is from last to first."""
+    """Return nodes and the nodes in them, except those in nodes of `closed` types. `left` is in
+    reverse order."""
     nodes: list[ast.AST] = []
     while left:
         node = left.pop()
@@ -162,7 +164,8 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """Return how many elements slices with plain numbers take from each axis of `whole`."""
+    """Return the number of elements that slices with literal numbers take from each axis. `whole`
+    is the shape of the tensor, for slices without an end."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     counts: list[int | None] = []
@@ -197,8 +200,9 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """Return the bindings of names in a function, also of attributes of names, and their kinds:
-    "is" an expression, "each" element of an expression, or a "part" of it."""
+    """Return the bindings of names in a function, also of attributes of names. A binding is a kind
+    and an expression: the name "is" the expression, "each" of its elements in turn, or a "part" of
+    it."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:

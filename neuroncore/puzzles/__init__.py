@@ -1,4 +1,5 @@
-"""Puzzles: kernels with a hole, one idea of the machine each, graded by result and estimate."""
+"""Puzzles: kernels with a hole, each about one idea of the machine, graded by result and
+estimate."""
 
 from neuroncore.puzzles.grading import Grade, check
 from neuroncore.puzzles.puzzle import Mistake, Puzzle, load, names

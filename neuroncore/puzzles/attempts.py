@@ -1,4 +1,4 @@
-"""An attempt: a kernel that runs on the shapes of a puzzle until one fails."""
+"""An attempt at a puzzle: a kernel that runs on the puzzle's shapes until one fails."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from neuroncore.hosts.api import Run, run
 from neuroncore.puzzles.puzzle import Puzzle
 from neuroncore.report.compare import Agreement, Incomparable
 
-CLOSE = 1e-3  # the relative difference of two wrong results that are the same
+CLOSE = 1e-3  # two wrong results count as equal up to this relative difference
 NUMBER = re.compile(r"\d[\d,]*")
 SEVERE = ("error", "warning")  # findings that explain a wrong result
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """The first failure of a kernel, or its run on the first shape.
+    """The result of an attempt: the first failure, or the run on the first shape.
 
-    `error` is the exception of the kernel. `found` is the comparison of wrong results. Both are
+    `error` is the exception of the kernel. `found` is the comparison of a wrong result. Both are
     None if all results are right.
     """
 
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def attempt(puzzle: Puzzle, kernel: Callable[..., Any]) -> Attempt:
-    """Run a kernel on the shapes of a puzzle. An attempt has the first failure."""
+    """Run a kernel on the shapes of a puzzle, until one fails."""
     spec, first = puzzle.spec, None
     for shape in spec.all_shapes:
         seed, _ = spec.hidden_seeds(shape)[0]
@@ -55,7 +55,7 @@ def attempt(puzzle: Puzzle, kernel: Callable[..., Any]) -> Attempt:
         if not made.right:
             return made
         first = first or made
-    assert first is not None  # a puzzle has shapes
+    assert first is not None  # a puzzle has at least one shape
     return first
 
 
@@ -81,11 +81,11 @@ def first_wrong(found: Agreement) -> int:
 
 
 def likeness(one: Attempt, other: Attempt) -> int:
-    """Return 0 if two attempts fail in different ways, 1 if in the same way, and 2 if they also
-    have the same findings.
+    """Return 0 if two attempts fail in different ways, 1 if they fail in the same way, and 2 if
+    they also have the same findings.
 
-    The same way is the same message, except for numbers, the same first wrong result, or the same
-    bottleneck of correct kernels.
+    The same way means: the same message except for numbers, the same first wrong result, or, for
+    correct kernels, the same bottleneck.
     """
     if one.error is not None or other.error is not None:
         return int(type(one.error) is type(other.error) and _message(one) == _message(other))

@@ -1,4 +1,4 @@
-"""The results so far: a file next to the solutions."""
+"""The scores so far, in a file next to the solutions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FILE = "puzzles.json"
 
 @dataclass(frozen=True)
 class Score:
-    """The most stars for a puzzle, the shortest time of a correct solution in microseconds, and the
-    number of hints that were shown."""
+    """The best result for a puzzle: the most stars, the shortest time of a correct solution in
+    microseconds, and the number of hints that were shown."""
 
     stars: int = 0
     us: float | None = None
@@ -25,7 +25,7 @@ class Score:
 
 
 def read(folder: Path) -> Mapping[str, Score]:
-    """Return the score of each puzzle that has one. Raises UsageError for a damaged file."""
+    """Return the scores by puzzle. Raises UsageError for a damaged file."""
     file = folder / FILE
     if not file.exists():
         return {}
@@ -36,7 +36,7 @@ def read(folder: Path) -> Mapping[str, Score]:
 
 
 def note(folder: Path, outcome: Grade) -> None:
-    """Store an outcome if it is better than the one before."""
+    """Store an outcome if it is better than the stored one."""
     old = read(folder).get(outcome.puzzle.name, Score())
     us = old.us
     if outcome.stars and outcome.attempt is not None:
@@ -45,7 +45,7 @@ def note(folder: Path, outcome: Grade) -> None:
 
 
 def next_hint(folder: Path, name: str) -> int:
-    """Return the number of the next hint, from 0, and count it; the last one repeats."""
+    """Return the number of the next hint, starting at 0, and count it. The last hint repeats."""
     old, last = read(folder).get(name, Score()), len(load(name).hints) - 1
     _write(folder, name, replace(old, hints=min(old.hints, last) + 1))
     return min(old.hints, last)
@@ -58,7 +58,7 @@ def _write(folder: Path, name: str, score: Score) -> None:
 
 
 def table(folder: Path) -> str:
-    """Return a line for each puzzle, and the sum of the stars."""
+    """Return a line for each puzzle, and a line with the sum of the stars."""
     scores = read(folder)
     lines = [_line(name, scores.get(name, Score())) for name in names()]
     total = sum(one.stars for one in scores.values())

@@ -1,7 +1,7 @@
-"""Exercises of the chapters and lectures: questions whose answer is a number, and its check.
+"""Exercises of the chapters and lectures: questions with a number as the answer, and their check.
 
 The answer is computed when it is checked, from the machine's numbers or from a run of a chapter's
-kernel, so that it agrees with the model of the installed version.
+kernel. So it agrees with the installed version.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TARGET = "trn2"
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question. `value` is an expression for the answer, or "" for an open question. In it,
-    `machine` has the numbers of trn2, and `run` and `before` are runs of `kernel` (FILE:NAME of
-    `kernels/`) with and without `edits`. A given answer may differ by the fraction `within`."""
+    """A question. `value` is an expression for the answer, or "" for an open question. In the
+    expression `machine` has the numbers of trn2. `run` and `before` are runs of `kernel` (FILE:NAME
+    in `kernels/`) with and without `edits`. A user's answer may differ by the fraction `within`."""
 
     name: str
     text: str
@@ -56,7 +56,7 @@ class Exercise:
 
 
 class _Names(dict[str, Any]):
-    """The names in the expression of an answer, each computed when it is used."""
+    """The names in the expression of an answer. Each value is computed when it is used."""
 
     def __init__(self, exercise: Exercise) -> None:
         super().__init__(np=np, numerics=numerics)

@@ -1,8 +1,7 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
-A mistake is recognized by its effect. The typical mistakes of a puzzle run as well. The hint
-belongs to the mistake that ends with the same message, the same wrong result, or the same
-bottleneck.
+A mistake is recognized by its effect: the typical mistakes of a puzzle are run as well. The hint is
+that of the mistake which has the same error message, the same wrong result, or the same bottleneck.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from neuroncore.puzzles.picture import picture
 from neuroncore.puzzles.puzzle import Puzzle, load, module
 from neuroncore.report.compare import Agreement
 
-STARS = ((1.2, 3), (2.0, 2))  # at most this many times the best estimate, and the stars for it
+# (time as a multiple of the best estimate, stars for at most this time)
+STARS = ((1.2, 3), (2.0, 2))
 FULL = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Grade:
-    """The stars from 0 to 3, a text about the attempt, and the hint if there is one."""
+    """The stars from 0 to 3, a text about the attempt, and a hint or ""."""
 
     puzzle: Puzzle
     stars: int
@@ -116,7 +116,7 @@ def _missing(puzzle: Puzzle, made: Attempt) -> str:
 
 
 def _compared(us: float, best: float) -> str:
-    """Return a time, compared with that of the best known solution."""
+    """Return a time as text, compared with the time of the best known solution."""
     times = duration(us * 1e3), duration(best * 1e3)
     if us < best and times[0] != times[1]:
         return f"{times[0]}, faster than the best known solution ({times[1]})"
@@ -143,7 +143,7 @@ def _said(error: Exception) -> str:
 
 
 def _with_place(error: Exception) -> str:
-    """Return an exception of Python with the line that raised it."""
+    """Return the text of a Python exception, with the line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
 
@@ -163,15 +163,16 @@ def _hint(puzzle: Puzzle, made: Attempt) -> str:
 
 
 def hint(puzzle: Puzzle, made: Attempt, effects: Sequence[Attempt]) -> str:
-    """Return the hint of the mistake whose effect is most like an attempt, or "" if none is.
-    `effects` are attempts with each of the puzzle's mistakes."""
+    """Return the hint of the mistake whose effect is most similar to an attempt; "" if none is
+    similar. `effects` are attempts with each of the puzzle's mistakes."""
     rated = [(likeness(made, effect), _nearness(made, effect)) for effect in effects]
     best = max(range(len(rated)), key=rated.__getitem__)
     return puzzle.mistakes[best].hint if rated[best][0] else ""
 
 
 def _nearness(made: Attempt, effect: Attempt) -> float:
-    """Return how near the times of two correct kernels are; 0 if one is wrong."""
+    """Return a score for the similarity of two correct kernels' times: 0 if they are equal, else
+    negative. Return 0 if one of the kernels is wrong."""
     if not made.right or not effect.right:
         return 0.0
     return -abs(made.latency_us / effect.latency_us - 1)

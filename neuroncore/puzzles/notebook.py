@@ -1,4 +1,5 @@
-"""The puzzles as one Jupyter notebook: a cell writes the file, the next one checks it."""
+"""The puzzles as one Jupyter notebook. For each puzzle, a cell writes the file and the next one
+checks it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ the check below it. On Colab, upload the wheel of neuroncore first."""
 
 
 def notebook() -> str:
-    """Return a notebook (nbformat 4) with all puzzles."""
+    """Return the notebook (nbformat 4) with all puzzles, as text."""
     wheel = f"neuroncore-{version('neuroncore')}-py3-none-any.whl"
     install = f"%pip install -q {wheel}  # not needed where neuroncore is installed"
     cells = [_cell("markdown", INTRODUCTION), _cell("code", install)]

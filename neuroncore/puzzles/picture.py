@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from neuroncore.report.compare import Agreement, ErrorMap
 
-ROWS, COLUMNS = 8, 64  # of a picture, at most
+ROWS, COLUMNS = 8, 64  # the largest size of a picture
 LOST = 255  # the level of NaN and infinities
-LARGE = 127  # levels of differences that are large: within 3 decades of the largest
+LARGE = 127  # levels above are large differences: within 3 decades of the largest
 
 
 def picture(found: Agreement) -> list[str]:
-    """Return the lines of a picture of the first wrong result."""
+    """Return the lines of a picture of the first wrong result; none if there is no map of it."""
     first = next((one for one in found.maps if one is not None), None)
     return [] if first is None else [*_lines(first)]
 
@@ -27,7 +27,8 @@ def _lines(one: ErrorMap) -> Iterator[str]:
 
 
 def _coarser(levels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return the largest level of each block, in at most ROWS rows and COLUMNS columns."""
+    """Return the largest level of each block, for at most ROWS rows and COLUMNS columns of
+    blocks."""
     height, width = (-(-n // most) for n, most in zip(levels.shape, (ROWS, COLUMNS), strict=True))
     rows = np.maximum.reduceat(levels, np.arange(0, levels.shape[0], height), axis=0)
     return np.asarray(np.maximum.reduceat(rows, np.arange(0, levels.shape[1], width), axis=1))

@@ -1,4 +1,4 @@
-"""A puzzle: a program of `kernels/puzzles/` with a hole, and the hints that belong to it.
+"""A puzzle: a program in `kernels/puzzles/` with a hole, and hints.
 
 The program NAME.py is a solution: comments mark the lines that the hole replaces. NAME.toml has the
 idea, the shapes, the hints, and typical mistakes as edits of the solution.
@@ -28,12 +28,12 @@ HOME = next(
 )
 HOLE = re.compile(r"^( *)# solution\n.*?^ *# end\n", re.MULTILINE | re.DOTALL)
 MARKS = re.compile(r"^ *# (solution|end)\n", re.MULTILINE)
-SECRET = 0  # the hidden inputs are the same in each check
+SECRET = 0  # constant, so that the hidden inputs are the same in each check
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A typical mistake: the solution with `was` replaced by `now`, and the hint for it."""
+    """A typical mistake: in the solution, `was` is replaced by `now`. `hint` is the hint for it."""
 
     was: str
     now: str
@@ -42,7 +42,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A condition for the run on the first shape, which only a kernel with the puzzle's idea meets:
+    """A condition that only a kernel with the puzzle's idea meets: in the run on the first shape,
     the sum of these figures of `Run.summary` is from `least` to `most`. `hint` is for a kernel that
     does not meet it."""
 
@@ -52,16 +52,16 @@ class Requirement:
     most: float = math.inf
 
     def met(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether a run meets this."""
+        """Return whether the figures of a run meet this condition."""
         count: float = sum(summary[name] for name in self.figures)
         return self.least <= count <= self.most
 
 
 @dataclass(frozen=True)
 class Puzzle:
-    """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first. `tol` is
-    the allowed relative L2 error. Each of `hints` says more than the one before. A solution also
-    meets all of `requires`."""
+    """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first shape.
+    `tol` is the allowed relative L2 error. Each hint reveals more than the one before. A solution
+    must also meet all of `requires`."""
 
     name: str
     title: str
@@ -101,7 +101,7 @@ class Puzzle:
 
     @cached_property
     def spec(self) -> Spec:
-        """Return the specification, also for `neuroncore eval`."""
+        """Return the specification, which also works for `neuroncore eval`."""
         return Spec(
             self.program.reference,
             self._inputs,
@@ -126,8 +126,8 @@ def names() -> Sequence[str]:
 
 
 def load(text: str) -> Puzzle:
-    """Return the puzzle with a number, such as "3", or a name, such as "p03_free_axis" or
-    "free_axis". Raises UsageError for others."""
+    """Return the puzzle with a number such as "3", or a name such as "p03_free_axis" or
+    "free_axis". Raises UsageError if there is none."""
     known = names()
     for number, name in enumerate(known, 1):
         if text in (str(number), name, name.partition("_")[2]):
@@ -144,13 +144,13 @@ def _read(name: str) -> Puzzle:
 
 
 def _without_unused_imports(text: str) -> str:
-    """Leave out ml_dtypes where only the solution uses it."""
+    """Remove the import of ml_dtypes if only the solution uses it."""
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     return text if "ml_dtypes" in used else text.replace("import ml_dtypes\n", "")
 
 
 def module(text: str, file: Path) -> ModuleType:
-    """Execute the text of a Python file as a module. Raises whatever the text raises."""
+    """Execute the text of a Python file as a module. Raises the exceptions of the text."""
     made = ModuleType(f"puzzle_{file.stem}")
     made.__file__ = str(file)
     exec(compile(text, str(file), "exec", dont_inherit=True), vars(made))

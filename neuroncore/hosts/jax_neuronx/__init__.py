@@ -16,13 +16,14 @@ from neuroncore.hosts.devices import writing
 def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
     """Launch a kernel whose last parameters, after `args`, are its results.
 
-    `out_shape` is a jax.ShapeDtypeStruct for each result, or a tuple of them. Bind other parameters
-    with functools.partial(kernel, scale=2.0). Until SDK 2.22 (tutorials of SDK 2.20).
+    `out_shape` is a jax.ShapeDtypeStruct, or a tuple with one for each result. Other parameters are
+    bound with functools.partial(kernel, scale=2.0). The function existed until SDK 2.22 (tutorials
+    of SDK 2.20).
     """
     jax = devices.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)
     shapes = tuple(out_shape) if several else (out_shape,)
-    bound = partial(func)  # which unwraps earlier partials
+    bound = partial(func)  # partial unwraps earlier partials
     kernel = writing(bound.func)[grid] if grid else writing(bound.func)
 
     def launched(*arrays: Any) -> Any:

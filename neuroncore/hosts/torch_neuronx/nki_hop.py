@@ -1,4 +1,4 @@
-"""torch_neuronx.nki_hop: kernels as operators of torch (native torch, 2.11 and later)."""
+"""torch_neuronx.nki_hop: kernels as operators of torch (native backend, torch 2.11 and later)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
 
 
 class TorchNeuronNKIKernel:
-    """A kernel and the grid of its launches, as torch's native backend has it.
+    """A kernel and the grid of its launches, as in torch's native backend.
 
     If `kernel_return` is false, the kernel has its results among its arguments, and a call returns
-    None (open-lm-engine's kernels of swiglu); the tensors of `return_tensor_overrides` are the same
+    None (open-lm-engine's kernels of swiglu). The tensors in `return_tensor_overrides` are these
     arguments.
     """
 
@@ -43,9 +43,8 @@ class TorchNeuronNKIKernel:
 def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
-    """Return an operator of torch, "library::name", that launches kernels; `mutates_args` are the
-    parameters that it writes. Raises UsageError if torch is not installed.
-    """
+    """Return an operator of torch, "library::name", that launches kernels. `mutates_args` are the
+    parameters that it writes. Raises UsageError if torch is not installed."""
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
     torch = devices.framework("torch", "nki_op")
@@ -57,7 +56,7 @@ def nki_op(
         return each(lambda result: _own(result, args), results)
 
     def shapes(*args: Any, **named: Any) -> Any:
-        """Return empty results with the shapes of a launch on zeros, for torch.compile."""
+        """Return empty results with the shapes of a launch on zeros; torch.compile needs them."""
         with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
             results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
@@ -72,5 +71,5 @@ def _zeros(torch: Any, arg: Any) -> Any:
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result that is not one of the arguments, as torch requires."""
+    """Return a result; a copy if it is one of the arguments, because torch forbids that."""
     return result.clone() if any(result is arg for arg in args) else result

@@ -15,7 +15,7 @@ from neuroncore.hosts.devices import framework
 
 TYPES = {"T": "Tensor", "S": "Scalar", "D": "float", "I": "int"}
 
-# torch drops the operators of a library without references; loading it again replaces it.
+# torch drops the operators of a library that nothing refers to; loading it again replaces them.
 _kept: dict[str, Any] = {}
 
 

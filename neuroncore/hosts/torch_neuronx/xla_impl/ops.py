@@ -12,10 +12,10 @@ from neuroncore.hosts.torch_neuronx.xla_impl.base import xla_hlo_call as xla_hlo
 
 def nki_jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Return a kernel of either API that may write to its arguments: `nki_jit(kernel)`, `@nki_jit`
-    or `nki_jit(**options)(kernel)`, then `call(...)` or `call[grid](...)`.
+    or `nki_jit(**options)(kernel)`. It is launched by `call(...)` or `call[grid](...)`.
 
-    Kernels of SDK 2.20 to 2.23 have their results among their arguments (the SDK's
-    getting_started_torch.py of that time); values that a kernel returns are returned.
+    Kernels of SDK 2.20 to 2.23 have their results among their arguments (getting_started_torch.py
+    of the SDK at that time). Values that a kernel returns are returned.
     """
     if func is None:
         return lambda function: nki_jit(function, **options)
