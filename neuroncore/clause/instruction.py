@@ -245,6 +245,10 @@ class Instruction:
         return tuple(p for p in self.parameters if p.varies)
 
     @cached_property
+    def varying_names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.varying)
+
+    @cached_property
     def staged(self) -> bool:
         """True if the body returns a Run."""
         return str(self.meaning.__annotations__["return"]) != "None"

@@ -180,10 +180,14 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
     """Execute a call once on `core`, with these arguments. `run` is the function that executes
     it, by default the one from `stage`. The tiles may differ from those that were checked for
     the call."""
-    given = _given(call, arguments)
-    varying = [given[p.name] for p in call.instruction.varying]
+    instruction = call.instruction
+    given = _given(call, arguments) if instruction.lists else arguments
+    varying = [given[name] for name in instruction.varying_names]
     run = run or stage(call, arguments, core)
-    run(*[core] * call.instruction.wants_core, *varying)
+    if instruction.wants_core:
+        run(core, *varying)
+    else:
+        run(*varying)
 
 
 def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:

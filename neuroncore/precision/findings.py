@@ -21,7 +21,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import Sites
 from neuroncore.core.indirection import Picked
-from neuroncore.memory.geometry import Geometry, unplaced
+from neuroncore.memory.geometry import Geometry, Layout, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.numerics import codec
@@ -201,7 +201,7 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 
 
 def flat(values: Array) -> Array:
-    return np.ascontiguousarray(values).reshape(-1)
+    return values.ravel()
 
 
 Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
@@ -292,7 +292,12 @@ def doubled(values: Array) -> Array:
 def made(array: Array, like: Tile, held: Format = float64) -> Beside:
     """A new tile with the elements of a contiguous array."""
     place = like.start_partition, 0
-    storage = Storage(-1, unplaced(like.region, array.shape, like.dtype, held, place), held)
+    return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
+
+
+def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
+    """A new tile of a layout with the elements of a contiguous array."""
+    storage = Storage(-1, lies, held)
     storage.data = array.reshape(-1).view(np.uint8)
     found = Beside.of(storage)
     found._array = array
@@ -316,6 +321,15 @@ class Double:
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
     ended: bool = False
+    whole: Beside | None = None  # the tile of all of it
+
+    def window(self, tile: Tile) -> Beside:
+        """Return the elements of a tile of the chip's storage."""
+        if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
+            return on(self.storage, tile)
+        if self.whole is None or self.whole.shape != tile.shape:  # a window opened again
+            self.whole = on(self.storage, tile)
+        return self.whole
 
 
 def copied(storage: Storage) -> Double:
@@ -339,6 +353,14 @@ def adopted(array: Array, owner: Storage) -> Double:
     storage = Storage(-1, lies, float64, owner.name)
     storage.data = array.reshape(-1).view(np.uint8)
     return Double(storage)
+
+
+def kept(shadow: Beside, tile: Tile) -> Double:
+    """Return the Double of a storage that a tile covers, with the elements of its shadow."""
+    if tile.geometry is not tile.geometry.layout.whole:
+        return adopted(shadow.storage.data, tile.storage)
+    shadow.storage.name = tile.storage.name
+    return Double(shadow.storage, whole=shadow)
 
 
 def source_of(tile: Tile) -> Tile:

@@ -17,23 +17,24 @@ from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.memory.tile import Tile
 from neuroncore.precision import watch
+from neuroncore.precision.around import Around
 from neuroncore.precision.findings import (
     Double,
     Doubles,
     Energy,
     Precision,
     add,
-    adopted,
     begun,
     copied,
     distance,
     is_float,
+    kept,
     on,
     portions,
     source_of,
 )
 from neuroncore.precision.step import Step, Written
-from neuroncore.precision.watch import Around, Evaluation, evaluation
+from neuroncore.precision.watch import Evaluation, evaluation
 
 
 class _Peers:
@@ -165,10 +166,10 @@ class Shadow:
             self.doubles.end([storage])
             return
         if double is None and written.covers:
-            double = adopted(shadow.storage.data, storage)
+            double = kept(shadow, written.tile)
         elif double is None:
             double = begun(storage, written.tile)
-            on(double.storage, written.tile).codes()[...] = shadow.codes()
+            double.window(written.tile).codes()[...] = shadow.codes()
         left = 0.0 if written.covers else sum(double.energy.values()) - written.old
         double.energy = portions(double.energy, left)
         add(double.energy, written.energy)

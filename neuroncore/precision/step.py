@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.binding import perform, stage
@@ -17,10 +16,11 @@ from neuroncore.core.indirection import Picked
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.geometry import make_room
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import float64
 from neuroncore.numerics.loops import precision as native
+from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.findings import (
     CANCELLATION,
-    DOUBLE,
     OVERFLOW,
     Beside,
     Double,
@@ -38,7 +38,7 @@ from neuroncore.precision.findings import (
     on,
     portions,
 )
-from neuroncore.precision.watch import Around, Evaluation, Registers, Stand
+from neuroncore.precision.watch import Evaluation
 
 SAMPLED = f"{__name__}.sample"  # in `Call.found`
 SAMPLE = 4096  # elements of a result on which errors are told apart
@@ -58,6 +58,7 @@ class Written:
     keeps: bool  # whether what was there before counts
     covers: bool  # all of its storage, in order
     fresh: Any  # which elements start a sum
+    index: Any  # of its sample
     old: float = 0.0  # the error of what is overwritten
     parts: list[Array] = field(
         default_factory=list
@@ -76,8 +77,8 @@ class Joining:
 
     name: str
     energy: Energy
-    real: Array
-    exact: Array
+    real: Tile | None
+    exact: Tile | None
 
 
 class Step:
@@ -97,9 +98,13 @@ class Step:
         self.core, self.found = around.core, around.found
         self.arguments = dict(arguments)
         self.inexact = inexact
-        dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
+        self.slots = around.slots.of(call)
+        names = (*call.reads, *call.writes) if call.dynamic else ()
+        dynamic = any(arguments[n].dynamic for n in names)
         # addresses of run time, and results that may overlap, mean windows on whole storages
-        self.windows = dynamic or len({arguments[n].storage for n in before}) < len(before)
+        self.windows = dynamic or (
+            len(before) > 1 and len({arguments[n].storage for n in before}) < len(before)
+        )
         # of what moves, and of what comes from other cores, no sample is evaluated
         self.whole = self.windows or traits.moves or call.instruction.traits.exchanges
         self.sample: dict[str, Any] = {}
@@ -124,17 +129,16 @@ class Step:
         keeps = adds or some
         if isinstance(tile, Picked):
             shadow = made(_picked(tile, double), tile)
-        elif self.windows:
+        elif self.windows or double is not None:
             double = double or copied(tile.storage)
-            shadow = on(double.storage, tile)
-        elif double is not None:
-            shadow = on(double.storage, tile)
+            shadow = double.window(tile)
         else:
-            shadow = made(chip_doubles(tile) if keeps else buffers.array(tile.shape, DOUBLE), tile)
+            shadow = made(chip_doubles(tile), tile) if keeps else self.slots.fresh(name, tile)
         if isinstance(fresh, np.ndarray):
             shadow.codes()[fresh] = 0
         covers = bool(tile.dynamic) or _covers(tile)
-        written = Written(name, tile, double, shadow, keeps, covers, fresh)
+        index = self.sample.get(name, ...)
+        written = Written(name, tile, double, shadow, keeps, covers, fresh, index)
         if double is not None and (keeps or not covers):
             written.old = self._overwritten(written)
         return written
@@ -148,7 +152,7 @@ class Step:
         unwritten = tile.unwritten()
         if unwritten is not None and unwritten.all():
             return 0.0
-        index = self.sample.get(written.name, ...)
+        index = written.index
         real, exact = chip_doubles(tile, index), written.shadow.codes()[index]
         if isinstance(written.fresh, np.ndarray):
             real[written.fresh[index]] = 0
@@ -160,18 +164,16 @@ class Step:
         if not is_float(tile):
             return on(tile.storage, tile)
         if double is None and (shared := self._shared(tile)):
-            return on(shared.storage, tile)
+            return shared.window(tile)
         if isinstance(tile, Picked):
             return made(_picked(tile, double), tile)
         if double is not None:
-            return on(double.storage, tile)
+            return double.window(tile)
         if tile.dynamic:
-            return on(copied(tile.storage).storage, tile)
-        return (
-            self.around.recent.exact(tile)
-            if self.traits.accumulates
-            else made(chip_doubles(tile), tile)
-        )
+            return copied(tile.storage).window(tile)
+        if self.traits.accumulates:
+            return self.around.recent.exact(tile)
+        return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _shared(self, tile: Tile) -> Double | None:
         """Return the Double that was just made for the written storage."""
@@ -185,79 +187,93 @@ class Step:
         float64's accumulators, whose error is `owed` to some lines."""
         if not self.whole:
             self._join(owed)
+            if self.joining:
+                self._evaluate_sample(registers)
         tiles: dict[str, Any] = {w.name: w.shadow for w in self.written}
         for name in self.call.writes:
             if name not in tiles and name in self.inputs:
                 tiles[name] = self.inputs[name]
             elif name not in tiles:
                 tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
-        self._perform({**self.arguments, **self.inputs, **tiles}, registers, peers)
-
-    def _perform(self, arguments: Inputs, registers: Registers, peers: Any = None) -> None:
-        stand = Stand(self.around, registers, peers)
+        arguments = {**self.arguments, **self.inputs, **tiles}
+        stand = self.around.standing(registers, peers)
         perform(self.call, arguments, stand, staged(self.around, self.call, arguments, stand))
 
     def _join(self, owed: Energy) -> None:
-        """Evaluate the sample with the chip's values for one input after the other."""
+        """Find the inputs whose values differ on the chip, and the old contents of destinations."""
         command = self.arguments.get(self.call.instruction.traits.command)
         if owed and command is reduce_cmd.reduce:
-            self.joining.append(Joining("", owed, np.empty(0), np.empty(0)))
-        state: dict[str, Array] = {}
+            self.joining.append(Joining("", owed, None, None))
         for written in self.written:
-            if written.keeps:
-                state[written.name] = self._part_of(written.name, written.shadow)
             if written.keeps and written.old:
-                index = self.sample.get(written.name, ...)
-                real = chip_doubles(written.tile, index)
+                values = chip_values(written.tile, written.index)
+                real = self._part("old real", written.name, values)
                 if isinstance(written.fresh, np.ndarray):
-                    real[written.fresh[index]] = 0
+                    real.codes()[written.fresh[written.index]] = 0
                 energy = written.before.energy if written.before else {}
-                joining = Joining(written.name, energy, real, state[written.name])
+                exact = self._old(written)
+                joining = Joining(written.name, energy, real, exact)
                 if self.traits.accumulates:
                     self.added = joining
                 else:
                     self.joining.append(joining)
         for name, double in self.inexact.items():
-            exact = self._part_of(name, self.inputs[name])
-            real = chip_doubles(self.arguments[name], self.sample.get(name, ...))
+            index = self.sample.get(name, ...)
+            real = self._part("real", name, chip_values(self.arguments[name], index))
+            exact = self._part("exact", name, self.inputs[name].codes()[index])
             self.joining.append(Joining(name, double.energy, real, exact))
-        state |= {j.name: j.exact for j in self.joining if j.name}
-        for joining in self.joining:
-            if joining.name:
+
+    def _part(self, role: str, name: str, values: Array) -> Tile:
+        return self.slots.copy((role, name, 0), self.arguments[name], values)
+
+    def _old(self, written: Written) -> Tile:
+        """The old contents of a destination in float64."""
+        return self._part("old exact", written.name, written.shadow.codes()[written.index])
+
+    def _evaluate_sample(self, registers: Registers) -> None:
+        """Evaluate the sample with the chip's values for one input after the other."""
+        tiles = {name: self._sampled(name, tile) for name, tile in self.inputs.items()}
+        state = {j.name: j.exact for j in self.joining if j.exact is not None}
+        for written in self.written:
+            if written.keeps and written.name not in state:
+                state[written.name] = self._old(written)
+        run: Run | None = None
+        for number, joining in enumerate(self.joining):
+            if joining.real is not None:
                 state[joining.name] = joining.real
-            for written, part in zip(self.written, self._evaluated(state), strict=True):
-                written.parts.append(part)
+            results = {n: self._result(n, number, state.get(n)) for n in self.call.writes}
+            arguments = {**self.arguments, **tiles, **state, **results}
+            given = self._chip_registers() if self.traits.registers else registers
+            stand = self.around.standing(given)
+            # the tiles of all evaluations lie alike
+            run = run or staged(self.around, self.call, arguments, stand)
+            perform(self.call, arguments, stand, run)
+            for written in self.written:
+                written.parts.append(results[written.name].codes())
 
-    def _part_of(self, name: str, shadow: Tile) -> Array:
-        return np.array(shadow.codes()[self.sample.get(name, ...)], order="C")
+    def _sampled(self, name: str, tile: Tile) -> Tile:
+        """A part of an input that all evaluations have in common."""
+        if name not in self.sample or any(joining.name == name for joining in self.joining):
+            return tile
+        codes = tile.codes()[self.sample[name]]
+        if tile.held is float64:
+            return self._part("exact", name, codes)
+        return made(np.array(codes, order="C"), tile, tile.held)
 
-    def _evaluated(self, state: dict[str, Array]) -> list[Array]:
-        """Return a sample of each result, for these inputs and these old contents of the
-        destinations."""
-        tiles: dict[str, Tile] = {}
-        for name, tile in self.inputs.items():
-            if name in state:
-                tiles[name] = made(state[name], tile)
-            elif name in self.sample:
-                tiles[name] = made(self._part_of(name, tile), tile, tile.held)
-            else:
-                tiles[name] = tile
-        for name in self.call.writes:
-            like = self.arguments[name]
-            if name in state:
-                contents = state[name].copy()
-            else:
-                contents = np.zeros(like.codes()[self.sample.get(name, ...)].shape)
-            tiles[name] = made(contents, like)
-        self._perform({**self.arguments, **tiles}, self._chip_registers())
-        return [tiles[w.name].codes() for w in self.written]
+    def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
+        """A destination of an evaluation, with its old contents, which is 0 if they don't count."""
+        tile = self.arguments[name]
+        if contents is not None:
+            return self.slots.copy(("result", name, number), tile, contents.codes())
+        shape = tile.codes()[self.sample.get(name, ...)].shape
+        found = self.slots.tile(("result", name, number), tile, shape)
+        found.codes().fill(0)
+        return found
 
     def _chip_registers(self) -> Registers:
         """Return the chip's accumulators in float64, those of the sampled lanes next to each
         other."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
-        if not self.traits.registers:
-            return found
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
                 tile = self.arguments[name]
@@ -310,7 +326,7 @@ class Step:
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
         """Return the share of each line in a result's error, and the whole error."""
-        tile, index = written.tile, self.sample.get(written.name, ...)
+        tile, index = written.tile, written.index
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
         error, size, written.infinite = distance(real, exact)
@@ -324,7 +340,7 @@ class Step:
         self.found.check(number, name, form, error, size)
         if self.added is not None:
             before = written.parts[-1] if written.parts else exact
-            written.parts.append(before + (self.added.real - self.added.exact))
+            written.parts.append(before + (self.added.real.codes() - self.added.exact.codes()))
             self.joining.append(self.added)
         last = written.parts[-1] if written.parts else exact
         ulps = native.ulps(flat(real), flat(last), form.mantissa, 1 - form.bias)
@@ -340,7 +356,11 @@ class Step:
     def _cancelled(self, written: Written, exact: Array) -> None:
         """Report a relative error that is much larger than the error of any input."""
         count, places = native.lost(flat(written.parts[-1]), flat(exact))
-        inputs = [native.lost(flat(j.real), flat(j.exact)) for j in self.joining if j.name]
+        inputs = [
+            native.lost(flat(j.real.codes()), flat(j.exact.codes()))
+            for j in self.joining
+            if j.real is not None and j.exact is not None
+        ]
         known = [total / n for n, total in inputs if n]
         if not count or not known:
             return
@@ -376,10 +396,10 @@ def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stan
     """Return the function of a call with tiles like these, made once; None for tiles at places that
     are only known at run time."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
-    if not call.instruction.staged or any([tile.dynamic for tile in tiles]):
+    if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
-    like = [(type(tile), tile.geometry, tile.held) for tile in tiles]
-    key = id(call), arguments.get(call.instruction.traits.adds), *like
+    adds = arguments.get(call.instruction.traits.adds)
+    key = id(call), adds, *[t.geometry for t in tiles], *[t.held for t in tiles]
     known = around.staged.get(key)
     if known is None:
         make_room(around.staged)
@@ -426,9 +446,10 @@ def _fresh(tile: Tile, accumulate: bool | None) -> Any:
 
 def _covers(tile: Tile) -> bool:
     """Return whether a tile is its whole storage, in memory order."""
-    if isinstance(tile, Picked) or tile.size * tile.dtype.itemsize != tile.storage.nbytes:
+    if isinstance(tile, Picked):
         return False
-    return is_dense(tile.shape, tile.strides)
+    lies = tile.geometry
+    return lies is lies.layout.whole or (lies.fills and is_dense(tile.shape, tile.strides))
 
 
 def _picked(tile: Picked, double: Double | None) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
 from neuroncore.numerics.loops import precision as native
+from neuroncore.precision.around import Around
 from neuroncore.precision.findings import (
     OVERFLOW,
     ROUNDED,
@@ -38,66 +39,6 @@ from neuroncore.precision.findings import (
     made,
     on,
 )
-
-RECENT = 16  # tiles that are kept
-Registers = dict[engine, Array]
-
-
-class Recent:
-    """The last exact inputs, in float64: products that follow each other share operands."""
-
-    def __init__(self) -> None:
-        self._tiles: dict[Any, tuple[int, Beside]] = {}
-
-    def exact(self, tile: Tile) -> Beside:
-        storage = tile.storage
-        if storage.image is not None:  # others may write there
-            return made(chip_doubles(tile), tile)
-        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
-        version, known = self._tiles.pop(key, (-1, None))
-        if known is None or version != storage.version:
-            known = made(chip_doubles(tile), tile)
-        self._tiles[key] = storage.version, known
-        if len(self._tiles) > RECENT:
-            del self._tiles[next(iter(self._tiles))]
-        return known
-
-
-class Around:
-    """The shared state of the steps of one core."""
-
-    def __init__(self, core: Core, found: Precision) -> None:
-        self.core, self.found, self.recent = core, found, Recent()
-        self.options = replace(
-            core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
-        )
-        self.staged: dict[tuple[Any, ...], tuple[Call, Run]] = {}  # see `step.staged`
-
-
-class Stand:
-    """The replacement for the core when an instruction is evaluated in float64."""
-
-    has_leftovers = True  # `leftovers_in` looks for them
-
-    def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
-        core = around.core
-        self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
-        self.options, self.accumulators, self.peers = around.options, accumulators, peers
-        self.operators, self.groups, self.rounding = core.operators, core.groups, None
-        self.number, self.world, self.rank = core.number, core.world, core.rank
-        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
-
-    def check_written(self, *_: Any, **__: Any) -> None:
-        """Return the function of the chip."""
-
-    report = birthplace = check_written
-
-    def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return the elements that depend on leftovers. The chip has NaN there; another NaN is
-        moved like a leftover."""
-        lost: Array = np.isnan(tile.values())
-        return lost if lost.any() else None
-
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with
 WIDE_INTEGERS = (int32, uint32)
@@ -227,7 +168,7 @@ def check_written(
     found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
     exact = {n: made(values, tiles[n]) for n, values in found.items()}
     registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
-    perform(call, {**arguments, **given, **exact}, Stand(around(), registers))
+    perform(call, {**arguments, **given, **exact}, around().standing(registers))
     for name in results:
         _check_result(core, name, tiles[name], exact[name].codes())
 

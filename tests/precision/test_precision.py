@@ -437,3 +437,62 @@ def test_a_kernel_refused_midway_leaves_the_next_one_alone():
     _, found = run(through(nl.float32), given)
     exact = np.exp(0.3 * given.astype(np.float64)) * 1.7 + given
     np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+
+
+def test_a_product_of_bits_viewed_as_another_format():
+    def kernel(x):
+        tile = loaded(x)
+        total = empty((32, 64), buffer=nl.psum)
+        numbers = tile.view(nl.bfloat16)
+        nisa.nc_matmul(dst=total, stationary=numbers[:, :32], moving=numbers[:, 32:96])
+        final = empty((32, 64))
+        nisa.tensor_copy(dst=final, src=total)
+        return stored(final)
+
+    ones = np.full((70, 96), 1.0, ml_dtypes.bfloat16)
+    done, found = run(kernel, ones.view(np.int32))
+    assert (done.outputs == 70).all()
+    assert found.results[0].rel_l2 == 0
+
+
+@pytest.mark.parametrize("sizes", [(13, 300), (70, 700)], ids=["whole", "sampled"])
+def test_a_call_that_is_repeated_is_evaluated_on_its_own_operands(sizes):
+    """The float64 tiles of a call are used again: the first use leaves nothing for the second."""
+    first, second = (RNG.standard_normal(sizes).astype(np.float32) for _ in range(2))
+
+    def kernel(x, y):
+        return tuple([product(one) for one in (x, y)])
+
+    def product(one):
+        tile = loaded(one)
+        rough = empty(tile.shape, nl.bfloat16)
+        nisa.activation(dst=rough, op=nl.exp, data=tile)
+        out = empty(tile.shape)
+        nisa.tensor_tensor(dst=out, data1=rough, data2=tile, op=nl.multiply)
+        nisa.tensor_tensor(dst=out, data1=out, data2=rough, op=nl.add)
+        return stored(out)
+
+    _, both = run(kernel, first, second)
+    _, other = run(kernel, second, first)
+    for a, b in zip(both.results, reversed(other.results)):
+        assert a.rel_l2 == b.rel_l2 > 0
+        assert (a.exact == b.exact).all()
+
+
+def test_a_window_that_is_opened_again_in_another_shape():
+    def kernel(x):
+        tile = loaded(x)
+        found = []
+        for shape in ((32, 4, 6), (32, 24), (32, 8, 3)):
+            placed = nl.ndarray(shape, nl.float32, buffer=nl.sbuf, address=(0, 4096))
+            if not found:
+                nisa.activation(dst=placed, op=nl.exp, data=tile)
+            out = empty(shape)
+            nisa.tensor_scalar(dst=out, data=placed, op0=nl.multiply, operand0=1.3)
+            found.append(stored(out))
+        return tuple(found)
+
+    _, found = run(kernel, X[:32, :24].reshape(32, 4, 6).copy())
+    whole = [result.exact.reshape(32, 24) for result in found.results]
+    assert all((one == whole[0]).all() for one in whole)
+    assert (np.abs(whole[0] / (np.exp(np.float64(X[:32, :24])) * np.float32(1.3)) - 1) < 1e-6).all()

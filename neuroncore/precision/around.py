@@ -1,0 +1,93 @@
+"""The shared state of the evaluations of one core: exact operands, staged functions, float64 tiles,
+and the replacement for the core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base.enums import engine
+from neuroncore.clause.instruction import Call, Run
+from neuroncore.core.core import Core
+from neuroncore.core.packs import Packs
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.precision.findings import Beside, Precision, chip_doubles, made
+from neuroncore.precision.slots import SlotsOfCalls
+
+RECENT = 16  # tiles that are kept
+Registers = dict[engine, Array]
+
+
+class Recent:
+    """The last exact inputs, in float64: products that follow each other share operands."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[Any, tuple[int, Beside]] = {}
+
+    def exact(self, tile: Tile) -> Beside:
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
+            return made(chip_doubles(tile), tile)
+        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        version, known = self._tiles.pop(key, (-1, None))
+        if known is None or version != storage.version:
+            known = made(chip_doubles(tile), tile)
+        self._tiles[key] = storage.version, known
+        if len(self._tiles) > RECENT:
+            del self._tiles[next(iter(self._tiles))]
+        return known
+
+
+class Around:
+    """The shared state of the steps of one core."""
+
+    def __init__(self, core: Core, found: Precision) -> None:
+        self.core, self.found, self.recent = core, found, Recent()
+        self.slots = SlotsOfCalls()
+        self.options = replace(
+            core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
+        )
+        self.staged: dict[tuple[Any, ...], tuple[Call, Run]] = {}  # see `step.staged`
+        self._stand = Stand(self)
+
+    def standing(self, registers: Registers, peers: Any = None) -> Stand:
+        """The replacement for the core, for one evaluation."""
+        self._stand.begin(registers, peers)
+        return self._stand
+
+
+class Stand:
+    """The replacement for the core when an instruction is evaluated in float64."""
+
+    has_leftovers = True  # `leftovers_in` looks for them
+
+    def __init__(self, around: Around) -> None:
+        self._core = core = around.core
+        self.machine, self.options, self.operators = core.machine, around.options, core.operators
+        self.number, self.world, self.rank = core.number, core.world, core.rank
+        self.rounding = None
+
+    def begin(self, accumulators: Registers, peers: Any) -> None:
+        """Be as the core is before its instruction, with these accumulators."""
+        core = self._core
+        self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
+        self.accumulators, self.peers = accumulators, peers
+        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
+
+    @property
+    def packs(self) -> Packs:
+        """Operands of products are not kept from one evaluation to another."""
+        return Packs()
+
+    def check_written(self, *_: Any, **__: Any) -> None:
+        """Return the function of the chip."""
+
+    report = birthplace = check_written
+
+    def leftovers_in(self, tile: Tile) -> Array | None:
+        """Return the elements that depend on leftovers. The chip has NaN there; another NaN is
+        moved like a leftover."""
+        lost: Array = np.isnan(tile.values())
+        return lost if lost.any() else None

@@ -1,0 +1,72 @@
+"""Float64 tiles for one evaluation after the other, whose memory is used again."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from neuroncore.base import buffers
+from neuroncore.clause.instruction import Call
+from neuroncore.memory.geometry import Layout, make_room
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.precision.findings import DOUBLE, Beside, laid_out, made
+
+ROOM = buffers.SMALL // DOUBLE.itemsize  # elements; a larger tile is made for each evaluation
+Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of several it is
+
+
+class Slots:
+    """The tiles of one call: contiguous arrays, whose contents last until the next step."""
+
+    def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
+        self.call = call
+        self._memory = memory
+        self._tiles: dict[Role, Beside] = {}
+        self._layouts: dict[str, Layout] = {}
+
+    def fresh(self, name: str, like: Tile) -> Beside:
+        """Return a new tile for the results of an operand, uninitialized."""
+        array, lies = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
+        if lies is not None:
+            return laid_out(array, lies)
+        found = made(array, like)
+        self._layouts[name] = found.storage.layout
+        return found
+
+    def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Beside:
+        """Return the tile of a role, uninitialized. `shape` is the same for each use of a call."""
+        found = self._tiles.get(role)
+        if found is not None:
+            return found
+        size = prod(shape)
+        if size > ROOM:
+            return made(buffers.array(shape, DOUBLE), like)
+        block = self._memory.get(role)
+        if block is None:
+            block = self._memory[role] = np.empty(ROOM, DOUBLE)
+        found = self._tiles[role] = made(block[:size].reshape(shape), like)
+        return found
+
+    def copy(self, role: Role, like: Tile, values: Array) -> Beside:
+        """Return the tile of a role with these values."""
+        found = self.tile(role, like, values.shape)
+        np.copyto(found.codes(), values)
+        return found
+
+
+class SlotsOfCalls:
+    """The slots of all calls of one core, which share the memory of each role."""
+
+    def __init__(self) -> None:
+        self._memory: dict[Role, Array] = {}
+        self._known: dict[int, Slots] = {}
+
+    def of(self, call: Call) -> Slots:
+        if call.dynamic:  # the partitions of its tiles may differ
+            return Slots(call, self._memory)
+        found = self._known.get(id(call))
+        if found is None:
+            make_room(self._known)
+            found = self._known[id(call)] = Slots(call, self._memory)
+        return found
