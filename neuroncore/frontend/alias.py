@@ -28,7 +28,8 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # of modules with a name 
 
 
 class VendorFinder(MetaPathFinder):
-    """Finds modules that other finders do not find, and before them modules that `--with` names."""
+    """A finder of modules: modules that `--with` names come before those of other finders, all
+    others after them."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -43,7 +44,8 @@ class VendorFinder(MetaPathFinder):
         return found
 
     def forget(self) -> None:
-        """Leave no module that came from here, and no trace in the packages around them."""
+        """Remove all modules that this finder has loaded, and the attributes for them in their
+        packages."""
         inside = tuple(f"{name}." for name in self.found)
         for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
             around, _, last = name.rpartition(".")
@@ -77,7 +79,8 @@ class VendorFinder(MetaPathFinder):
     def _behind_alias(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """The module that `from nki import name` looks for, by its name inside neuroncore."""
+        """Return the module that `from nki import name` looks for, by its name inside
+        neuroncore."""
         own = name.partition(".")[2].partition(".")[2]
         module, _, last = own.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
@@ -93,7 +96,7 @@ class VendorFinder(MetaPathFinder):
     def _elsewhere(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """The spec that another finder returns."""
+        """Return the spec that another finder returns."""
         others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         return next((spec for spec in specs if spec is not None), None)
@@ -114,7 +117,7 @@ class Empty(Loader):
         return vendor.PlaceholderModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Do nothing: the module has been executed already."""
 
 
 class Same(Loader):
@@ -133,7 +136,8 @@ class Same(Loader):
 
 
 class InCheckout(SourceFileLoader):
-    """Loads a module of a checkout, and puts placeholders where the vendor's module has more."""
+    """Loads a module of a checkout, with placeholders for names that only the vendor's module
+    has."""
 
     def exec_module(self, module: ModuleType) -> None:
         package = holding(module.__name__)

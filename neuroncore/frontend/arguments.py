@@ -105,7 +105,8 @@ def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Argu
 
 
 def referred(reference: Callable[..., Any], given: Arguments, several: bool) -> Any:
-    """Return the results of a reference, of each rank if there are several."""
+    """Return the results of a reference function; with `several` ranks a list of those of each
+    rank."""
     if not several:
         return reference(*given[0], **given[1])
     each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
@@ -180,9 +181,9 @@ SMALL = 1 << 16  # bytes of the largest array that is simply copied
 
 
 def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
-    """Return the arguments of ranks, with separate arrays for those whose memory is passed to
-    another rank too. An array of a single rank stays the caller's, and the kernel's writes appear
-    in it."""
+    """Return the arguments of ranks. Arrays whose memory is passed to several ranks are replaced by
+    separate copies. An array of a single rank remains the caller's array, so the kernel's writes
+    appear in it."""
     whole = {id(one): as_numpy(one) for one in leaves(list(per_rank)) if is_array(one)}
     several = _in_several(per_rank, whole)
     with ExitStack() as files:
@@ -236,7 +237,7 @@ def span(array: Array) -> tuple[int, int]:
 
 
 class _Copies:
-    """The contents of an array, from which any number of separate arrays are made."""
+    """The contents of an array, from which separate copies of the array can be made."""
 
     def __init__(self, array: Array, files: ExitStack) -> None:
         self.array, self.files = array, files
@@ -254,7 +255,7 @@ class _Copies:
 
 
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
-    """Return arguments with what a function returns for each single value."""
+    """Return arguments with each single value replaced by the result of a function for it."""
     if isinstance(value, dict):
         return {key: replaced(one, by) for key, one in value.items()}
     if isinstance(value, list | tuple):

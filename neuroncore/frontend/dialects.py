@@ -21,8 +21,8 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API whose names a kernel uses, else the API in its module's names, else the API of
-    the functions that it calls; None for neither API or both.
+    """Return the API whose names a kernel uses; if there is none, the API of its module's names or
+    else of the functions that it calls. None if it is neither API or both.
 
     With `import neuronxcc.nki.language as nl` in a module, a function of it that uses `nl.load` is
     of the older API, decorated or not.
@@ -111,8 +111,8 @@ def unknown(
     module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
 ) -> AttributeError:
     """Return the error for a name that a module doesn't have. `removed` has the replacements of
-    names that earlier releases had. Names with an underscore are those of tools, such as pytest's
-    `__test__`, which need no suggestion: to find one takes a millisecond."""
+    names that earlier releases had. Names with an underscore get no suggestion, which would take a
+    millisecond: tools such as pytest look for them (`__test__`)."""
     near = None if name.startswith("_") else did_you_mean(name, known)
     hint = removed.get(name) or near
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

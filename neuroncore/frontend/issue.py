@@ -1,5 +1,5 @@
-"""The function of each instruction, by name, for both dialects; and the additions of today's API:
-registers, and promises that it requires of a kernel and devices do not need."""
+"""The function of each instruction, by name, for both dialects. Also additions of the current API:
+registers, and promises that it requires of kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REORDERED = {"dma_compute": _with_scales_first}
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """A new register, holding `x` if given."""
+    """Return a new register, with the value `x` if given."""
     register = VirtualRegister()
     if x is not None:
         function("register_move")(register, x)
@@ -62,8 +62,9 @@ def kept(name: str, function: Issues) -> Issues:
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Indices of sums are promised to be unique: others are "not yet supported" (the page of
-    nki.isa.dma_compute). The older API has no such parameter, and adds up what repeats."""
+    """Return the function with a check of the promise that the indices of sums are unique: others
+    are "not yet supported" (the page of nki.isa.dma_compute). The older API has no such parameter,
+    and adds repeated elements up."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:

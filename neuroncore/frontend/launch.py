@@ -213,8 +213,8 @@ class _Rank:
         return result
 
     def ends(self, returned: Sequence[Any]) -> None:
-        """Take the result of the first core, with the parts that other cores wrote, after all
-        returned."""
+        """Take the result of the first core, with the parts that other cores wrote, after all cores
+        have returned."""
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
@@ -245,7 +245,8 @@ def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
 ) -> None:
     """Set the order of instructions, the phase of the clock, the loads that wait, and the writer of
-    descriptors: without DISABLE_DGE the older API's compiler leaves them to hardware."""
+    DMA descriptors. Without the flag DISABLE_DGE the older API's compiler leaves descriptors to
+    hardware."""
     for core in cores:
         if core.program is not None:
             core.program.order = chosen.order or order_of(order, chosen.launch)
@@ -257,8 +258,8 @@ def _set_order(
 
 
 def _check_ranks(core: Core, where: instances.Instance | None) -> None:
-    """Report a number of ranks that the runtime is not known to accept, unless it is all ranks of
-    the instance."""
+    """Report a number of ranks that the runtime may not accept: neither a documented number nor all
+    ranks of the instance."""
     world, limits = core.world, runtime.world_limits()
     whole = where is not None and world.ranks == where.ranks(world.cores)
     if not limits.allow(world.ranks) and not whole:

@@ -1,6 +1,6 @@
-"""The machine of the running kernel, or of a launch from here, nl.tile_size, and integers that must
-be known when a kernel is compiled: numbers of axes, bounds of loops, sizes of launch grids, and
-indices."""
+"""The machine of the running kernel, or of a launch with the current settings; nl.tile_size; and
+integers that must be known when a kernel is compiled: numbers of axes, bounds of loops, sizes of
+launch grids, and indices."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class TileSize:
 
     @property
     def gemm_moving_fmax(self) -> int:
-        """Columns of the moving tile of a matmul that fill one PSUM bank."""
+        """Columns of the moving tile of a matmul: their results fill one PSUM bank."""
         return self.psum_bank_fmax
 
     @property

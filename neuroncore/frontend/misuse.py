@@ -99,7 +99,8 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
 
 
 def _not_set(message: str) -> KernelError | None:
-    """Return the error for tensor.scale = 2.0, for which Python's message has only the class."""
+    """Return the error for setting an attribute, as in `tensor.scale = 2.0`; Python's message has
+    only the class."""
     match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None
@@ -119,7 +120,8 @@ def _kinds_of(kind: type) -> Iterator[type]:
 
 
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
-    """Return the error for x.transpose(), which is nl.transpose(x)."""
+    """Return the error for a method such as `x.transpose()` where the API has a function,
+    `nl.transpose(x)`."""
     language = _language_of(type(tensor).__module__)
     if language is None or name not in dir(language) or not callable(getattr(language, name)):
         return None
@@ -150,7 +152,8 @@ def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
 
 
 def _no_import(error: ImportError) -> KernelError | None:
-    """Return the error for from nki.isa import tensor_scaler."""
+    """Return the error for an import of a name that doesn't exist, such as `from nki.isa import
+    tensor_scaler`."""
     match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
     home = sys.modules.get(match[2]) if match else None
     if match is None or home is None or not home.__name__.startswith(HOME):
@@ -194,7 +197,7 @@ class _Called:
 
 
 def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
-    """Return the error for a call, or another expression, that refuses its operands."""
+    """Return the error for a call or another expression that does not accept its operands."""
     if syntax.call(frame.f_code, instruction) is None:
         return _wrong_values("this", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)

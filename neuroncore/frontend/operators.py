@@ -62,7 +62,7 @@ class Simulated(Operation):
 
 
 class ByNumber(NamedTuple):
-    """A function of a tile: an operator with a number, or without."""
+    """A function of a tile that applies an operator with a constant, or a unary operator."""
 
     doc: str
     number: float | None = None

@@ -43,7 +43,7 @@ class OriginalArray:
         self._copy: Array | None = None
 
     def keep(self) -> None:
-        """Copy the array, once."""
+        """Copy the array unless there is a copy."""
         if self._copy is None:
             self._copy = buffers.copied(self.array)
 
@@ -69,9 +69,9 @@ class OriginalArray:
 
 
 def _sample(array: Array) -> Array:
-    """Return a word of each block of an array, and its last bytes. A block has BLOCK bytes, or, of
-    an array with more than MOST of them, a part of 1 / MOST. A change of two blocks in a row covers
-    the word of one; a change of few elements is likely to be missed."""
+    """Return a sample of an array: one word of each block, and its last bytes. A block has BLOCK
+    bytes; an array with more than MOST blocks is divided into MOST larger ones. Changes of two
+    adjacent blocks are always detected; a change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -80,8 +80,8 @@ def _sample(array: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _places(count: int) -> Array:
-    """Return the positions of the words in a sample, of `count` words: a random one in each block,
-    so that a column of a matrix is seen too."""
+    """Return the positions of the words in a sample of an array of `count` words. They are random
+    within each block, so that a column of a matrix is sampled too."""
     block = max(BLOCK // WORD, -(-count // MOST))
     starts: Array = np.arange(0, count, block)
     random = np.random.default_rng(0).integers(0, block, len(starts))
@@ -93,14 +93,15 @@ class Originals:
     """The arguments of a launch, with the values that they had before the launch."""
 
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
-        """Copy all arguments at once unless `lazily`, which is for kernels: other functions may
-        change arrays by themselves. Raise UsageError for an argument that can't be copied."""
+        """Copy all arguments immediately unless `lazily`, which is for kernels only, because other
+        functions may change arrays without an instruction. Raise UsageError for an argument that
+        can't be copied."""
         large = _large(arguments) if lazily else []
         self.of = {id(one): OriginalArray(one) for one in large}
         self._given = copied(arguments, but=large)
 
     def launched(self) -> None:
-        """Note that the launch is over: arrays may change by other means than instructions."""
+        """Record that the launch is over, so that arrays may now change without an instruction."""
         for one in self.of.values():
             one.launched()
 
@@ -111,7 +112,7 @@ class Originals:
         return args, named
 
     def leaves(self) -> Iterator[Any]:
-        """Return the single arguments in order, an OriginalArray for each large array."""
+        """Return the single arguments in order; large arrays are OriginalArray."""
         return (self.of.get(id(one), one) for one in leaves(self._given))
 
     def _value(self, one: Any) -> Any:
@@ -127,7 +128,7 @@ def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
 
 
 def _differ(one: Array, was: Array) -> bool:
-    """Return whether arrays have different bytes, which the same memory has not."""
+    """Return whether two arrays differ in any byte; the same memory never differs."""
     return not np.may_share_memory(one, was) and one.tobytes() != was.tobytes()
 
 
@@ -153,8 +154,8 @@ class OriginalArrays(Mapping[str, Array]):
 
 
 def _large(arguments: Arguments) -> list[Array]:
-    """Return the large arrays of numpy whose memory is in no other argument: a write to that one
-    would change them too."""
+    """Return the large numpy arrays whose memory is in no other argument; a write to another
+    argument would change them too."""
     arrays = {id(one): one for one in leaves(list(arguments)) if is_array(one)}.values()
     large = [one for one in arrays if type(one) is np.ndarray and one.nbytes >= LARGE]
     if not large:
@@ -166,6 +167,6 @@ def _large(arguments: Arguments) -> list[Array]:
 
 
 def _overlaps(whole: tuple[int, int], spans: list[tuple[int, int]]) -> int:
-    """Return how many of the arrays share memory with one, itself among them."""
+    """Return how many of the arrays share memory with one of them, including itself."""
     low, high = whole
     return sum([low < end and begin < high for begin, end in spans])

@@ -48,7 +48,7 @@ Array = npt.NDArray[Any]
 
 
 class Inputs:
-    """The caller's values on their way into a kernel and out of it."""
+    """The caller's arguments: converted for a kernel, and updated after it."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Inputs:
         return value
 
     def storages(self) -> set[int]:
-        """The ids of the arguments' storages."""
+        """Return the ids of the storages of the arguments."""
         return {storage.id for _, storage in self.adopted.values()}
 
     def close(self, result: Any) -> Any:
@@ -143,7 +143,7 @@ class Inputs:
         return outputs
 
     def left(self, result: Any) -> list[Tile]:
-        """Return the tensors that the kernel returns, and then the arguments that it changed."""
+        """Return the tensors that the kernel returns, followed by the arguments that it changed."""
         returned = [value for value in leaves(result) if isinstance(value, Tile)]
         ids = {tile.storage.id for tile in returned}
         storages = (storage for _, storage in self.adopted.values())
@@ -259,8 +259,8 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
 
 
 def check_turns(cores: Sequence[Core]) -> None:
-    """Report a loop of the device that cores leave after different numbers of iterations: the cores
-    of a logical core run one program (SDK release notes, NKI 0.3)."""
+    """Report a device loop that cores leave after different numbers of iterations: the cores of a
+    logical core run one program (SDK release notes, NKI 0.3)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
         for site in first.turns.keys() | core.turns.keys():
@@ -349,7 +349,7 @@ class Launch:
 
     @property
     def core(self) -> Core:
-        """The first core, often the only one."""
+        """Return the first core, which is often the only one."""
         return self.cores[0]
 
     @property
@@ -405,8 +405,8 @@ class NeuronWarning(UserWarning):
     """A finding of a run that has no other report.
 
     Python's warning filters apply. With the default filter, or "once", it is shown once per process
-    for each code and line of the kernel: Python would forget it in between, and show it again for
-    tiles of another size.
+    for each code and line of the kernel. Python's own registry would show it again for tiles of
+    another size.
     """
 
 

@@ -1,5 +1,5 @@
-"""Python and a tensor: its text in a debugger or a notebook inside a kernel, and operations of
-Python and numpy that need its contents, which only the device knows."""
+"""Tensors in Python: their text in a debugger or a notebook, and errors for operations of Python
+and numpy that need their contents, which only the device knows."""
 
 from __future__ import annotations
 

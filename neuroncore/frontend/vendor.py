@@ -29,12 +29,12 @@ class Repository:
 
     @property
     def variable(self) -> str:
-        """The environment variable for a checkout."""
+        """Return the name of the environment variable for a checkout."""
         return "NEURONCORE_" + self.name.upper().replace("-", "_")
 
     @property
     def folder(self) -> str:
-        """The name that `git clone` gives a checkout."""
+        """Return the name that `git clone` gives a checkout."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -78,7 +78,7 @@ class Package:
 
     @property
     def is_whole(self) -> bool:
-        """True if all of its source is public."""
+        """Return whether all of its source is public."""
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
@@ -92,7 +92,7 @@ class Package:
 
     @property
     def exports(self) -> dict[str, str]:
-        """The names that can be imported from the package itself, and the module of each."""
+        """Return the names that can be imported from the package itself, and the module of each."""
         return {name: module for module, names in self.public.items() for name in names}
 
 
@@ -170,7 +170,7 @@ class Checkout:
         return self.said == "--with"
 
     def package(self) -> Path:
-        """The folder of the package, in this folder or around it. Raises UsageError."""
+        """Return the folder of the package, inside this folder or around it. Raises UsageError."""
         given = Path(self.given).expanduser()
         for place in _places(self.repository, given):
             if all((place / name).exists() for name in self.repository.holds):
@@ -178,7 +178,8 @@ class Checkout:
         raise UsageError(self._wrong(given))
 
     def passed_over(self, origin: str | None) -> str:
-        """The warning for a package that is installed, from a file `origin`, and found first."""
+        """Return the warning for an installed package, from a file `origin`, that is found
+        first."""
         name = self.repository.name
         return (
             f"neuroncore: {name} is the one that is installed ({origin}), not "
@@ -201,7 +202,8 @@ class Checkout:
 
 
 def named(repository: Repository) -> Checkout | None:
-    """The checkout of a repository that the user names; --with comes before the variable."""
+    """Return the checkout of a repository that the user names; --with has priority over the
+    variable."""
     for one in os.environ.get(WITH, "").split(os.pathsep):
         name, _, folder = one.partition("=")
         if name == repository.name:
@@ -211,7 +213,8 @@ def named(repository: Repository) -> Checkout | None:
 
 
 def parsed(text: str) -> Checkout:
-    """NAME=FOLDER. Raises UsageError if there is no such name, or the package isn't there."""
+    """Return the name and the checkout of NAME=FOLDER. Raises UsageError if there is no such name,
+    or if the folder does not have the package."""
     name, equals, folder = text.partition("=")
     if not equals or not folder or name not in REPOSITORIES:
         raise UsageError(
@@ -224,8 +227,8 @@ def parsed(text: str) -> Checkout:
 
 
 def _places(repository: Repository, given: Path) -> list[Path]:
-    """Return where the package may be if `given` is the checkout, a folder on the way, or
-    inside."""
+    """Return the folders in which the package may be if `given` is the checkout, a folder between
+    it and the package, or a folder in the package."""
     below = []
     for place in repository.places:
         parts = PurePosixPath(place).parts
@@ -285,7 +288,7 @@ class Absent(type):
         raise refusal(cls)
 
     def __getattr__(cls, name: str) -> Any:
-        """A member, as of an enumeration: the same object each time."""
+        """Return a member, such as that of an enumeration; the same object each time."""
         if _is_pythons(name):
             raise AttributeError(f"{spelt(cls)} has no {name!r}")
         made = _absent(cls.__module__, f"{cls.__qualname__}.{name}")
@@ -321,7 +324,8 @@ class Thing(metaclass=Absent):
 
 
 def missing(module: str, name: str) -> Any:
-    """The placeholder of a name in a module. Raises AttributeError for Python's special names."""
+    """Return the placeholder of a name in a module. Raises AttributeError for Python's special
+    names."""
     if _is_pythons(name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if same := SAME.get(f"{module}.{name}"):

@@ -1,4 +1,4 @@
-"""Launches that are verified: their records are compared with the plain reading."""
+"""Verification of launches: their records are compared with the plain reading."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Precision:
         )
 
     def line(self) -> int:
-        """The number of the line of the user's code that we are at."""
+        """Return the number of the current line of the user's code."""
         frame = source.user_frame()
         assert frame is not None
         instruction = source.instruction_of(frame)
@@ -146,8 +146,8 @@ class Precision:
             self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
-        """The launch has ended and leaves these tensors: compare them, and divide their errors
-        among the lines. Each tensor counts by its relative error, whatever its scale."""
+        """Compare the tensors that an ended launch returns, and divide their errors among the
+        lines. Each tensor counts by its relative error, whatever its scale."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
@@ -184,7 +184,7 @@ def add(energy: Energy, more: Energy) -> None:
 
 
 def ratio(error: float, size: float) -> float:
-    """The relative L2 error of two sums of squares."""
+    """Return the relative L2 error from two sums of squares."""
     return sqrt(error / size) if size else (inf if error else 0.0)
 
 
@@ -258,18 +258,19 @@ def is_float(tile: Tile) -> bool:
 
 
 def everything(storage: Storage) -> Tile:
-    """All of a storage as one tile."""
+    """Return a whole storage as one tile."""
     return Tile.of(storage)
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """The chip's values, or a part of them: the memory itself, or a new float32 array."""
+    """Return the chip's values of a tile, or those at an index: the memory itself, or a new float32
+    array."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
 
 def all_finite(tile: Tile) -> bool:
-    """Return whether the chip has finite numbers only."""
+    """Return whether all numbers of a tile are finite on the chip."""
     form = tile.held
     codes = np.ascontiguousarray(tile.codes()).reshape(-1).view(form.code_type)
     spare = form.bits - 1 - form.exponent - form.mantissa
@@ -278,19 +279,19 @@ def all_finite(tile: Tile) -> bool:
 
 
 def chip_doubles(tile: Tile, index: Any = ...) -> Array:
-    """The values in a new float64 array."""
+    """Return the values of a tile in a new float64 array."""
     return doubled(chip_values(tile, index))
 
 
 def doubled(values: Array) -> Array:
-    """A contiguous copy in float64."""
+    """Return a contiguous copy in float64."""
     copy = buffers.array(values.shape, DOUBLE)
     np.copyto(copy, values)
     return copy
 
 
 def made(array: Array, like: Tile, held: Format = float64) -> Beside:
-    """A new tile with the elements of a contiguous array."""
+    """Return a new tile with the elements of a contiguous array."""
     place = like.start_partition, 0
     return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
@@ -305,16 +306,17 @@ def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
 
 
 def on(storage: Storage, tile: Tile) -> Beside:
-    """The window of a tile, on another storage of the same geometry."""
+    """Return the window of a tile on another storage with the same layout."""
     return Beside.like(tile, storage)
 
 
 @dataclass(eq=False)
 class Double:
-    """The elements of a storage in float64, and which lines the difference is owed to.
+    """The elements of a storage in float64, and the lines that caused the difference from the
+    chip's.
 
-    `infinite` is whether the chip has an infinity or NaN where float64 has a number, `ended`
-    whether something else has been written there.
+    `infinite` is true if the chip has an infinity or NaN where float64 has a number, and `ended` if
+    something else has been written to the storage since.
     """
 
     storage: Storage
@@ -347,7 +349,7 @@ def begun(storage: Storage, first: Tile) -> Double:
 
 
 def adopted(array: Array, owner: Storage) -> Double:
-    """A Double of a contiguous array, as large as a storage."""
+    """Return a Double of a contiguous array with the size of a storage."""
     place = owner.partition0, 0
     lies = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, lies, float64, owner.name)
@@ -364,20 +366,20 @@ def kept(shadow: Beside, tile: Tile) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """The storage of a tile; for picked elements, the storage that they are picked from."""
+    """Return the storage of a tile; for picked elements, the storage from which they are picked."""
     return tile.source if isinstance(tile, Picked) else tile
 
 
 class Doubles:
-    """The Doubles of one core's memories. Storages that the kernel has placed may overlap: a write
-    through one window ends the Doubles of all other windows there. A window that is opened again
+    """The Doubles of one core's memories. Storages at explicit addresses may overlap, so a write
+    through one window ends the Doubles of all overlapping windows. A window that is opened again
     finds its Double."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}
 
     def of(self, tile: Tile) -> Double | None:
-        """The Double of the storage of a tile, if it has one that is right."""
+        """Return the Double of the storage of a tile, if there is a valid one."""
         storage = source_of(tile).storage
         double: Double | None = storage.double
         if double is None and storage.image is not None:
@@ -387,7 +389,7 @@ class Doubles:
         return double
 
     def put(self, double: Double, storage: Storage) -> None:
-        """Make it the Double of a storage."""
+        """Make this the Double of a storage."""
         storage.double = double
         if storage.image is not None and self._placed.get(_window(storage)) is not double:
             self.end([storage])

@@ -1,5 +1,5 @@
-"""The float64 shadow of one core: each instruction that writes floats is evaluated there as
-well."""
+"""The float64 shadow of one core: each instruction that writes floats is also evaluated in
+float64."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from neuroncore.precision.watch import Evaluation, evaluation
 
 
 class _Peers:
-    """The other cores, met a second time to exchange the shadows of their data."""
+    """The other cores, which are met a second time to exchange the float64 values of their data."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -80,7 +80,7 @@ class Shadow:
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Let the core perform a call, and also compute it in float64."""
+        """Perform a call on the core, and also compute it in float64."""
         known = evaluation(call)
         if not call.instruction.traits.computes:
             perform(call, arguments, self.core, call.run)
@@ -139,7 +139,8 @@ class Shadow:
             self._keep(written)
 
     def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Return whether it happens once for both cores of a rank: its tensors are in their HBM."""
+        """Return whether a call is executed once for both cores of a rank, because its tensors are
+        in their HBM."""
         tiles = [arguments[n] for n in (*call.reads, *call.writes)]
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
@@ -151,7 +152,7 @@ class Shadow:
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
 
     def _begun(self, tile: Tile) -> Double:
-        """A Double for a storage that both cores of the rank write together."""
+        """Return the Double of a storage that both cores of the rank write."""
         double = copied(tile.storage)
         self.doubles.put(double, tile.storage)
         return double
@@ -177,7 +178,7 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Put what float64 has in the places that an index has picked."""
+        """Write the float64 results to the places that an index has picked."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -1,4 +1,5 @@
-"""One instruction in float64: evaluated on float64's inputs, and part of it on the chip's."""
+"""One instruction in float64: evaluated on the float64 inputs, and a sample of it also on the
+chip's inputs."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ Inputs = dict[str, Tile]
 
 @dataclass(eq=False)
 class Written:
-    """A tile that is being written: its values on the chip and in float64, and their difference."""
+    """A tile that an instruction writes: its values on the chip and in float64, and their
+    difference."""
 
     name: str
     tile: Tile
@@ -73,7 +75,7 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input whose values on the chip replace the float64 values; a sample of both."""
+    """An input whose values on the chip will replace its float64 values: a sample of both."""
 
     name: str
     energy: Energy
@@ -82,8 +84,8 @@ class Joining:
 
 
 class Step:
-    """`before` are the Doubles of the storages that are written as floats, `inexact` those of the
-    inputs that have one."""
+    """The float64 evaluation of one instruction. `before` has the Doubles of the storages that are
+    written as floats, and `inexact` the Doubles of inputs that have one."""
 
     def __init__(
         self,
@@ -176,15 +178,15 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _shared(self, tile: Tile) -> Double | None:
-        """Return the Double that was just made for the written storage."""
+        """Return the Double that this step has just made for the storage of a tile."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
     # --- evaluation ------------------------------------------------------------------------------
 
     def evaluate(self, registers: Registers, owed: Energy, peers: Any) -> None:
-        """Evaluate it in float64, before the chip overwrites what it reads. `registers` are
-        float64's accumulators, whose error is `owed` to some lines."""
+        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
+        are the accumulators in float64; `owed` has the lines that caused their error."""
         if not self.whole:
             self._join(owed)
             if self.joining:
@@ -271,8 +273,7 @@ class Step:
         return found
 
     def _chip_registers(self) -> Registers:
-        """Return the chip's accumulators in float64, those of the sampled lanes next to each
-        other."""
+        """Return the chip's accumulators of the sampled lanes as a contiguous float64 array."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
@@ -301,8 +302,8 @@ class Step:
         return owed
 
     def _moved(self, written: Written) -> float:
-        """Return the error of data that was only moved, or whose address is known only at run
-        time."""
+        """Return the error of a result that is only moved data, or whose address is known only at
+        run time."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)
@@ -316,7 +317,7 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """The errors that moves keep from their inputs."""
+        """Return the errors of a moved tile that came with its inputs, by line."""
         owed = dict(received)
         for double in self.inexact.values():
             add(owed, double.energy)
@@ -375,7 +376,7 @@ class Step:
             )
 
     def _overflow(self, written: Written) -> None:
-        """Report infinities (NaN in formats without) that no input had."""
+        """Report infinities (NaN in formats without infinities) that no input had."""
         doubles = [*self.inexact.values(), *([written.before] if written.keeps else [])]
         if any(double and double.infinite for double in doubles):
             return
@@ -408,7 +409,7 @@ def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stan
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The parts of large operands that represent the whole: every n-th lane, or for a product some
+    """Return the sample that represents large operands: every n-th lane, or for a product some
     columns."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
@@ -429,13 +430,14 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """The operands that may be written in part, if addresses are only known at run time."""
+    """Return the operands that a DMA may write in part, because addresses are only known at run
+    time."""
     return engine.dma in call.instruction.engines
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of a tile start a sum in the Tensor engine: True for all, False for
-    none, or a flag for each."""
+    """Return which elements of a tile start a sum in PSUM: True for all, False for none, or a flag
+    for each."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()
@@ -453,7 +455,7 @@ def _covers(tile: Tile) -> bool:
 
 
 def _picked(tile: Picked, double: Double | None) -> Array:
-    """The elements that an index has picked, in float64."""
+    """Return the elements that an index has picked, in float64."""
     if double is None:
         return chip_doubles(tile)
     codes = on(double.storage, tile.source).codes()

@@ -1,9 +1,9 @@
-"""Checks of a run: numbers that differ from those that the kernel's author expects, such as
-integers beyond what float32 has, rounded when they are read or written.
+"""Checks of a run for numbers that the kernel's author does not expect, such as integers that
+float32 rounds when they are read or written.
 
 The formats and operators of a call decide once which checks it needs; a call that needs none costs
-nothing more. Float64 is used only where an integer looks suspicious, in the environment of one
-core: a core for the evaluated instruction to see, and the shared state of its steps.
+nothing more. Only instructions with a suspicious integer are evaluated in float64, with a `Stand`
+in place of their core.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """The facts, made once for the copies of a Call that all launches have."""
+    """Return the facts of a Call; they are computed once for the copies of the Call in all
+    launches."""
     found: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return found
 
@@ -128,8 +129,8 @@ SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them. The rows that an index
-    picks are not known yet, so their values are not checked."""
+    """Report integers that an engine rounds before it computes with them. Rows that an index picks
+    are not checked, because the index is not known yet."""
     for name in known.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
             codes = arguments[name].codes()
@@ -206,8 +207,8 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """A bound on the magnitude of 32-bit integers, where -n counts as n - 1; for a whole storage it
-    is known until the next instruction that writes there."""
+    """Return a bound on the magnitude of 32-bit integers, where -n counts as n - 1. The bound of a
+    whole storage is kept until the next instruction that writes there."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -226,8 +227,8 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Integers that an instruction under way has written, the `whole` tile or a part of it, are not
-    beyond a bound. The storage's version increases by one at the end of the instruction."""
+    """Remember a bound on the integers that the current instruction has written, to the `whole`
+    tile or a part. The storage's version increases by one at the end of it."""
     storage = tile.storage
     if storage.image is not None:
         return
@@ -258,8 +259,7 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return how far results reach: those of narrow integers that may be cut off count as
-    suspicious."""
+    """Return a bound on magnitudes: beyond every limit for narrow integers that may be cut off."""
     if tile.dtype in WIDE_INTEGERS:
         found = _measured(tile)
         _remember(tile, True, found)
@@ -279,7 +279,7 @@ def _copy(tile: Tile) -> Tile:
 
 
 def _in_float64(tile: Tile) -> Beside:
-    """An input as float64 computes with it."""
+    """Return an input in float64."""
     return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
@@ -290,8 +290,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). Functions of calls outlive the core, with their
-    record."""
+    """The observer of one core (`Core.watch`). Functions of calls outlive the core together with
+    their record."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -303,8 +303,8 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """`run`, with the checks that a call needs before and after it; `arguments` are the first
-        that it is found with."""
+        """Return `run` with the checks that a call needs before and after it. `arguments` are the
+        first arguments of the call."""
         if UNWATCHED in call.found:
             return run
         known = evaluation(call)

@@ -39,8 +39,8 @@ class Values(NamedTuple):
 
 
 class Replay:
-    """A record that is executed again: it is before an instruction, goes to any other, forward or
-    back, and returns the contents of tiles there.
+    """A record that is executed again: it is positioned before an instruction, can go to any other,
+    forward or back, and returns the contents of tiles there.
 
     A step is one instruction of one core; steps of several cores are in the order of the run.
     `inputs` are arrays by name or in order, or those of each rank, rank by rank; by default those
@@ -92,7 +92,7 @@ class Replay:
 
     @property
     def steps(self) -> int:
-        """Instructions of all cores."""
+        """Return the number of instructions of all cores."""
         return sum(len(program) for program in self.record.programs)
 
     # --- going -----------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ class Replay:
                     self._stretch(step)
 
     def forward(self) -> None:
-        """One step. Raises UsageError at the end."""
+        """Execute one step. Raises UsageError at the end."""
         self.to_step(self.step + 1)
 
     def back(self) -> None:
-        """One step back. Raises UsageError at the beginning."""
+        """Go back one step. Raises UsageError at the beginning."""
         self.to_step(self.step - 1)
 
     def finish(self) -> None:
@@ -141,22 +141,23 @@ class Replay:
 
     @property
     def order(self) -> Array:
-        """Return which core each step is of, as far as it has been."""
+        """Return the core of each step that the replay has reached so far."""
         return np.array(self._order, np.int16)
 
     # --- what is there ---------------------------------------------------------------------------
 
     @property
     def next(self) -> tuple[int, int] | None:
-        """The next core to execute and the number of its next instruction; None at the end."""
+        """Return the next core to execute and the number of its next instruction; None at the
+        end."""
         return (
             None if self.step == self.steps else (self._able(), self.executions[self._able()].row)
         )
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Return the contents of an operand before an instruction, or `after` it: elements in the
-        numpy type that users know. For elements or rows that an index picks, return everything
-        that they are picked from.
+        """Return the contents of an operand before an instruction, or with `after` behind it, in
+        the numpy type that users know. If an index picks elements or rows, return everything from
+        which they are picked.
 
         The cursor goes there. Raises UsageError for a name that is not a tile of the instruction.
         """
@@ -193,7 +194,7 @@ class Replay:
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
-        """Results of one rank, or of all."""
+        """Return the changed inputs of one rank, or of all."""
         written, roots = self._tensors.written, self._tensors.roots
         asked = (one for one in self.setting.inputs if rank in (None, one.rank))
         names = {one.storage: one.name for one in asked}
@@ -234,7 +235,7 @@ class Replay:
         raise DeadlockError("the cores of the record wait for each other")
 
     def _go_on(self) -> None:
-        """Execute the instruction that is next, where cores that come first to a meeting wait."""
+        """Execute the next instruction that does not have to wait for another core."""
         if self._is_due():
             self._keep()
         for _ in self.cores:  # each begins anew at most once before a row is finished
@@ -248,7 +249,7 @@ class Replay:
         self.step += 1
 
     def _stretch(self, step: int) -> None:
-        """Execute instructions of the only core, up to a step or the place of a snapshot."""
+        """Execute instructions of the only core up to a step, or until a snapshot is due."""
         if self._is_due():
             self._keep()
         end = min(step, (self.step // self._apart + 1) * self._apart)
@@ -302,12 +303,12 @@ class Replay:
             self._snapshots = [one for one in self._snapshots if one.step % self._apart == 0]
 
     def _changing(self) -> dict[int, Storage]:
-        """The storages that may change, by their numbers."""
+        """Return the storages that may change, by their numbers."""
         roots = self._tensors.roots.items()
         return {n: root.storage for n, root in roots if n in self._tensors.written}
 
     def _to_copy(self, last: Snapshot | None) -> int:
-        """The bytes that have changed since the last snapshot."""
+        """Return the number of bytes that have changed since the last snapshot."""
         kept = last.contents if last else {}
         changing = self._changing().items()
         return sum(s.nbytes for n, s in changing if n not in kept or kept[n].version != s.version)
@@ -367,7 +368,7 @@ class Replay:
 
 
 def _complete(record: Record) -> Setting:
-    """The settings of a record's launch. Raises UsageError if it lacks them, or some
+    """Return the settings of a record's launch. Raises UsageError if the record lacks them or lacks
     instructions."""
     if record.setting is None:
         raise UsageError("the record can only be timed: it lacks the data to execute the programs")

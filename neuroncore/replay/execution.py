@@ -23,7 +23,7 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """The instruction has to start again when the other core has arrived."""
+    """Raised if an instruction has to start again after the other core has arrived."""
 
 
 class Meetings:
@@ -35,7 +35,8 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """The meetings without the data of waiting cores, which will bring it again."""
+        """Return a copy of the meetings without the data of waiting cores, which will bring it
+        again."""
         made = Meetings()
         made.complete, made.waiting = dict(self.complete), dict(self.waiting)
         return made
@@ -71,7 +72,7 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """The rows of a table by the first of their numbers, without it."""
+    """Return the rows of a table by their first number, which is left out of the rows."""
     found: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         found.setdefault(first, []).append(tuple(rest))
@@ -79,7 +80,7 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 
 class Execution:
-    """A program that is executed on a core. `row` is the next one."""
+    """A program that is executed on a core. `row` is the number of the next row."""
 
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
         self.program, self.core, self.tensors = program, core, tensors
@@ -101,7 +102,7 @@ class Execution:
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Go to a row, with no tile made yet."""
+        """Go to a row, and forget the tiles that were made."""
         self.row = row
         self._tiles.clear()
         self._chunk: list[list[int]] = []
@@ -119,8 +120,8 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raises what the kernel would, at its line, and UsageError where
-        the kernel would have gone another way."""
+        """Execute the next row. Raises the errors that the kernel would raise, at its line, and
+        OtherPath where the kernel would take another path."""
         if self.row in self._begun:
             *_, (self.core.program_id,) = self._begun[self.row]
         if self.row in self._branches:
@@ -185,11 +186,11 @@ class Execution:
 
     @property
     def call(self) -> Call:
-        """The plan of the next instruction."""
+        """Return the plan of the next instruction."""
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """The storages that the next instruction reads and writes, by their numbers."""
+        """Return the numbers of the storages that the next instruction reads and writes."""
         row, found = self._row(), {}
         for at in self.plans[row[0]].operands.values():
             number = self._storage[row[at]]
@@ -198,7 +199,7 @@ class Execution:
         return found
 
     def result(self, leaf: Leaf) -> Tile:
-        """A tensor among the kernel's results."""
+        """Return a tensor among the kernel's results."""
         return self._on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     # --- arguments -------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ class Execution:
         return VirtualRegister(self.registers.value(held.number))
 
     def _tile(self, window: int) -> Tile:
-        """The tile of a window whose place is known."""
+        """Return the tile of a window whose place is known."""
         tile = self._tiles.get(window)
         if tile is None:
             lies, offset = self.program.geometries[self._geometry[window]], self._offset[window]
@@ -246,9 +247,9 @@ class Execution:
         return root.at(lies, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
-        """The tiles whose offsets are only known now, by their places in the row. Their indices
-        follow what is read, their registers the values of parameters, both in the order of
-        `Call.dynamic`."""
+        """Return the tiles whose offsets are known only now, by their places in the row. Tiles of
+        indices come after the operands that are read, registers after the values of parameters,
+        both in the order of `Call.dynamic`."""
         call, found = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

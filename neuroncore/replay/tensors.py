@@ -70,7 +70,7 @@ def _of_ranks(setting: Setting, given: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], given: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Inputs by their names, all of which `who` has."""
+    """Return inputs by name. Raises UsageError unless the names are those that `who` has."""
     if not isinstance(given, Mapping):
         if len(given) != len(names):
             raise UsageError(f"{len(given)} inputs are given; {who} has {', '.join(names)}")
@@ -83,7 +83,8 @@ def _matched(
 
 
 def _held(one: Input, value: Any, memory: Memory) -> Array:
-    """An array as memory holds its elements. Raises UsageError for another shape or format."""
+    """Return an array in the format in which memory stores its elements. Raises UsageError for
+    another shape or format."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (one.shape, one.dtype):
@@ -98,10 +99,10 @@ Numbers = dict[int, int]
 
 
 class Tensors:
-    """The tensors that cores of a launch have, by the numbers that the record has for storages.
+    """The tensors of the cores of a launch, by the record's numbers of storages.
 
-    `inputs` are arrays by such numbers, C-contiguous, of formats as memory holds them; they are
-    copied if the programs write to them.
+    `inputs` are C-contiguous arrays by such numbers, in the formats in which memory stores them.
+    They are copied if the programs write to them.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Tensors:
         self.owners: dict[int, Core] = {}  # in whose memory they are
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """The whole of a storage, on a core; shared storage is in the memory of its rank's first
-        core.
+        """Return a whole storage on a core as a tile. Shared storage is in the memory of its rank's
+        first core.
 
         Raises UsageError if memory allocates a tensor of this layout differently.
         """
@@ -152,7 +153,7 @@ class Tensors:
 
 
 def written_storages(program: Program) -> Array:
-    """The numbers of storages that a program writes to."""
+    """Return the numbers of the storages that a program writes to."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     found = [np.empty(0, np.int64)]
@@ -196,7 +197,7 @@ class Content:
 
 
 def content(core: Core, storage: Storage) -> Content:
-    """The current contents of a storage."""
+    """Return the current contents of a storage."""
     data = storage.settled.copy() if storage.image is None else np.empty(0, np.uint8)
     gaps, foreign = deepcopy(storage.gaps), deepcopy(storage.foreign)
     return Content(core, storage.layout, storage.version, data, gaps, foreign)
@@ -239,7 +240,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """The state of a core before a row."""
+    """Return the state of a core before a row."""
     images = core.memory.images.items()
     return CoreState(
         row=row,
@@ -255,8 +256,8 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The complete state before one step. `nbytes` counts the data that no earlier snapshot has a
-    copy of."""
+    """The complete state before one step. `nbytes` is the size of the data that no earlier snapshot
+    contains."""
 
     step: int
     turn: int  # which core goes on

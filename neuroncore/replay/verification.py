@@ -28,13 +28,13 @@ BLAS_ROOM = 2.0**-12  # of the largest result
 
 
 def native(array: Any) -> Array:
-    """An array with at least one axis, its bytes in this machine's order."""
+    """Return an array with at least one axis and its bytes in this machine's order."""
     found = np.atleast_1d(np.asarray(array))
     return found.astype(found.dtype.newbyteorder("="), copy=False)
 
 
 def unequal_arrays(got: Array, wanted: Array) -> Array:
-    """Return which elements of two arrays differ in bits; one NaN equals another."""
+    """Return flags of the elements of two arrays that differ in bits; any NaN equals any other."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.ones((1,) * got.ndim, np.bool_)
     wrong: Array = _bits(got) != _bits(wanted)
@@ -48,7 +48,7 @@ def _bits(array: Array) -> Array:
 
 
 def codes_at(storage: Storage, operand: Operand) -> Array:
-    """The codes that the emulator has where an operand is."""
+    """Return the codes of the elements of an operand in the emulator's memory."""
     layout, kind = storage.layout, np.dtype(operand.held.codes)
     if layout.in_rows:
         row, column = np.divmod(operand.positions, layout.row_bytes)
@@ -69,8 +69,8 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
 def differing(
     given: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
 ) -> Array:
-    """Return which elements of a result differ by more than they may, of those that were
-    written."""
+    """Return flags of the written elements of a result that differ by more than the allowed
+    difference."""
     operand: Operand = given[name]
     if function == BLAS:
         room = np.abs(decode(operand.held, emulator)).max(initial=0) * BLAS_ROOM
@@ -96,7 +96,7 @@ def _moves_bits(row: Row, given: Mapping[str, Any]) -> bool:
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Return which codes differ; unless `strict`, one NaN equals another."""
+    """Return flags of the codes that differ. Unless `strict`, any NaN equals any other."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -122,8 +122,8 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Return which sums differ by more than their terms may: each by two units of its last
-    place."""
+    """Return flags of the sums that differ by more than two units in the last place for each of
+    their terms."""
     found, wanted = decode(operand.held, emulator), operand.values()
     largest = np.abs(np.nan_to_num(terms.rows(), posinf=0, neginf=0)).max(axis=1).max(initial=0)
     count = terms.positions.size // terms.lanes + 2
@@ -136,7 +136,8 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Continue from the emulator's bits, where the difference is allowed."""
+    """Replace results of the plain reading by the emulator's bits where the difference is
+    allowed."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -149,7 +150,7 @@ def described(operand: Operand) -> str:
 
 
 def text_of(operand: Operand, code: Any) -> str:
-    """An element as a number and as bits."""
+    """Return the text of an element, as a number and as bits."""
     bits = int(np.asarray(code).view(f"u{operand.held.size}"))
     if operand.held.kind == "packed":
         return f"{bits:#x}"
@@ -197,7 +198,7 @@ class Verdict:
     difference: Mismatch | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, and the difference as text."""
+        """Return the figures, and the first mismatch as text."""
         said = None if self.difference is None else str(self.difference)
         return {
             "instructions": self.instructions,
@@ -352,7 +353,7 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """The Difference at the first of the elements that are wrong."""
+    """Return the Mismatch at the first of the elements that are wrong."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
@@ -364,7 +365,7 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Flags of the elements of a product's operands that depend on uninitialized memory. The
+    """Return flags of the elements of a product's operands that depend on uninitialized memory. The
     emulator tracks these, and the plain reading gets them."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):

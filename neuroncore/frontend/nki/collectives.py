@@ -1,4 +1,4 @@
-"""nki.collectives: one function per entry of the instruction table that is of this module.
+"""nki.collectives: one function for each instruction whose module is nki.collectives.
 
 All return None, except the two that return a register. Tensors in HBM that this API's compiler
 refuses are refused here, or reported (nki-library's comments: collectives of kernel arguments and
@@ -53,7 +53,8 @@ def all_reduce(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, op: Any,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has op of all srcs: nl.add, nl.minimum or nl.maximum."""
+    """Give every rank of a group the reduction of all srcs by op: nl.add, nl.minimum or
+    nl.maximum."""
     _issue("all_reduce", (srcs, dsts), _groups(replica_group), op, priority)
 
 
@@ -61,7 +62,7 @@ def all_gather(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has all srcs, one after the other along collective_dim."""
+    """Give every rank of a group all srcs, concatenated along collective_dim."""
     _check_dim(srcs, collective_dim, (0, 1))
     _issue("all_gather", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
@@ -70,7 +71,7 @@ def reduce_scatter(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int, op: Any,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has its piece of op of all srcs."""
+    """Give every rank of a group its piece of the reduction of all srcs by op."""
     _check_dim(srcs, collective_dim, (0,))
     given = _groups(replica_group), collective_dim, op, priority
     _issue("reduce_scatter", (srcs, dsts), *given)
@@ -80,7 +81,7 @@ def all_to_all(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Every rank of a group has its piece of every src."""
+    """Give every rank of a group its piece of every src."""
     _issue("all_to_all", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
 
@@ -110,7 +111,7 @@ def collective_permute(
     srcs: Tensors, dsts: Tensors, source_target_pairs: Pairs, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """The target of each pair has the source's src."""
+    """Give the target of each pair the src of the source."""
     _issue("collective_permute", (srcs, dsts), source_target_pairs, priority)
 
 
@@ -118,7 +119,7 @@ def collective_permute_implicit(
     srcs_by_channel: Channels, dsts_by_channel: Channels, replica_group: ReplicaGroup,
     channel_ids: Sequence[int] = (0,), priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """In the ring of each channel every rank has its predecessor's src."""
+    """Give every rank its predecessor's src, in the ring of each channel."""
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
     _check_channels(channel_ids)
     given = _groups(replica_group), channel_ids, priority
@@ -130,7 +131,7 @@ def collective_permute_implicit_reduce(
     replica_group: ReplicaGroup, op: Any, channel_ids: Sequence[int] = (0,),
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """In the ring of each channel every rank has op of its predecessor's two srcs."""
+    """Give every rank op of its predecessor's two srcs, in the ring of each channel."""
     tensors = (
         _flat("srcs0_by_channel", srcs0_by_channel),
         _flat("srcs1_by_channel", srcs1_by_channel),
@@ -155,7 +156,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
-    """A register with the rank's number in the world."""
+    """Return a register with the rank's number in the world."""
     register = VirtualRegister()
     issue.function("rank_id")(register)
     return register
@@ -171,7 +172,7 @@ def _issue(name: str, tensors: Sequence[Tensors], *given: Any) -> None:
 
 
 def _groups(given: Any) -> Any:
-    """The lists of a ReplicaGroup."""
+    """Return the lists of ranks of a ReplicaGroup."""
     if not isinstance(given, ReplicaGroup):
         raise SignatureError(
             "replica_group must be a ReplicaGroup",

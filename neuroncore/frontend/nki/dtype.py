@@ -1,4 +1,4 @@
-"""nki.dtype: the number formats once more; published kernels annotate with them."""
+"""nki.dtype: the number formats, under the names that annotations of published kernels use."""
 
 from neuroncore.numerics.formats import (
     bfloat16,

@@ -1,5 +1,5 @@
-"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds, registers; explicit
-access patterns, `tensor.ap`; and what Python's operators mean: nothing."""
+"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds and registers; and
+explicit access patterns, `tensor.ap`. Python's operators are errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Indexed(Seen, Unread, Parted):
         return True
 
     def by_keys(self: T, keys: tuple[Any, ...]) -> T:
-        """A view by integers, slices with steps, `...`, nl.ds and registers.
+        """Return a view by integers, slices with steps, `...`, nl.ds and registers.
 
         An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
         axis where fewer than two would be left. A view may be empty.
@@ -98,7 +98,7 @@ class Indexed(Seen, Unread, Parted):
         return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
 
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-        """Keys for every axis: `...` and missing keys mean whole axes."""
+        """Return a key for every axis: `...` and missing keys mean whole axes."""
         kinds = [type(k) for k in keys]
         given = len(keys) - kinds.count(EllipsisType)
         if len(keys) - given > 1:
@@ -121,7 +121,8 @@ class Indexed(Seen, Unread, Parted):
         return index % size
 
     def _bounds(self, k: slice, axis: int) -> tuple[int, int, int]:
-        """First element, count and step of a slice; all of it must exist, but it may be empty."""
+        """Return the first element, the count and the step of a slice. All its elements must exist;
+        it may be empty."""
         size = self.shape[axis]
         start = 0 if k.start is None else self._bound(k.start, axis)
         stop = size if k.stop is None else self._bound(k.stop, axis)
@@ -158,7 +159,7 @@ class Indexed(Seen, Unread, Parted):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Index kinds other than plain slices and ints."""
+        """Return the axis that results from a key other than plain slices and ints."""
         size = self.shape[axis]
         keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):
@@ -265,7 +266,7 @@ class Patterned(Indexed):
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def _axis(self, dim: int, last: int | None = None) -> int:
-        """An axis number, counted from the end if negative."""
+        """Return the number of an axis, which counts from the end if it is negative."""
         (dim,) = limits.axes(dim, "dim", position=0)
         count = self.ndim if last is None else last
         if not -count <= dim < count:
@@ -281,12 +282,13 @@ class Patterned(Indexed):
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> Self:
-        """An explicit access pattern, [stride, count] per axis, on the storage under this view.
+        """Return a view with an explicit access pattern, [stride, count] per axis, on the storage
+        of this view.
 
-        `offset` counts elements from the start of the storage; None keeps this view's, also if it
-        is known only at run time. A scalar offset moves the start along axis `indirect_dim` of this
-        tensor; a vector offset gives each partition its own row of axis 0. A pattern that leaves
-        the storage is refused where an instruction uses it.
+        `offset` counts elements from the start of the storage; None keeps the offset of this view,
+        even if it is known only at run time. A scalar offset moves the start along axis
+        `indirect_dim` of this tensor. A vector offset selects a row of axis 0 for each partition. A
+        pattern that leaves the storage is refused when an instruction uses it.
         """
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
@@ -320,7 +322,7 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """This view's run-time offset, for a pattern that counts from where it is."""
+        """Return the run-time offset of this view, for a pattern relative to this view."""
         own, *others = self.dynamic
         step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or own.vector or own.picks or rest:
@@ -333,11 +335,11 @@ class Patterned(Indexed):
         return (Dynamic(own.index, step, plain._last_index(step)),)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
-        """The window of an access pattern, without run-time offsets.
+        """Return the window of an access pattern, without run-time offsets.
 
-        Documents say that partitions are a row of the storage apart. Published kernels also step
-        by the row of the view that they have (nki-library, TensorView of a slice); then the
-        pattern counts from that view.
+        According to the documentation the step between partitions is a row of the storage.
+        Published kernels also step by a row of the view (nki-library, TensorView of a slice); then
+        the pattern is relative to that view.
         """
         base = self.offset * self.dtype.itemsize // form.itemsize
         first = base if offset is None else int(offset)
@@ -360,7 +362,8 @@ class Patterned(Indexed):
         return (room - 1 - reach) // step
 
     def _step(self, dim: int, form: Format) -> int:
-        """Elements of `form` from one index of an axis of this tensor to the next."""
+        """Return the number of elements of `form` from one index of an axis of this tensor to the
+        next."""
         step = self.strides[self._axis(dim)] * self.dtype.itemsize // form.itemsize
         if step < 1:
             raise ViewError(
@@ -381,7 +384,7 @@ class Patterned(Indexed):
         return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))
 
     def _check_pattern(self, indirect: bool) -> None:
-        """The pattern stays inside its storage, on the chip inside each partition."""
+        """Raise an error if the pattern leaves its storage, or on the chip a partition."""
         if not self.shape or min(self.shape) < 1:
             raise ShapeError(
                 f"the pattern's counts are {self.shape}; each must be at least 1",

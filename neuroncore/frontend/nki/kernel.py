@@ -76,7 +76,7 @@ class Kernel:
         self.function, self.grid = function, grid
 
     def __getitem__(self, grid: Any) -> Kernel:
-        """The kernel with a launch grid, an int or a tuple of ints."""
+        """Return the kernel with a launch grid, an int or a tuple of ints."""
         sizes = limits.grid_axes(grid, SIZES)
         return type(self)(
             self.function,
@@ -84,10 +84,11 @@ class Kernel:
         )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
-        """The kernel with pairs (instruction, what it waits for), by the instructions' names.
+        """Return the kernel with a schedule: pairs of an instruction and the instruction that it
+        waits for, by name.
 
-        They bind the reordering by the device's compiler. Here instructions run in the order of the
-        program, and neither results nor the estimate of time depend on them.
+        The pairs restrict the reordering by the device's compiler. Here instructions run in the
+        order of the program, and neither results nor the estimate of time depend on them.
         """
         for edge in edges:
             later, earlier = edge if isinstance(edge, tuple) and len(edge) == 2 else (None, None)
@@ -119,9 +120,9 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """The launches of the kernel on several ranks together, each on its own arguments, of
-        `lnc` cores; `options` are a target, Options and an instance. Raises what `launch_ranks`
-        does."""
+        """Launch the kernel on several ranks together, each with separate arguments and `lnc`
+        cores, and return the launches. `options` are a target, Options and an instance. Raises the
+        errors of `launch_ranks`."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
             raise UsageError(f"the kernel's grid is {self.grid}, and a rank's cores are {cores}")
@@ -156,7 +157,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that runs the kernel on numpy arrays or torch tensors and returns the same kind;
-    arrays that the kernel writes are updated in place."""
+    """Return a function that runs the kernel on numpy arrays or torch tensors and returns the same
+    kind. Arrays that the kernel writes are updated in place."""
     made: Kernel = jit(kernel)
     return made

@@ -1,8 +1,8 @@
-"""The tensor object of the current API: a tile, the ways to make other views of it, and the effect
-of `tensor[...] = value`: the instruction that writes to the memory the tensor is in.
+"""The tensor object of the current API: a tile, its views, and `tensor[...] = value`, which issues
+the instruction that writes to the tensor's memory.
 
-No view moves data. On-chip tensors keep their partition at axis 0 and at least two axes (NKI
-language guide, "View primitives"); that is why most methods refuse axis 0 of them.
+Views do not move data. On-chip tensors have the partition as axis 0 and at least two axes (NKI
+language guide, "View primitives"). Therefore most methods refuse their axis 0.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def check_not_in_psum(value: Tile, what: str) -> None:
 
 
 def _tile_like(tensor: Assigned) -> Assigned:
-    """A new tile in SBUF of as many elements."""
+    """Return a new tile in SBUF with the same number of elements."""
     shape = rows_of(tensor.size)
     storage = current().allocate(MemoryRegion.sbuf, shape, tensor.dtype)
     return type(tensor).of(storage)
@@ -159,7 +159,8 @@ class NkiTensor(Assigned):
     # --- views -----------------------------------------------------------------------------------
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
-        """An axis that may be changed: not the partition, not one chosen at run time."""
+        """Return the number of an axis that may be changed: not the partition, and not an axis with
+        a run-time index."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
@@ -170,7 +171,7 @@ class NkiTensor(Assigned):
         return axis
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
-        """Elements start, start + step, ... below `end` of one axis."""
+        """Return elements start, start + step, ... below `end` of one axis."""
         keys: list[Any] = [slice(None)] * self.ndim
         keys[self._axis(dim)] = slice(start, end, step)
         return self[tuple(keys)]
@@ -194,13 +195,14 @@ class NkiTensor(Assigned):
     def _at_least(
         self, shape: Dims, strides: Dims, offset: int, dynamic: tuple[Dynamic, ...] | None = None
     ) -> NkiTensor:
-        """A window that keeps the axes every tensor has: two on the chip, one in HBM."""
+        """Return a window with at least the axes that every tensor has: two on the chip, one in
+        HBM."""
         if len(shape) < (2 if self.storage.on_chip else 1):
             shape, strides = (*shape, 1), (*strides, 1)
         return self.window(shape, strides, offset, dynamic=dynamic)
 
     def vector_select(self, dim: int, vector_offset: Tile) -> NkiTensor:
-        """Row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
+        """Return row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
         if dim != 0 or self.storage.on_chip:
             raise ViewError(
                 "vector_select selects along axis 0 of a tensor in hbm",
@@ -215,8 +217,8 @@ class NkiTensor(Assigned):
         return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
 
     def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
-        """The elements [P, num_elem] of each partition whose offsets along the free axes are in
-        `index`, a tile [P, K] in SBUF: gathered where they are read, scattered where written.
+        """Return the elements [P, num_elem] whose offsets along the free axes are in `index`, a
+        tile [P, K] in SBUF. A read gathers them, a write scatters them.
 
         A group of 16 partitions (32 for the Tensor engine) shares its offsets: offset i is in row
         i % 16 and column i // 16 of those rows of the index.
@@ -252,7 +254,7 @@ class NkiTensor(Assigned):
         return self.window((self.shape[0], count), strides, self.offset, dynamic=(chosen,))
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
-        """Axis i of the result is axis dims[i]."""
+        """Reorder the axes: axis i of the result is axis dims[i]."""
         order = tuple(self._axis(d) for d in dims)
         if sorted(order) != list(range(self.ndim)):
             raise ShapeError(
@@ -267,7 +269,7 @@ class NkiTensor(Assigned):
         )
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
-        """An axis of size 1 repeated `size` times."""
+        """Repeat an axis of size 1 `size` times."""
         axis = self._free_axis(dim, "broadcast")
         if self.shape[axis] != 1:
             raise ShapeError(
@@ -289,7 +291,7 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
-        """A new axis of size 1 at position `dim`."""
+        """Insert a new axis of size 1 at position `dim`."""
         axis = self._free_axis(dim, "expand_dim", self.ndim + 1)
         stride = access.span(self.shape[axis:], self.strides[axis:])
         return self.window(
@@ -331,7 +333,7 @@ class NkiTensor(Assigned):
         )
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
-        """Axes start_dim to end_dim, inclusive, as one."""
+        """Merge axes start_dim to end_dim, inclusive, into one."""
         first, last = self._free_axis(start_dim, "flatten_dims"), self._axis(end_dim)
         if first > last:
             raise ShapeError(f"axis {start_dim} comes after axis {end_dim}", argument="end_dim")
@@ -408,7 +410,8 @@ class NkiTensor(Assigned):
         return moved
 
     def view(self, dtype: Any) -> NkiTensor:
-        """The bits as another format; the last axis grows or shrinks by the ratio of the sizes."""
+        """Return the bits as another format; the last axis grows or shrinks by the ratio of the
+        sizes."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape

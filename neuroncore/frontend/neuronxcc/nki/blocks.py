@@ -1,9 +1,9 @@
-"""Tensors with block dimensions, many tiles under one name, and addresses of blocks that the kernel
-itself chooses.
+"""Tensors with block dimensions, which are many tiles under one name, and addresses of blocks that
+the kernel chooses.
 
-Axes before the partition axis number tiles. Each tile is a separate storage, made when the kernel
-first uses it, so that only the blocks in use at one time count as on the chip. It is released when
-the kernel can't name it any more (`lifetimes`).
+The axes before the partition axis number tiles. Each tile is a separate storage, which is allocated
+when the kernel first uses it, so that only the blocks in use at the same time occupy the chip. It
+is released when the kernel can't name it any more (`lifetimes`).
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Allocation:
 
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
-    """Return the kernel's function of (idx, pdim_size, fdim_size), called by these names, which a
-    function with further bound parameters needs; by position if its names differ."""
+    """Return a function of (idx, pdim_size, fdim_size) that calls the kernel's function with these
+    keywords, because it may have further bound parameters; by position if its parameters have other
+    names."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -95,8 +96,9 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """Return base + scale times the index of a block's physical tile; blocks use `counts` tiles in
-    turn. A tensor without blocks is at base; published kernels pass a count for it too."""
+    """Return base + scale times the index of a block's physical tile along each axis; blocks use
+    `counts` tiles in turn. A tensor without blocks is at base, although published kernels pass a
+    count for it."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
@@ -112,7 +114,8 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Refuse an instruction into a placed tensor that needs a further tensor without an address."""
+    """Refuse an instruction that writes to a tensor at an explicit address but needs another tensor
+    without one."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} into a tensor at an explicit address, without a bias",

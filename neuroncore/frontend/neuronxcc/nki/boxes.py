@@ -72,8 +72,8 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Cut boxes along their shortest free axes until an access pattern can describe every tile's
-    part: a function with more axes is several instructions."""
+    """Cut boxes along their shortest free axes until an access pattern can describe the part of
+    every tile. A function of tiles with more axes becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes

@@ -114,8 +114,8 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Refuse a result that was never written, and a kernel that wrote to no argument: `writes` is
-    True if it wrote to one, or needn't. Raises OutputError."""
+    """Refuse a result that was never written, and a kernel that had to write to an argument but did
+    not (`writes` is False). Raises OutputError."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return

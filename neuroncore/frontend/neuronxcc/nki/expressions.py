@@ -57,7 +57,7 @@ class Index(Affine):
         return index
 
     def begun(self, start: int) -> Index:
-        """Return the expression with another start."""
+        """Return the expression with another start value."""
         return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:
@@ -105,7 +105,7 @@ class Index(Affine):
         raise refusals.assigned_index(self)
 
     def extent(self) -> tuple[int, int]:
-        """Return the least and the greatest value."""
+        """Return the smallest and the largest value."""
         return self.start + self.form.low, self.start + self.form.high
 
     def values(self) -> Array:
@@ -118,7 +118,8 @@ class Index(Affine):
         return total
 
     def over(self, shape: Dims) -> Index:
-        """Return the expression over the axes of a tile; it may lack the last axes."""
+        """Return the expression over the axes of a tile. The expression may have fewer axes than
+        the tile: the last ones may be missing."""
         if self.shape == shape:
             return self
         rest = len(shape) - len(self.shape)
@@ -247,8 +248,8 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most freque
 
 
 def _new_axes(key: Any) -> int:
-    """Return a bit for each key, 1 for None, below a leading 1; 0 if other keys are not whole
-    axes."""
+    """Return the new axes of a subscript as an integer: a leading 1, then a bit for each key, which
+    is 1 for None. 0 if a key is neither None nor a whole axis."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -352,8 +353,9 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return True or False if all elements agree. Else, in `i < m and j < n`, this mask becomes
-        a part of the whole mask: older kernels join masks by `and` as well as by `&`."""
+        """Return True or False if this is the value of all elements. Otherwise this must be an
+        operand of `i < m and j < n`, and becomes a part of the mask of the whole expression: older
+        kernels join masks with `and` as well as with `&`."""
         held = [_decided(index, how) for index, how in self.terms]
         if all(held):
             return True
@@ -425,8 +427,8 @@ _axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
 
 
 def _moving(index: Index, shape: Dims) -> tuple[int, int]:
-    """Return the only axis of a tile along which an index changes, and its step there; a step of 0
-    if there are several."""
+    """Return the only axis of a tile along which an index changes, and its step along this axis;
+    the step is 0 if the index changes along several."""
     known = _axes.get((index.form, shape))
     if known is None:
         steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]
@@ -463,7 +465,7 @@ def _decided(index: Index, how: str) -> bool | None:
 
 
 def rectangles(chosen: Array) -> Iterator[Box]:
-    """Return rectangles: runs of the last axis that adjacent rows have in common."""
+    """Return flags as rectangles, which join equal runs along the last axis in adjacent rows."""
     shape = chosen.shape
     if len(shape) == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))

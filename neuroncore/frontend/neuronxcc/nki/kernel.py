@@ -71,7 +71,7 @@ class Kernel:
         return self._like(type(self), grid=tuple(map(_axis, limits.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
-        """Return the same kernel with another way of running."""
+        """Return the kernel as another kind of kernel, such as Benchmarked."""
         fields = {"function": self.function, "mode": self.mode, "grid": self.grid}
         more = {"options": self.options, "jitted": self.jitted}
         return kind(**{**fields, **more, **changes})
@@ -150,12 +150,12 @@ class Kernel:
         return self.jitted or contract.returns_something(self.function)
 
     def _ran(self, run: Launch) -> None:
-        """Do the additional work of a way of running, after a launch."""
+        """Do what this kind of kernel does after a launch, such as saving its record."""
 
 
 def _array(value: Any) -> Any:
-    """Return an argument; zeros for one that is only described, nt.tensor[[128, 512], nl.bfloat16],
-    as in the calls of published benchmark harnesses."""
+    """Return an argument. If it only describes a tensor, as nt.tensor[[128, 512], nl.bfloat16] in
+    the calls of published benchmark harnesses, return zeros."""
     if not isinstance(value, Annotation) or value.dtype is None:
         return value
     return np.zeros(value.shape, format_of(value.dtype, position=1).numpy)

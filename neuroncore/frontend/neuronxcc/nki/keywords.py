@@ -28,7 +28,7 @@ IGNORED = frozenset({"buffer", "max_free_vec_size"})
 def check_keywords(
     kwargs: dict[str, Any], *known: str, name: str = "", code: CodeType | None = None
 ) -> None:
-    """Refuse keywords that no release has; `known` are the keywords that the function reads.
+    """Refuse keywords that no release has.
 
     `code` is the code of the function, by default the caller's; `name` is the user's name of the
     function, if it differs. Raises SignatureError.

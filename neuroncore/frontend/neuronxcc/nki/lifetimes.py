@@ -39,8 +39,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """The values, when a loop begins, of the names that Python would carry from iteration to
-    iteration."""
+    """A name that Python would carry from iteration to iteration, and its value when the loop
+    begins."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -50,7 +50,7 @@ class ReboundName:
 
     def again(self, severity: Severity) -> None:
         """Bind the names to these values again, for the next iteration, and report those that have
-        changed. Tiles that the iteration made stay: a later read is reported
+        changed. A name of a tile that the iteration made keeps it: a later read is reported
         (`scopes.check_read`)."""
         held, changed = self._frame.f_locals, False
         for name, (value, kept) in [*self._before.items()]:
@@ -145,7 +145,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_of_the_iteration(value: Any) -> bool:
-    """Return whether a value is, or contains, a tile that the last iteration made."""
+    """Return whether a value is or contains a tile that the previous iteration made."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:
@@ -174,17 +174,19 @@ ANYWHERE = {
 
 
 class Numbering(NamedTuple):
-    """The first keys of all subscripts of a tensor in the source: at least this many keys, each for
-    one axis, with loop variables at these positions, outermost loop first. Each loop is the only
-    one in the previous loop that repeats a subscript of the tensor, and the first is the only one
-    since the tensor was made, so the same numbers never occur again."""
+    """The subscripts of a tensor in the source. Each has at least this many leading keys, each for
+    one axis, and loop variables at these positions, outermost loop first. Each of these loops is
+    the only one within the previous loop that repeats a subscript of the tensor, and the first is
+    the only one after the tensor was made. So the same values of the variables never occur
+    again."""
 
     keys: int
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Return those of the first `axes` that are indexed by variables of running loops. After an
-        iteration of the innermost of these loops, no line names the tiles of that iteration."""
+        """Return the axes among the first `axes` that are indexed by variables of running loops.
+        After an iteration of the innermost of these loops, no line can name the tiles of that
+        iteration."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 
@@ -270,8 +272,8 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the keys of a subscript of `name`, up to the first that may not index exactly one
-    axis; None if the use is no such subscript."""
+    """Return the keys of a subscript of `name`, up to the first key that may not index exactly one
+    axis. None if the use is not a subscript of `name`."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]

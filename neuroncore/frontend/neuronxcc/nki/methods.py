@@ -105,7 +105,7 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 
 def _unwritten(tile: Tensor) -> bool:
-    """Return whether a tile is entirely uninitialized. Raises ShapeError if a part has."""
+    """Return whether no element of a tile was written. Raises ShapeError if only some were."""
     missing = tile.unwritten()
     if missing is None:
         return False

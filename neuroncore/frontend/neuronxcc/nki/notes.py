@@ -1,5 +1,6 @@
-"""Notes of an iteration of a loop, made while Python runs it, so that others can be made from them
-(`templates`): instructions, new tiles, inner loops, and the numbers that decisions depend on."""
+"""Notes of an iteration of a loop, taken while Python runs it, from which other iterations can be
+derived (`templates`): instructions, new tiles, inner loops, and the numbers on which decisions
+depend."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ class Notes:
 
     @property
     def written(self) -> int:
-        """Bytes of the rows of the record."""
+        """Return the bytes of the rows of the record."""
         return 0 if self.core.program is None else len(self.core.program.rows)
 
     def rows_from(self, begun: int) -> bytes:
@@ -188,8 +189,8 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Note a number. Decisions stay the same while it is between these bounds. If it is beyond
-        them already, they stay the same for this number only."""
+        """Note a number on which a decision depends. The decision stays the same while the number
+        is between these bounds; if it is outside of them, only for exactly this number."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:
@@ -251,8 +252,8 @@ class Notes:
                 self.guard(index.start, 0, -1)
 
     def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
-        """Note that an assignment copies, because the tiles are not the same elements; other
-        iterations may assign a tile to itself."""
+        """Note that an assignment copies because the two tiles are not the same elements. In
+        another iteration they may be the same."""
         one, other = slot.storage, value.storage
         if one is other or (one.id in blocks and other.id in blocks):
             self.fault()

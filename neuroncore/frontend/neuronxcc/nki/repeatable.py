@@ -52,13 +52,14 @@ def is_repeatable(frame: FrameType, depth: int) -> bool:
 
 
 def values_read(frame: FrameType) -> list[Any]:
-    """Return the values of the names that the loop which begins in a frame does not bind."""
+    """Return the values of the names that a loop reads but does not bind; the loop begins in this
+    frame."""
     body = _body(frame)
     return [] if body is None else [_named(frame, (name,)) for name in sorted(body.read)]
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a value of Python stays as it is, whatever the loops around do with it."""
+    """Return whether a Python value can't change, whatever the enclosing loops do with it."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType):
@@ -67,7 +68,8 @@ def _lasts(value: Any) -> bool:
 
 
 def _named(frame: FrameType, name: Sequence[str]) -> Any:
-    """Return what a name with attributes is just now; None if it isn't bound."""
+    """Return the present value of a name with attributes, such as `a.b.c`; None if it isn't
+    bound."""
     root, *attributes = name
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
         if root in scope:
@@ -116,7 +118,7 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
-    """Yield the loops of a body that are in nothing but such loops."""
+    """Yield the loops of a body, and the loops directly inside them at any depth."""
     for statement in body:
         if isinstance(statement, ast.For):
             nest = [*around, statement]
@@ -155,8 +157,8 @@ class _Names:
 
 
 class _Reader:
-    """Reads a nest of loops, of which the last is asked about. The loops around it may do more, but
-    bind no name that it reads besides their variables."""
+    """Reads a nest of loops to decide about the last one. The loops around it may do anything else,
+    but must not bind names that it reads, except their variables."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them

@@ -1,9 +1,9 @@
-"""Instructions and new tiles of an iteration of a loop, which later iterations repeat
+"""The instructions and new tiles of an iteration of a loop that later iterations repeat
 (`known_iterations`).
 
-The function of an instruction (`issue`) binds and checks its arguments. When a step is repeated, it
-has a tile for each tile of the first time, with an equal View, and equal other arguments; so its
-Call is the same, and so is its row in the record, except for storages and offsets.
+The function of an instruction (`issue`) binds and checks its arguments. When a step is repeated,
+each tile is replaced by a tile with an equal View, and the other arguments are equal. So its Call
+is the same, and so is its row in the record, except for storages and offsets.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` are the name, the kind and the place of the
-    storage, the geometry, and the place of the offset of each tile."""
+    """An instruction of an iteration. `operands` has for each tile its name, the kind and the place
+    of its storage, its geometry, and the place of its offset."""
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
@@ -43,7 +43,7 @@ class IssuedStep:
         self.dst = next((i for i, one in enumerate(operands) if one[0] == "dst"), -1)
 
     def again(self, program: Program) -> Again | None:
-        """Return how to repeat it; None if that is not known."""
+        """Return how to repeat the instruction; None if that is not known."""
         names = [one[0] for one in self.operands]
         return _again(program, self._row, names) if self._row and self.dst >= 0 else None
 
@@ -53,8 +53,8 @@ class IssuedStep:
 
 
 class Again(NamedTuple):
-    """How to execute and record an instruction like one that has been issued: its arguments, with
-    the slot of each tile; and its row, with the place and the tile of each window."""
+    """How to execute and record an issued instruction again with other tiles: its arguments, with
+    the slot of each tile, and its row, with the place and the tile of each window."""
 
     call: Call
     execute: Callable[..., Any]
@@ -88,7 +88,8 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
 
 
 def fault(core: Core, call: Call, error: Exception) -> Exception:
-    """Return the error of an instruction, as the function that issues it raises it."""
+    """Return the error of an instruction in the form in which the function that issues it raises
+    it."""
     if isinstance(error, NeuronError) and core.leftovers is not None:
         core.leftovers.refused()
     if isinstance(error, KernelError):
@@ -101,7 +102,7 @@ def fault(core: Core, call: Call, error: Exception) -> Exception:
 
 
 class NewStorage:
-    """A tile that an iteration makes: that of a block, if `tensor` is given."""
+    """A tile that an iteration makes; the tile of a block if `tensor` is given."""
 
     def __init__(self, program: Program, event: Sequence[Any], kind: StorageKind) -> None:
         self._is_block = event[0] is NewBlock
@@ -113,11 +114,11 @@ class NewStorage:
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
-        """Return whether nothing can name it after the iteration of the loop at a depth."""
+        """Return whether nothing can name the tile after an iteration of the loop at this depth."""
         return not self._is_block or (self._given[1] is not None and self._given[1] >= depth)
 
     def make(self, core: Core, state: Running, numbers: Sequence[int], depth: int) -> Storage:
-        """Make the tile in an iteration of the loop at a depth whose instructions are known."""
+        """Make the tile in an iteration of the loop at this depth, whose instructions are known."""
         program = core.program
         if not self.ends_at(depth) or program is None:
             return self.made(core, state, numbers)
@@ -141,7 +142,7 @@ class NewStorage:
         return tuple(numbers[self._at : self._at + self._given[0].axes])
 
     def made(self, core: Core, state: Running, numbers: Sequence[int]) -> Storage:
-        """Make the tile, as Python would."""
+        """Make the tile in the way in which the kernel would make it."""
         core.site = self._site
         return self._block(state, numbers) if self._is_block else self._tile(state)
 

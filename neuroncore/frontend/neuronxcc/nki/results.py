@@ -1,4 +1,4 @@
-"""How a call that returns a tile becomes an instruction with a destination.
+"""Calls that return a tile, as instructions with a destination.
 
 The device's instructions have a destination, so `t[i, j] = nisa.exp(x)` is one instruction, and so
 is `psum[...] += nisa.nc_matmul(a, b)`. A call whose value the kernel's source stores into a
@@ -253,9 +253,9 @@ def produce(
     """Issue instruction `name` and return the tile of shape and format `out` that it writes.
 
     A mask chooses among the elements of `space` (by default the result's). Tiles among the
-    arguments are cut along the axes where their sizes are those of `space`; `part` cuts the result,
-    if it has other axes. `regions` are the memories that the result may be written to instead of
-    `region`; with `now` the instruction is never held back.
+    arguments are cut along the axes where their sizes equal those of `space`. `part` cuts the
+    result if its axes are not those of `space`. `regions` are the memories that the result may be
+    written to instead of `region`; with `now` the instruction is never held back.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -298,7 +298,8 @@ def produce(
 
 
 def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
-    """The part of a result that an instruction on a part of its space writes; () for all."""
+    """Return the part of a result that an instruction on a box of `over` writes; () for all of
+    it."""
     return extent(_of_result(result, box, over, part)) if box else box
 
 
@@ -367,8 +368,8 @@ def hold(
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """Run slot = value: the instruction that makes the value writes it there, otherwise a copy
-    does."""
+    """Execute slot = value: the instruction that makes the value writes it to the slot directly, or
+    else a copy does."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])

@@ -1,5 +1,5 @@
-"""Checks reads and writes of a running kernel of the older API: of its parameters, and of tensors
-of its loops.
+"""Checks of reads and writes in a running kernel of the older API: of its parameters, and of
+tensors that its loops make.
 
 The device's compiler reads the body of a loop once. A tensor made in it does not exist outside the
 loop or in the next iteration. Iterations of an affine_range may run at the same time, so each has
@@ -42,7 +42,7 @@ class LoopIndex(int):
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that can't be named after it
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
-        """Remove an entry of a dictionary when the iteration is over."""
+        """Remove an entry of a dictionary when the iteration ends."""
         if self.ending is None:
             self.ending = []
         self.ending.append((tiles, block))
@@ -147,7 +147,7 @@ class Running:
 
     @property
     def scope(self) -> LoopIndex | None:
-        """The running iteration of the innermost loop."""
+        """Return the running iteration of the innermost loop."""
         return self.loops[-1] if self.loops else None
 
     def accumulating(self, really: bool = True) -> _Accumulating:
@@ -180,8 +180,8 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_given(address: Any) -> Any:
-    """Return the address that the same allocation got in the first iteration of the loops around
-    it: the compiler reads their bodies once, so kernels may increment addresses in them."""
+    """Return the address of the same allocation in the first iteration of the loops around it. The
+    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -193,7 +193,7 @@ def first_given(address: Any) -> Any:
 
 
 def check_read(storage: Storage, name: str) -> None:
-    """Raise ScopeError for a tensor of a loop's iteration that is over."""
+    """Raise ScopeError for a tensor from a loop iteration that has ended."""
     scope = storage.scope
     if scope is None or not scope.over:
         return
@@ -330,7 +330,7 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration around the outermost of some loops."""
+    """Return the iteration that encloses the outermost of these loops."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

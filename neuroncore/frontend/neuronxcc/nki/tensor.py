@@ -60,7 +60,7 @@ class Tensor(Seen, Unread, Parted):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Return the bytes of an element."""
         return self.dtype.itemsize
 
     # --- indexing --------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Tensor(Seen, Unread, Parted):
         return self._by_ranges(keys)
 
     def _moved(self, axis: int, k: Shifted) -> Tensor:
-        """Return the tensor from a run-time offset along an axis on, for an index expression."""
+        """Return the tensor with a run-time offset along an axis, for an index expression."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
@@ -151,8 +151,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
-        """Return first element, count and step; a count of 0 drops the axis. A range that a mask
-        may shorten may go past the last element."""
+        """Return the first element, the count and the step of a key; a count of 0 drops the axis. A
+        range that a mask may shorten may go past the last element."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -277,8 +277,8 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of a part of `of` reach outside. If a slice of `of` reaches
-        outside, that is an error only if elements of the part are outside."""
+        """Note which indices of a part of `of` reach outside the tensor. If a slice of `of` reaches
+        outside, this is an error only if elements of the part are outside."""
         if of.fault is not None and not of.spans:  # a view that can't be followed
             return
         rank = len(self.shape)
@@ -307,7 +307,7 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def within(self, box: Box) -> Tensor:
-        """Return the part of the tile in a box that a mask chose; axes of size 1 stay."""
+        """Return the part of the tile in a box that a mask selects; axes of size 1 are not cut."""
         kept = [piece if n != 1 else (0, 1) for n, piece in zip(self.shape, box, strict=True)]
         shape, offset, dynamic = tuple([count for _, count in kept]), self.offset, self.dynamic
         if shape == self.shape:
@@ -450,8 +450,8 @@ class Tensor(Seen, Unread, Parted):
 
 
 class Awaited(Tensor):
-    """The tile of a result that the kernel will assign next, mostly to an existing tensor. It has a
-    shape and a format, and gets memory and its other attributes when they are first read."""
+    """The tile of a result that the kernel assigns next, usually to an existing tensor. It has a
+    shape and a format; its memory and other attributes are created when they are first read."""
 
     __slots__ = ()
 
@@ -466,7 +466,7 @@ class Awaited(Tensor):
 
 
 def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Return a span in the elements of a part."""
+    """Return a span of a tensor as a span of one of its parts."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     both = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

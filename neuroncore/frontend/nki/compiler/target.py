@@ -1,11 +1,11 @@
-"""nki.compiler.target: which machine kernels are for. Harnesses ask for it (nkipy's tests), or keep
-what it finds (nki_dispatch_fixes.py of hf-kernels-neuron)."""
+"""nki.compiler.target: the machine that kernels are compiled for. Harnesses call resolve_target
+(nkipy's tests) or replace it (nki_dispatch_fixes.py of hf-kernels-neuron)."""
 
 from neuroncore.frontend.settings import target_machine
 
 
 def resolve_target() -> str:
-    """trn1, trn2 or trn3."""
+    """Return the name of the target machine: trn1, trn2 or trn3."""
     return target_machine().name
 
 

@@ -225,7 +225,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
 
 
 def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
-    """The shape that is left; on the chip at least two axes are."""
+    """Return the shape of the result; on the chip it has at least two axes."""
     axes = [a + x.ndim for a in _axes(x, axis)]
     sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return tuple(sizes) if len(sizes) > 1 else (*sizes, 1)
@@ -271,7 +271,7 @@ def _count(x: NkiTensor, axis: Axis) -> int:
 
 
 def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
-    """All axes but the partition. Raises ShapeError for fewer."""
+    """Return all axes but the partition. Raises ShapeError if `axis` has fewer."""
     axes = _axes(x, axis)
     if len(axes) != x.ndim - 1:
         raise ShapeError(

@@ -47,7 +47,7 @@ def _value(bound: Bound) -> int:
 
 
 def _note(turns: int) -> None:
-    """Note on the core how many turns the loop of this line takes."""
+    """Record on the core how many turns the loop of this line takes."""
     core = current()
     core.turns.setdefault(core.birthplace(), []).append(turns)
 
@@ -102,7 +102,7 @@ def while_loop(
 
 
 def program_id(axis: int = 0) -> int | None:
-    """Return which program of the launch grid this is, along one axis; None outside kernels."""
+    """Return the number of this program along one axis of the launch grid; None outside kernels."""
     core = running()
     if core is None:
         return None
@@ -111,8 +111,8 @@ def program_id(axis: int = 0) -> int | None:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
-    """Return how many programs the launch grid has along some axes; along all of them for None. It
-    has one along axes that were not given. None outside kernels."""
+    """Return the number of programs in the launch grid along some axes, or along all for None. Axes
+    that the grid does not have count as 1. None outside kernels."""
     core = running()
     if core is None:
         return None
@@ -124,7 +124,7 @@ def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
 
 
 def program_ndim() -> int | None:
-    """Axes of the launch grid, 0 without one; None outside kernels."""
+    """Return the number of axes of the launch grid, 0 without a grid; None outside kernels."""
     core = running()
     return len(core.grid) if core is not None else None
 

@@ -40,8 +40,8 @@ def par_dim(size: int) -> int:
 
 @dataclass(frozen=True)
 class MemoryName:
-    """A memory as kernels of NKI 0.1 and 0.2 write it: `sbuf.view(dtype, shape)` is a new tensor
-    there, and `buffer=sbuf` says where one is to be (kernel.py)."""
+    """A memory as kernels of NKI 0.1 and 0.2 name it: `sbuf.view(dtype, shape)` is a new tensor in
+    it, and `buffer=sbuf` is the memory of a new tensor (kernel.py)."""
 
     region: MemoryRegion
 

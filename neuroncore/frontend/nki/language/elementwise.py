@@ -21,7 +21,8 @@ PSUM = MemoryRegion.psum
 
 
 def checked(x: Any) -> Any:
-    """A tile. Raises SignatureError for anything else, OutsideKernelError where there is none."""
+    """Return the argument, a tile. Raises SignatureError for anything else, and OutsideKernelError
+    outside a kernel."""
     current()
     if not isinstance(x, Tile):
         raise SignatureError(
@@ -78,7 +79,7 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x is a [P, 1] tile to go along a wider one."""
+    """Return whether x is a [P, 1] tile and the other operand is wider."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1
@@ -87,7 +88,7 @@ def _is_column(x: Any, other: Any) -> bool:
 
 
 def _scalar_operand(x: Any, bitvec: bool) -> Any:
-    """A number or a [P, 1] tile, which arithmetic wants in float32."""
+    """Return a number or a [P, 1] tile, which arithmetic operators require in float32."""
     if not isinstance(x, Tile) or bitvec or x.dtype is float32:
         return x
     column = ndarray(x.shape, float32)
@@ -125,8 +126,8 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
 
 
 def _common_shape(name: str, x: Any, y: Any) -> Dims:
-    """The shape of x <op> y. Raises SignatureError for two numbers, and ShapeError where sizes of
-    two tiles differ and neither is 1."""
+    """Return the shape of x <op> y. Raises SignatureError for two numbers, and ShapeError if sizes
+    of two tiles differ and neither is 1."""
     one = x if isinstance(x, NkiTensor) else y
     other = y if isinstance(y, NkiTensor) else one
     if not isinstance(one, NkiTensor):

@@ -22,8 +22,8 @@ def _as_it_is(func: Callable[..., Any] | None) -> Any:
 def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
     """Return the kernel unchanged: there is no middle end.
 
-    Its activations need no bias, although its tensors have explicit addresses: a published probe
-    ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
+    Activations of such a kernel need no bias, even with tensors at explicit addresses: a published
+    probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
     """
     if func is None:
         return skip_middle_end_transformations

@@ -1,7 +1,7 @@
 """nki.isa of the older API: instructions that return the tile they write.
 
-Each function gives the shape of its result, and leaves the rest to the table of instructions.
-Every `mask` is a bool or comparisons of index expressions over the axes of its tile.
+Each function defines the shape of its result; the table of instructions defines everything else. A
+`mask` is a bool, or comparisons of index expressions over the axes of its tile.
 """
 
 from typing import Any as _Any

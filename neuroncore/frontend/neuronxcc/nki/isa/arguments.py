@@ -45,9 +45,9 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
-    """Return a number, or one per partition. By this API's pages it may have any format and is cast
-    to float32, the format of the instruction; the cast is a copy. The operand of a bitvec operator
-    stays as it is."""
+    """Return a number, or a tile with one number per partition. According to this API's pages it
+    may have any format and is cast to float32, the format of the instruction; the cast is a copy.
+    The operand of a bitvec operator is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -117,8 +117,8 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return two operands of which at most one is in PSUM, none `on_gpsimd`: a broadcast that is in
-    PSUM is moved."""
+    """Return two operands of which at most one is in PSUM, or with `on_gpsimd` none. An operand in
+    PSUM that is a broadcast is copied to SBUF."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -132,8 +132,8 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 def begin(kwargs: dict[str, Any]) -> None:
-    """Take the first steps of a function of the API: refuse keywords that no release has, then
-    issue the call that was held back, before the arguments are read. Raises SignatureError."""
+    """Begin a function of the API: refuse keywords that no release has, then issue the call that
+    was held back, before the arguments are read. Raises SignatureError."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()
@@ -141,8 +141,8 @@ def begin(kwargs: dict[str, Any]) -> None:
 
 def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any]:
     """Return the arguments of a function of the API in the form of nki.isa, from its `locals()`,
-    after the first steps that `begin` takes. The function is `depth` calls above. Raises
-    SignatureError as `begin` does."""
+    after a call of `begin`. The function is `depth` calls above. Raises SignatureError as `begin`
+    does."""
     if unknown := given.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()

@@ -1,4 +1,4 @@
-"""The enumerations, where published kernels look for them, with this API's numbers."""
+"""The enumerations under the names that published kernels use, with this API's numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class bfp16:
 
 
 class dge_mode(IntEnum):
-    """How the descriptors of a DMA are made; the current API has other numbers."""
+    """The way in which the descriptors of a DMA are written; the current API has other numbers."""
 
     none = 0
     swdge = 1

@@ -83,7 +83,8 @@ def _transposed_format(data: Tensor) -> Format:
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
-    """Return a part of a tile of two axes, in pieces at most `most` wide."""
+    """Yield the pieces of a box of a tile with two axes; each side of a piece is at most `most`
+    long."""
     rows, columns = (
         [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
         for first, count in box or tuple((0, size) for size in shape)

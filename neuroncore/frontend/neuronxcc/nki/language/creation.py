@@ -71,8 +71,8 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A new tensor filled with a number: memset of the parts that are read before they are written;
-    in HBM a DMA of a filled tile."""
+    """A new tensor filled with a number: memset, only of parts that are read before they are
+    written; for HBM a DMA of a filled tile."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(

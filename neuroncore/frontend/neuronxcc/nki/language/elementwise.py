@@ -43,7 +43,7 @@ def as_older(x: Tile) -> Tensor:
 
 
 def lanes(value: Any, box: Box, _: Any) -> Any:
-    """Return the partitions of an argument that belong to a box, with all free axes."""
+    """Return the part of an argument in the partitions of a box, with its whole free axes."""
     if not isinstance(value, Tensor):
         return value
     return value.within((box[0], *((0, n) for n in value.shape[1:])))
@@ -385,7 +385,7 @@ def where(
 
 def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
     """x - y * round(x / y), with a step added where it hasn't the sign of `like`. The quotient is
-    rounded to the nearest integer, since it may be just below the exact integer."""
+    rounded to the nearest integer because it may be slightly below an exact integer."""
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)

@@ -83,8 +83,8 @@ def loop_reduce(
 
 
 def _note(loops: list[LoopIndex], first: bool) -> None:
-    """Note which iterations do the same: the first one of all loops, or those that are not the
-    first of the last loop that has gone on."""
+    """Record which iterations issue the same instructions: the first iteration of all loops, or any
+    later iteration of the loop that advanced last."""
     if (noting := running().notes) is not None:
         gone_on = [index for index in loops if not index.is_first]
         for index in loops if first else gone_on[-1:]:
@@ -92,8 +92,8 @@ def _note(loops: list[LoopIndex], first: bool) -> None:
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
-    """Return the tile in which a loop_reduce accumulates, if its result isn't assigned: one for
-    each place in the source and for each iteration of the loops around it that it doesn't
+    """Return the tile in which a loop_reduce accumulates if its result isn't assigned. There is one
+    tile for each place in the source and for each iteration of the enclosing loops that it doesn't
     reduce."""
     core = current()
     site = core.birthplace()
@@ -131,8 +131,8 @@ class nc:
 
 
 class spmd_dim:
-    """A grid axis spread over cores: `(nc, n)` gives each core n adjacent programs, `(n, nc)`
-    every second one."""
+    """A grid axis that is spread over cores: with `(nc, n)` each core gets n adjacent programs,
+    with `(n, nc)` every nc-th program."""
 
     def __init__(self, outer: int | nc, inner: int | nc) -> None:
         pieces = (outer, inner)
@@ -162,7 +162,7 @@ class spmd_dim:
 
 
 def program_id(axis: int) -> int:
-    """Return the number of this program in the launch grid, along one axis."""
+    """Return the number of this program along one axis of the launch grid."""
     core = current()
     (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
     if not 0 <= at < len(grid):
@@ -185,7 +185,8 @@ def program_ndim() -> int:
 
 
 def arange(*args: int) -> Index:
-    """Return `start` (0) to `stop` by `step` (1) as an expression with one axis, as np.arange."""
+    """Return an index expression with one axis whose values are those of np.arange: from `start`
+    (0) to `stop` in steps of `step` (1)."""
     counted = len(args) == 1 and type(args[0]) is int
     if counted and (known := _counted.get(args[0])) is not None:
         return known

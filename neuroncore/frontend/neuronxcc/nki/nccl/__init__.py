@@ -20,7 +20,7 @@ __all__ = ["all_gather", "all_reduce", "collective_permute", "collectives", "red
 def all_reduce(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, dtype: Any = None
 ) -> None:
-    """dsts = op of srcs of all ranks of the group."""
+    """dsts = the reduction by op of the srcs of all ranks of the group."""
     issued("all_reduce", srcs, dsts, replica_group=replica_groups, op=token(op))
 
 
@@ -28,7 +28,7 @@ def all_gather(
     *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
     op: Any = None, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = srcs of all ranks of the group, one after the other; `op` has no effect."""
+    """dsts = the srcs of all ranks of the group, concatenated; `op` has no effect."""
     _check_dim("all_gather_dim", all_gather_dim, srcs)
     issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
 
@@ -37,14 +37,14 @@ def reduce_scatter(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups,
     reduce_scatter_dim: int, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = the rank's piece of op of srcs of all ranks of the group."""
+    """dsts = this rank's piece of the reduction by op of the srcs of all ranks of the group."""
     _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
     arguments = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
     issued("reduce_scatter", srcs, dsts, op=token(op), **arguments)
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
-    """dst = src of the source whose target the rank is."""
+    """dst = the src of the source rank whose target is this rank."""
     issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
 
 

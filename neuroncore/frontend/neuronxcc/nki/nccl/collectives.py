@@ -19,8 +19,8 @@ def collective_permute_implicit(
     *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
     mask: Any = True,
 ) -> None:  # fmt: skip
-    """dst = src of the rank's predecessor in a channel's ring. Each call is for one channel. With a
-    mask that is False nothing happens."""
+    """dst = the src of the rank's predecessor in a channel's ring. Each call is for one channel.
+    With a mask that is False the call does nothing."""
     if not mask:
         return
     arguments = {"replica_group": replica_groups, "channel_ids": [channel_id]}
