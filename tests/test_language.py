@@ -23,6 +23,7 @@ DONE = [
     "neuroncore/checks",
     "neuroncore/cli",
     "neuroncore/customop",
+    "neuroncore/eval",
     "neuroncore/hosts",
     "neuroncore/report",
     "neuroncore/capture",

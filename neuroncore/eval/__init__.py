@@ -1,5 +1,5 @@
-"""Judges kernels that are not trusted: their records are replayed on hidden inputs, in a process
-that never runs them."""
+"""Judges kernels that are not trusted: a process that never runs the kernel replays its records on
+hidden inputs."""
 
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec

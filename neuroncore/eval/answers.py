@@ -1,8 +1,8 @@
-"""What a process that ran a candidate answers: bytes that are never unpickled.
+"""The answers of processes that ran a candidate: bytes that are never unpickled.
 
-An answer is the level of isolation that holds, as three bytes, written before the candidate's code
-begins; then the kind of the answer, "R" for records or "E" for an error; then parts with their
-lengths. An error has one part of JSON.
+An answer begins with the level of isolation, as three bytes, which are written before the
+candidate's code begins. Then comes the kind of the answer, "R" for records or "E" for an error, and
+then parts with their lengths. An error has one part of JSON.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def _parts(content: bytes) -> list[bytes]:
 
 
 def _error(part: bytes) -> Refused:
-    """The error of a candidate; everything in it is the candidate's word, and only text."""
+    """Return the error that a candidate's process reports. It comes from the candidate, so it is
+    only used as text."""
     try:
         told = json.loads(part)
         code, message = str(told["code"])[:40], str(told["message"])

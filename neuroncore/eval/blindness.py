@@ -1,4 +1,5 @@
-"""What a specification can't see: work of a baseline that could be left out and still pass."""
+"""The blind spots of a specification: work of a baseline that a kernel could leave out and still
+pass."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ from neuroncore.eval.worker import Candidate, Worker
 from neuroncore.record.program import Record
 from neuroncore.replay.cursor import Replay
 
-TINY = 1e-30  # results below it are compared with nothing
+TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """An instruction whose result could be zeros: its name, and its line in the baseline."""
+    """An instruction whose result could be zeros without effect: its name, and its line in the
+    baseline."""
 
     instruction: str
     place: Place
@@ -35,8 +37,8 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Blindness:
-    """Instructions that the specification can't see, inputs without effect on the reference, and
-    results of the reference that are constant or tiny."""
+    """The blind spots of a specification: instructions that could leave zeros (`unseen`), inputs
+    without effect on the reference, and results of the reference that are constant or tiny."""
 
     instructions: int
     unseen: Sequence[Unseen]
@@ -62,8 +64,8 @@ class Blindness:
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
     """Examine a specification with a baseline that passes, on the first shape. Each instruction in
-    turn leaves zeros, which costs a replay on each hidden seed. Raises UsageError if the baseline
-    does not pass."""
+    turn is made to leave zeros, which costs a replay on each hidden seed. Raise UsageError if the
+    baseline does not pass."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)
@@ -113,7 +115,7 @@ def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: 
 
 
 def _idle(spec: Spec, case: Case) -> Iterator[int]:
-    """Positions of arrays whose values don't change the reference."""
+    """Yield the positions of arrays whose values don't change the results of the reference."""
     seed, family = spec.hidden_seeds(case.shape)[0]
     given = spec.arguments(seed, case.shape, family)
     other = spec.arguments(seed + 1, case.shape, family)

@@ -1,4 +1,4 @@
-"""What the process of one candidate does: it runs the kernel on public inputs, and answers with the
+"""The work of a candidate's process: it runs the kernel on public inputs, and answers with the
 records of the runs, without arrays."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """A request to run a candidate: its source, the case that it runs on (None for all), and the
-    values that its loops and conditions use."""
+    """A request to run a candidate: its source, the index of the case that it runs on (None for
+    all), and the values that its loops and conditions use."""
 
     source: str
     case: int | None = None
@@ -30,9 +30,9 @@ class Request(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What is asked of every candidate of a specification: names of the kernel, the machine, the
-    options of the run, the public arguments for each shape, source that is executed first, and the
-    names of the last arguments, which are passed by keyword."""
+    """The settings that all candidates of a specification share: possible names of the kernel, the
+    machine, the options of the run, the public arguments for each shape, source that is executed
+    first, and the names of the last arguments, which are passed by keyword."""
 
     entry: tuple[str, ...]
     target: str
@@ -54,7 +54,8 @@ class Task(NamedTuple):
 
 
 def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:
-    """Return the answer for a candidate's source. Nothing that the candidate raises leaves."""
+    """Return the answer for a candidate's source. All exceptions of the candidate become an
+    answer."""
     try:
         return answers.encoded(answers.RECORDS, _records(source, task, decisions))
     except MemoryError:
@@ -83,7 +84,7 @@ def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
 
 
 def _told(error: BaseException) -> dict[str, Any]:
-    """The code, sentence, hint and line of an error."""
+    """Return the code, the sentence, the hint and the line of an error."""
     code = error.code if isinstance(error, KernelError) else type(error).__name__
     message = getattr(error, "statement", None) or str(error)
     line = _line(error)

@@ -1,4 +1,4 @@
-"""The results of a candidate, compared with those of the reference."""
+"""Comparison of a candidate's results with those of the reference."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from neuroncore.eval.spec import Spec
 from neuroncore.report.compare import Incomparable, compare
 
 Array = npt.NDArray[Any]
-WIDEST = 4  # bytes of an element on the device: numpy's references may have formats of 8
+WIDEST = 4  # most bytes of an element on the device; numpy's references may have 8
 
 
 class ResultError(NamedTuple):
-    """The errors of one result: relative in the L2 norm, of the worst element relative to the
-    largest of the reference and as it is, and the index of that element."""
+    """The errors of one result: the relative error in the L2 norm; the error of the worst element,
+    relative to the largest element of the reference and absolute; and the index of that element."""
 
     relative_l2: float
     largest_error: float
@@ -28,8 +28,9 @@ class ResultError(NamedTuple):
 
 
 def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any]:
-    """Return the fields of a ResultError, of the result that is worst in each. Raises Refused if
-    there are more or fewer results, of another shape or a narrower format, or they are wrong."""
+    """Return the fields of a ResultError, each the largest among all results. Raise Refused if the
+    number of results differs, or if a result has another shape, a narrower format or too large
+    errors."""
     got = _several(results)
     if spec.finish is not None:
         got = _several(spec.finish(_alone(got), _alone(expected)))
@@ -80,7 +81,7 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
 
 
 def _close(got: Array, want: Array, rtol: float, atol: float) -> bool:
-    """Return whether all elements are as near as numpy.allclose asks for."""
+    """Return whether all elements are within the tolerances of numpy.allclose."""
     return bool(np.allclose(got.astype(np.float64), want.astype(np.float64), rtol, atol))
 
 

@@ -12,7 +12,8 @@ Verdicts = Mapping[str, Mapping[str, Any]]
 
 
 class Limit(NamedTuple):
-    """A time in microseconds, and the share of a test's points for a kernel that takes no more."""
+    """A time in microseconds, and the share of a test's points for a kernel that takes at most this
+    time."""
 
     microseconds: float
     share: float = 1.0
@@ -20,10 +21,10 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One test of an assignment: a name, the source of its specification (`eval.load_spec`), and
-    points for a candidate that passes. With `limits`, the fastest first, the points depend on the
-    time that `nki.benchmark` reports on `target`. `needs` names tests without which there are no
-    points."""
+    """One test of an assignment: its name, the source of its specification (`eval.load_spec`), and
+    the points for a candidate that passes. If there are `limits`, sorted from the shortest, the
+    points depend on the time that `nki.benchmark` would report on `target`. `needs` names tests
+    that must pass too."""
 
     name: str
     spec: str
@@ -33,7 +34,7 @@ class Part:
     target: str = "trn2"
 
     def share(self, verdict: Mapping[str, Any]) -> float:
-        """Return the share of the points for a verdict, without regard to `needs`."""
+        """Return the share of the points that a verdict gives, without regard to `needs`."""
         if not verdict["passed"]:
             return 0.0
         if not self.limits:
@@ -59,7 +60,7 @@ class Assignment:
         return sum(part.points for part in self.parts)
 
     def points(self, verdicts: Verdicts) -> dict[str, float]:
-        """Return the points of each test, for the verdicts by the names of tests."""
+        """Return the points of each test. `verdicts` has the verdict for each test by its name."""
         return {
             part.name: part.points * part.share(verdicts[part.name])
             if all(verdicts[name]["passed"] for name in part.needs)

@@ -1,7 +1,9 @@
-"""The process that judges: a fork of a Worker's process with limits of its own, which never runs a
-candidate. It judges one record after the other, because a fork costs more than a small record. It
-is replaced after a record that is damaged or illegal, and after some number of records: what such a
-record may have left in memory does not reach a later verdict.
+"""The process that judges. It is a fork of a Worker's process with separate limits, and never runs
+a candidate.
+
+It judges one record after the other, because a fork costs more than a small record. It is replaced
+after a record that is damaged or illegal, and after MOST records, so that data that such a record
+may have left in memory does not affect a later verdict.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from neuroncore.eval import frames
 from neuroncore.eval.isolation import ProcessLimits, dies_with_parent
 from neuroncore.eval.refusals import Refused, failed
 
-MOST = 200  # records that one process judges
+MOST = 200  # most records that one process judges
 READ_WELL = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")  # codes of records that are legal programs
 Judge = Callable[[Any, list[bytes]], dict[str, Any]]
 
 
 class Judged(NamedTuple):
-    """What was found, and the milliseconds of CPU time that it took."""
+    """The result for a record, and the milliseconds of CPU time that judging took."""
 
     found: dict[str, Any]
     cpu_ms: float
@@ -40,13 +42,13 @@ class JudgeProcess(NamedTuple):
 
 
 class Court:
-    """Judges candidates: `judge` returns the findings for a request and the candidate's records. It
-    must be closed."""
+    """Judges candidates in a separate process: `judge` returns the result for a request and the
+    candidate's records. It must be closed."""
 
     def __init__(self, judge: Judge, limits: ProcessLimits) -> None:
         self._judge, self._limits = judge, limits
         self._running: JudgeProcess | None = None
-        self._count, self._spent = 0, 0.0  # records of the process, and its milliseconds of CPU
+        self._count, self._spent = 0, 0.0  # records that were judged, and milliseconds of CPU time
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
         """Judge records within the limits. A fault of this package has the code JUDGE_FAULT."""
@@ -64,13 +66,13 @@ class Court:
         return reply
 
     def _ended(self) -> Judged:
-        """Return the verdict on a record that has ended its judge."""
+        """Return the verdict on a record at which the judging process ended."""
         status, used = self.close()
         message = f"judging ended with status {status}: more than its time or memory"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
 
     def close(self) -> tuple[int, float]:
-        """End the process; return its status and the milliseconds of CPU that it took."""
+        """End the process. Return its status and the milliseconds of CPU time that it took."""
         if self._running is None:
             return 0, 0.0
         process, *pipes = self._running
@@ -119,7 +121,7 @@ def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None
 
 
 def _limit(kind: int, value: int) -> None:
-    """Set a limit of this process that may be raised again, as far as the system allows."""
+    """Set a limit of this process, as far as the system allows. It can be raised again."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
@@ -134,7 +136,8 @@ def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
 
 
 def _close_pipes(kept: tuple[int, ...]) -> None:
-    """Close pipes and sockets of the parent, whose other ends wait for that."""
+    """Close the pipes and sockets of the parent, because their other ends wait until all copies are
+    closed."""
     for name in os.listdir("/dev/fd"):
         number = int(name)
         try:

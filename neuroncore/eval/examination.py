@@ -1,4 +1,4 @@
-"""What is wrong with the programs of a record, before they are executed."""
+"""Checks of the programs of a record before they are executed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from neuroncore.record.rows import Rows
 from neuroncore.replay.tensors import written_storages
 
 Array = npt.NDArray[Any]
-LARGEST = 256 << 20  # bytes of a record when it is no longer compressed
+LARGEST = 256 << 20  # most bytes of a record after decompression
 
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
-    """Read a packed record, and put the machine, the options and the world of the specification in
-    it. `arrays` is the number of array arguments. Raises Refused if the record is damaged, has
-    illegal calls, or does not have the launch that the specification asks for."""
+    """Read a packed record, and give it the machine, the options and the world of the
+    specification. `arrays` is the number of array arguments. Raise Refused if the record is
+    damaged, has illegal calls, or is of another launch than the specification requires."""
     try:
         record = saved.unpacked(content, Path("the record"), LARGEST)
     except UsageError as error:
@@ -57,8 +57,8 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
 
 
 def examined(record: Record, spec: Spec) -> int:
-    """Raise Refused for a program that the specification forbids. Returns the bytes of
-    constants."""
+    """Return the bytes of constants in a record. Raise Refused for a program that the specification
+    forbids."""
     if not any(map(len, record.programs)):
         raise Refused("NO_INSTRUCTIONS", "the kernel issued no instruction")
     narrow = _formats(record, spec)
@@ -100,8 +100,8 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
 
 
 def waits_for_registers(program: Program) -> bool:
-    """Return whether the record has the waits that follow from its registers: of instructions for
-    the loads of their offsets, and of everything after a branch for the loads that decide it."""
+    """Return whether the record has the waits that its registers require: an instruction waits for
+    the loads of its offsets, and everything after a branch waits for the loads that decide it."""
     loads = _last_loads(program.data)
     branches = np.array(program.data.branches, np.int64).reshape(-1, 4)
     deciding = np.full(len(program) + 1, -1, np.int64)
@@ -118,8 +118,8 @@ def waits_for_registers(program: Program) -> bool:
 
 
 def _last_loads(data: Data) -> Array:
-    """For each register, the last row with a load that its value depends on; -1 if it depends on
-    constants only."""
+    """Return, for each register, the last row with a load that its value depends on; -1 if it
+    depends only on constants."""
     made = np.array(data.registers, np.int64).reshape(-1, 3)
     found = np.full(len(made), -1, np.int64)
     for number, (operation, left, right) in enumerate(made.tolist()):
@@ -153,7 +153,8 @@ def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refuse
 
 
 def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
-    """Inputs that are written or returned, and results that no instruction writes."""
+    """Yield refusals for inputs that are written or returned, and for results that no instruction
+    writes."""
     setting = record.setting
     assert setting is not None  # `unpacked` has seen it
     inputs = {one.storage for one in setting.inputs}
@@ -196,7 +197,7 @@ def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
 
 
 def _in_order(lies: Geometry) -> bool:
-    """Return whether the elements are each there once, in the order of memory; there may be gaps
+    """Return whether a tensor has each element once, in the order of memory. There may be gaps
     between rows."""
     axes = [(n, s) for n, s in zip(lies.shape, lies.strides, strict=True) if n > 1]
     following = [*(n * s for n, s in axes[1:]), 1]
@@ -204,6 +205,6 @@ def _in_order(lies: Geometry) -> bool:
 
 
 def _constants(record: Record) -> int:
-    """Bytes that enter as constants of the host, each content once."""
+    """Return the bytes that enter as constants of the host; equal contents count once."""
     contents = {c for program in record.programs for c in program.data.constants.values()}
     return sum(map(len, contents))

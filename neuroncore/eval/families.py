@@ -14,7 +14,7 @@ from neuroncore.numerics.formats import lookup
 Array = npt.NDArray[Any]
 Variation = Callable[[Array, np.random.Generator], Array]
 LARGE, TINY = 32.0, 2.0**-20  # factors; float32 sums of such numbers stay finite
-NONZERO = 0.05  # the part of a sparse array that is not zero
+NONZERO = 0.05  # the fraction of a sparse array that is not zero
 
 
 def _scaled(by: float) -> Variation:
@@ -35,14 +35,15 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
-    """Return the smallest and the largest value alone: the ends of the range of an index."""
+    """Return an array of only the smallest and the largest value, for example the ends of the range
+    of an index."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)
     return ends[random.integers(0, 2, array.shape)]
 
 
-# For floats and for integers. A kind that says nothing of one leaves it unchanged.
+# The variation of floats, and that of integers; None leaves them unchanged.
 FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
     "usual": (None, None),
     "large": (_scaled(LARGE), None),
@@ -56,7 +57,7 @@ FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
 
 
 def varied(family: str, seed: int, value: Any) -> Any:
-    """Return an argument as a family has it: arrays are varied, other values stay."""
+    """Return an argument, varied by a family if it is an array."""
     if not isinstance(value, np.ndarray):
         return value
     of_floats, of_integers = FAMILIES[family]

@@ -1,4 +1,4 @@
-"""Trusted Python files, executed in this process: specifications, and references of benchmarks."""
+"""Trusted Python files that this process executes: specifications, and references of benchmarks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def module(file: Path, **names: object) -> ModuleType:
 
 
 def failure(file: Path, error: Exception) -> UsageError:
-    """Return the error for a trusted file that fails."""
+    """Return the error to raise for a trusted file that fails."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return UsageError(f"{file} fails at {last.filename}:{last.lineno}: {_said(error)}")
 

@@ -1,4 +1,4 @@
-"""The process that forks candidates, as its parent sees it."""
+"""The parent's side of the process that forks candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neuroncore.eval.zygote import READY, Assignment, CandidateWork, End, readab
 
 PROGRAM = "from neuroncore.eval.zygote import main; main()"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-TRIES = 2  # how often a request is given to a new process if the one that forks ends
+TRIES = 2  # how often a request is tried if the process that forks ends
 
 
 class Zygote:
@@ -29,17 +29,18 @@ class Zygote:
         level: Level,
         folders: tuple[str, ...] = (),
     ) -> None:
-        """Allow reading `folders`, in addition to the folders of Python and of this package."""
+        """Start the process. Candidates may read `folders`, in addition to the folders of Python
+        and of this package."""
         places = (*readable(), *folders)
         self._assignment = Assignment(work, limits, level, places, _environment())
         self._process = self._started()
 
     def kill(self) -> None:
-        """End the process at once. The next request starts another one."""
+        """End the process at once. The next request starts a new one."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process, which has no request."""
+        """End the process when it has no request."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -62,8 +63,8 @@ class Zygote:
         return process
 
     def played(self, request: Any) -> tuple[bytes, End]:
-        """Return the answer for a request and how its process ended. The process that forks is
-        started again if it has ended."""
+        """Return the answer for a request, and how the candidate's process ended. If the process
+        that forks has ended, it is started again."""
         for _ in range(TRIES):
             try:
                 return self._asked(request)
@@ -82,7 +83,7 @@ class Zygote:
 
 
 def meaning(end: End, limits: ProcessLimits) -> str:
-    """Return a sentence that says why a process was refused or ended."""
+    """Return a sentence that says why a process ended or was refused."""
     if end.refusal == "TIME":
         return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"
     if end.refusal == "LINGERS":
@@ -95,8 +96,8 @@ def meaning(end: End, limits: ProcessLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment variables of candidates. The only ones of the user are those that locate the
-    folder of compiled loops."""
+    """Return the environment variables of candidates. Only those that locate the folder of compiled
+    loops come from the user."""
     kept = {
         name: os.environ[name]
         for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")

@@ -1,5 +1,5 @@
 """Frames between the judge's process and the process that forks candidates: a length, then bytes.
-Only what the judge sends is a pickle."""
+Pickles are sent only by the judge."""
 
 from __future__ import annotations
 

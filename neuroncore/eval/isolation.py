@@ -1,8 +1,8 @@
-"""Limits and isolation of a process that runs a candidate: Linux, without privileges.
+"""Limits and isolation of a process that runs a candidate, on Linux, without privileges.
 
-`process`: limits on time, memory, files and processes. It stops accidents only. `linux` adds
-namespaces without network and without other processes, Landlock (no writes, and reads of a few
-folders), and a filter of system calls (no processes, sockets or tracing).
+There are two levels. `process` limits time, memory, files and processes. It stops accidents only.
+`linux` adds namespaces without network and without other processes, Landlock (no writes, and reads
+of a few folders only), and a filter of system calls (no new processes, sockets or tracing).
 
 Sources: the manual pages of landlock(7), seccomp(2), unshare(2), prctl(2) and setrlimit(2), and the
 kernel's tables of system calls.
@@ -40,8 +40,8 @@ OPEN_FILES, STACK = 256, 1 << 26
 
 class ProcessLimits(NamedTuple):
     """Limits of a candidate's process: seconds of CPU time and on the clock, bytes of address
-    space, processes and threads, and bytes of its answer; and seconds of CPU time and bytes of
-    address space in which its records are judged."""
+    space, processes and threads, and bytes of its answer. `judge_seconds` (CPU time) and
+    `judge_memory` (bytes of address space) limit the judging of its records."""
 
     cpu_seconds: int = 20
     seconds: float = 60.0
@@ -57,7 +57,7 @@ def _libc() -> Any:
 
 
 def supported() -> Level:
-    """Return the strongest level of this operating system."""
+    """Return the strongest level of isolation on this operating system."""
     return "linux" if sys.platform == "linux" else "process"
 
 
@@ -68,7 +68,7 @@ def dies_with_parent() -> None:
 
 
 def hidden_from_others() -> None:
-    """Let no other process read the memory of this one."""
+    """Prevent other processes from reading the memory of this one."""
     if sys.platform == "linux":
         _libc().prctl(SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -92,9 +92,9 @@ def limit(limits: ProcessLimits) -> None:
 
 
 def unshare() -> bool:
-    """Leave the network, the other processes and their shared memory; return whether the operating
-    system allows it. The next child is the first process of the new namespace: when it ends, all
-    end."""
+    """Move this process to new namespaces, without the network, other processes and their shared
+    memory. Return whether the operating system allows it. The next child is the first process of
+    the new namespaces: when it ends, all processes there end."""
     leave = getattr(os, "unshare", _unshare)  # os has it since Python 3.12
     flags = 0x10000000 | 0x40000000 | 0x08000000 | 0x20000000  # user, network, IPC, processes
     try:
@@ -110,13 +110,14 @@ def _unshare(flags: int) -> None:
 
 
 def restrict(readable: Sequence[str]) -> Held:
-    """Allow this process to read files below some folders, and nothing else; return what holds,
-    without namespaces."""
+    """Allow this process to read files below some folders, and nothing else. Return the isolation
+    that holds; namespaces are not included."""
     return Held(0, _landlock(readable), int(_filter_calls()))
 
 
 def _landlock(readable: Sequence[str]) -> int:
-    """Return the version of Landlock that restricts this process; 0 for none."""
+    """Restrict this process by Landlock. Return the version of Landlock; 0 if it does not
+    restrict."""
     libc = _libc()
     version = int(libc.syscall(CREATE_RULESET, None, 0, VERSION))
     if version < 1:
@@ -149,7 +150,7 @@ def _allow(libc: Any, rules: int, path: str) -> None:
 
 
 class Calls(NamedTuple):
-    """Numbers of system calls on a processor. `denied` begins with clone3."""
+    """Numbers of system calls on a processor architecture. The first one in `denied` is clone3."""
 
     architecture: int
     denied: tuple[int, ...]
@@ -204,9 +205,9 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 
 def _program(calls: Calls) -> bytes:
-    """The filter: the denied calls fail; clone makes threads only, and the process keeps the signal
-    by which it dies with its parent. clone3 seems to be missing, so that libc uses clone, whose
-    flags a filter can read."""
+    """Return the filter. Denied calls fail. clone can only make threads, and prctl can't change the
+    signal that ends the process with its parent. clone3 appears to be missing, so that libc uses
+    clone, whose flags a filter can read."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),
@@ -232,7 +233,7 @@ def _program(calls: Calls) -> bytes:
 
 
 def _filter_calls() -> bool:
-    """Return whether the filter holds."""
+    """Install the filter of system calls. Return whether it is active."""
     calls = CALLS.get(platform.machine())
     if calls is None:
         return False

@@ -1,5 +1,5 @@
-"""The judge: what a candidate's records are worth, by the specification and this process's own
-code. A candidate never runs in the judge's process."""
+"""The judge: it evaluates a candidate's records by the specification. A candidate never runs in the
+judge's process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from neuroncore.report.pairs import work
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 Array = npt.NDArray[Any]
-# Findings of a launch or a record that refuse a candidate.
+# Findings of a launch or a record because of which a candidate is refused.
 REFUSED = frozenset(("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ"))
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """One hidden seed of a shape: arguments of the kernel, and the expected results."""
+    """The data of one hidden seed of a shape: the arguments of the kernel, and the expected
+    results."""
 
     family: str
     arguments: tuple[Any, ...]
@@ -45,7 +46,8 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Case:
-    """One shape of a specification: the public data, which candidates see, and the hidden data."""
+    """One shape of a specification: the public arguments, which candidates see, and the hidden
+    data."""
 
     shape: Shape
     public: tuple[Any, ...]
@@ -53,8 +55,8 @@ class Case:
 
 
 def cases(spec: Spec) -> list[Case]:
-    """Return the cases of a specification. Raises UsageError if its reference fails, gives no
-    arrays, or gives NaN or infinity."""
+    """Return the cases of a specification. Raise UsageError if its reference fails, returns
+    something other than arrays, or returns NaN or infinity."""
     return [_case(spec, shape) for shape in spec.all_shapes]
 
 
@@ -83,8 +85,9 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
 def judged(
     contents: Sequence[bytes], spec: Spec, those: Sequence[Case], *, why: bool = False
 ) -> dict[str, Any]:
-    """Return what a verdict has of the records of all cases: whether the candidate passed, the
-    error if it did not, and the figures of each shape; with `why`, the what-ifs of the first."""
+    """Return the entries of a verdict for the records of all cases `those`: whether the candidate
+    passed, the error if it did not, and the figures of each shape; with `why`, also the what-ifs of
+    the first shape."""
     found: list[dict[str, Any]] = []
     try:
         if len(contents) != len(those):
@@ -103,8 +106,8 @@ def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
     """Return what `judged` returns, for the record of one hidden seed of a case. If the program
-    takes another path with this seed, the entry `decisions` has the values that decide the path up
-    to that point."""
+    takes another path with this seed, return the entry `decisions` instead: the values that decide
+    the path up to that point."""
     only = Case(case.shape, case.public, (case.hidden[number],))
     try:
         found = judged(contents, spec, [only], why=why)
@@ -114,8 +117,8 @@ def one_seed(
 
 
 def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
-    """Return the path of the record of one shape (`paths.taken`), as the entry `path`; no entry if
-    the record is refused."""
+    """Return the entry `path`: the path of the record of one shape (`paths.taken`). Return no entry
+    if the record is refused."""
     try:
         (content,) = contents
         return {"path": paths.taken(unpacked(content, spec, len(case.hidden[0].arrays)))}
@@ -154,7 +157,7 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
 
 
 def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
-    """Replay a record on hidden inputs; return the errors of its results."""
+    """Replay a record on hidden inputs, and return the errors of its results."""
     try:
         replay = Replay(record, hidden.arrays, snapshots=0)
         results = replay.results()
@@ -162,7 +165,7 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
         place = error.place
         raise Refused(error.code, error.statement, place.line if place else None) from None
     except OtherPath:
-        raise  # the judge of one seed goes on
+        raise  # `one_seed` handles it
     except NeuronError as error:
         raise Refused("RECORD_REFUSED", str(error)) from None
     refuse([one for core in replay.cores for one in core.findings])
@@ -170,8 +173,8 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
 
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a record. Raises Refused for those that refuse a candidate; tiles that
-    do not fit do not refuse it if the compiler spills them."""
+    """Return the findings of a record. Raise Refused if a finding refuses the candidate. Tiles that
+    do not fit are no reason if the compiler spills them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
     refuse([one for one in findings if not (spills and one.code == "CAPACITY")])
@@ -185,5 +188,6 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
-    """Return the time in which arrays go through HBM once, at the bandwidth of its stack."""
+    """Return the nanoseconds in which arrays pass through HBM once, at the bandwidth of one HBM
+    stack."""
     return sum(one.nbytes for one in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

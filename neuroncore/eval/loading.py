@@ -1,4 +1,4 @@
-"""Specifications from files, and from benchmarks by their adapters."""
+"""Loading of specifications, from files and from benchmarks (by their adapters)."""
 
 from __future__ import annotations
 

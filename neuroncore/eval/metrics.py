@@ -1,4 +1,4 @@
-"""Figures of a timeline in a verdict, by the names that search programs read."""
+"""Figures of a timeline in a verdict, with the names that search programs read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ PERCENT = {
     "DMA_pct": "dma_active_time_percent",
 }
 MEGABYTES = {"HBMrd_MB": "hbm_read_bytes", "HBMwr_MB": "hbm_write_bytes"}
-BEST = 3  # what-ifs
+BEST = 3  # what-ifs that are returned
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """Return figures by the names of the vendor's profiler, which AccelOpt reads, and of kda."""
+    """Return the figures with the names of the vendor's profiler, which AccelOpt reads, and some of
+    them again with the names and units of kda-for-trainium."""
     found = {name: _plain(value) for name, value in figures(timeline).items()}
     of_kda = {name: 100 * found[field] for name, field in PERCENT.items()}
     moved = {name: found[field] / 1e6 for name, field in MEGABYTES.items()}
@@ -35,8 +36,8 @@ def _plain(value: Any) -> Any:
 
 
 def why(timeline: Timeline) -> dict[str, Any]:
-    """Return the bottleneck, and what would save most: edits of the kernel, and then limits. They
-    are scheduled one by one, which takes longer than all the rest of a verdict."""
+    """Return the bottleneck, and what would save most: edits of the kernel, then limits. Each is
+    scheduled separately, which takes longer than the rest of a verdict."""
     answers = reasons("", timeline, BEST).answers
     if answers is None:
         return {"bound_by": "nothing", "what_ifs": []}

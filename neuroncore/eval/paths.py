@@ -1,6 +1,9 @@
-"""The paths of a program whose loops depend on hidden inputs. Python makes a program once, for all
-inputs: records of several paths may differ in the turns of their loops, and in nothing that Python
-computed. A candidate that counts turns in Python would find a hidden value."""
+"""The paths of a program whose loops depend on hidden inputs.
+
+Python makes a program once, for all inputs. So records of different paths may differ in the number
+of iterations of their loops, but in nothing that Python computed. Otherwise a candidate that counts
+iterations in Python could find out a hidden value.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the values that decide the path of a record, and a hash of each combination of an
-    instruction, its arguments and its numbers, and of each constant of the host."""
+    """Return the path of a record: `decisions`, the values that decide it; and `chosen`, a hash of
+    each distinct instruction with its arguments and numbers, and of each constant of the host."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
@@ -47,13 +50,13 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions by which every loop has a turn: those of the path with most instructions,
-    without zeros."""
+    """Return decisions with which every loop has an iteration: those of the path with most
+    instructions, without zeros."""
     longest = max(paths, key=lambda one: (len(one["chosen"]), len(one["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 
 
 def strange(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
-    """Return whether a path has an instruction that is not in the path on which every loop has a
-    turn."""
+    """Return whether one of the paths has an instruction that is not in `whole`, the path in which
+    every loop has an iteration."""
     return bool(set().union(*(one["chosen"] for one in paths)) - set(whole["chosen"]))

@@ -1,4 +1,4 @@
-"""Many candidates: in this process, in several, or on the workers of Dask."""
+"""Judging of many candidates: in this process, in several processes, or on the workers of Dask."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from neuroncore.eval.loading import load_spec
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate, Worker, key
 
-BATCH = 16  # candidates that are given to a process at a time, at most
-ATTEMPTS = 3  # how often a batch is given to a new pool if a process of the pool is killed
+BATCH = 16  # most candidates that a process gets at a time
+ATTEMPTS = 3  # how often a batch is tried if a process of the pool is killed
 LIMITS = ProcessLimits()
 Verdict = dict[str, Any]
 Batch = tuple[Candidate, ...]
 
 
 class Executor(Protocol):
-    """Runs `judged_batch` for batches, elsewhere; yields the verdicts of each in order of
-    completion."""
+    """Runs `judged_batch` for batches in other processes. It yields the verdicts of each batch, in
+    the order in which batches are finished."""
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 
 
 @dataclass(frozen=True)
 class JudgingSetting:
-    """What a process needs to judge: the source of a specification and its secret, the level, the
-    limits, and whether what-ifs are asked for."""
+    """The settings of a process that judges: the source of the specification and its secret, the
+    level of isolation, the limits, and whether verdicts have what-ifs."""
 
     spec: str
     secret: int
@@ -50,7 +50,7 @@ _workers: dict[JudgingSetting, Worker] = {}  # of this process
 
 
 def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
-    """Judge a batch in this process, whose Worker for the setting is kept."""
+    """Judge a batch in this process. The Worker for a setting is kept for the next batch."""
     worker = _workers.get(setting)
     if worker is None:
         isolation.dies_with_parent()
@@ -106,10 +106,11 @@ class Dask:
 
 @dataclass(frozen=True)
 class Pool:
-    """How candidates are judged. `jobs` is the number of processes; `level` the isolation, by
-    default the strongest of this system. With `cache`, a folder, verdicts are kept and used again
-    for the same candidate, specification and version. An `executor` replaces `jobs`. With `why`,
-    verdicts of candidates that pass have the bottleneck and the three best what-ifs."""
+    """The settings for judging candidates. `jobs` is the number of processes, and `level` the
+    isolation, by default the strongest of this system. If `cache` is a folder, verdicts are stored
+    there, and used again for the same candidate, specification and version. An `executor` replaces
+    `jobs`. With `why`, verdicts of candidates that pass have the bottleneck and the three best
+    what-ifs."""
 
     jobs: int = 1
     level: Level | None = None
@@ -122,11 +123,9 @@ class Pool:
 def evaluate(
     spec: Spec, candidates: Iterable[Candidate | str | Path], pool: Pool | None = None
 ) -> Iterator[Verdict]:
-    """Judge candidates, which are files or Candidates; yield verdicts in order of completion.
-
-    Raises UsageError for a candidate that can't be read, for a specification whose reference is not
-    valid, and if several processes are asked for and the specification is not from a file.
-    """
+    """Judge candidates, which are files or Candidates, and yield verdicts in the order in which
+    they are finished. Raise UsageError for a candidate that can't be read, for a specification with
+    an invalid reference, and for several processes if the specification is not from a file."""
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
     left: list[Candidate] = []

@@ -1,4 +1,4 @@
-"""Candidates in the order of their estimates, and how certain the order is."""
+"""Sorting of candidates by their estimates, with the certainty of the order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from neuroncore.report.pairs import UNCERTAIN, PairWork, faster
 
 def rank(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the candidates that passed, the fastest first. `faster` is the probability that a
-    candidate is faster than the next one; candidates of one `place` can't be told apart: each is
-    faster than the next with a probability below 80 %."""
+    candidate is faster than the next one. Candidates with the same `place` have no certain order:
+    each is faster than the next with a probability below 80 %."""
     passed = sorted(
         (one for one in verdicts if one["passed"]), key=lambda one: float(one["latency_us"])
     )

@@ -1,16 +1,16 @@
-"""The reasons for which a judge refuses a candidate."""
+"""The refusal of a candidate by the judge."""
 
 from __future__ import annotations
 
 from typing import Any
 
-TEXT = 400  # characters of a message that are kept: a record may have names of any length
+TEXT = 400  # most characters of a message: a record may have names of any length
 
 
 class Refused(Exception):
-    """A candidate that is refused: a code, a sentence, and the line of the candidate if there is
-    one. `by_candidate` means that the kernel raised it in the candidate's process. `errors` has the
-    figures of a wrong result."""
+    """A candidate is refused: a code, a sentence, and the line of the candidate if there is one.
+    `by_candidate` is True if the kernel raised the error in the candidate's process. `errors` has
+    the figures of a wrong result."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Specifications: what a kernel has to compute, on which inputs, and what it may use."""
+"""Specifications: what a kernel has to compute, on which inputs, and with which means."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from neuroncore.base.options import Options, Order
 from neuroncore.eval.families import FAMILIES, varied
 
 Array = npt.NDArray[Any]
-Shape = Any  # whatever `inputs` takes
+Shape = Any  # any value that `inputs` accepts
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification. `inputs(seed, shape)` returns the arguments of the kernel, arrays and other
-    values, and `reference(*arguments)` the expected result: an array, or a tuple of arrays.
+    """A specification. `inputs(seed, shape)` returns the arguments of the kernel, which are arrays
+    and other values. `reference(*arguments)` returns the expected result: an array, or a tuple of
+    arrays.
 
     The first of `shapes` is public: its latency is the latency of a candidate. A candidate runs on
     all shapes, with the inputs of a public seed. Its record is replayed on `seeds` hidden seeds for
-    each shape, whose inputs are varied by `families` in turn (`eval.families`).
+    each shape, whose inputs are varied by each of `families` in turn (`eval.families`).
     """
 
     reference: Callable[..., Any]
@@ -63,8 +64,8 @@ class Spec:
     constants: int = 1 << 20
     """Bytes that the host may add to the program as constants."""
     dynamic: bool = False
-    """Whether loops and conditions of the device may depend on the inputs: the candidate is then
-    recorded again for each hidden seed, and gets the values that decide, at most 64."""
+    """True if loops and conditions of the device may depend on the inputs. The candidate is then
+    recorded again for each hidden seed, and is given the values that decide, at most 64."""
     options: Options = field(default_factory=Options)
     adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     """Turns the arguments of the reference into the arguments of the kernel."""
@@ -75,7 +76,7 @@ class Spec:
     """Python source that is executed in a candidate's module before the candidate: imports that a
     benchmark supplies."""
     source: str | None = None
-    """What `load_spec` loads this specification from: a file, or a name with an adapter."""
+    """The argument with which `load_spec` loads this specification: a file, or ADAPTER:NAME."""
     files: Sequence[Path] = ()
     """The files that define this specification."""
 
@@ -104,20 +105,21 @@ class Spec:
         return tuple(varied(family, seed, one) for one in given)
 
     def expected(self, arguments: Sequence[Any]) -> Any:
-        """Return what the reference returns for its arguments."""
+        """Return the results of the reference for its arguments."""
         given, named = split(arguments, self.keywords)
         return self.reference(*given, **named)
 
     def kernel_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for arguments of the reference."""
+        """Return the arguments of the kernel that correspond to these arguments of the
+        reference."""
         return tuple(given if self.adapt is None else self.adapt(given))
 
     def with_secret(self) -> Spec:
-        """Return this specification with a secret, which is drawn if there is none."""
+        """Return this specification with a secret. If it has none, draw one."""
         return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
 
     def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:
-        """Return the hidden seeds of a shape, each with its family. Raises UsageError without a
+        """Return the hidden seeds of a shape, each with its family. Raise UsageError if there is no
         secret."""
         if self.secret is None:
             raise UsageError("hidden seeds need a secret: use Spec.with_secret()")
@@ -141,6 +143,6 @@ class Spec:
 def split(
     arguments: Sequence[Any], keywords: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional arguments, and the last ones by their names."""
+    """Return the positional arguments, and the last arguments by their names."""
     positional = len(arguments) - len(keywords)
     return tuple(arguments[:positional]), dict(zip(keywords, arguments[positional:], strict=True))

@@ -1,7 +1,7 @@
 """Verdicts as traces of flashinfer-bench, which SOL-ExecBench and AccelOpt read too.
 
-The fields and the statuses are those of `flashinfer_bench.data.Trace` (0.1.2). Correctness and
-performance are present only for the statuses that define them.
+The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). Correctness and
+performance are present only for the statuses that have them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from neuroncore.eval.spec import Spec
 
 PASSED, NUMERICAL, SHAPE = "PASSED", "INCORRECT_NUMERICAL", "INCORRECT_SHAPE"
 DTYPE, COMPILE, RUNTIME, TIMEOUT = "INCORRECT_DTYPE", "COMPILE_ERROR", "RUNTIME_ERROR", "TIMEOUT"
-CHEATED = "REWARD_HACK"  # of SOL-ExecBench alone
+CHEATED = "REWARD_HACK"  # a status of SOL-ExecBench only
 STATUS = {
     "WRONG_DTYPE": DTYPE,
     "SyntaxError": COMPILE,
@@ -34,8 +34,8 @@ STATUS = {
 
 
 def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
-    """Return the status of a verdict. flashinfer-bench's model has no status for a candidate that
-    cheats, which is an error at run time there; with `hacks` it is SOL-ExecBench's."""
+    """Return the status of a verdict. SOL-ExecBench has a status for a candidate that cheats, which
+    is returned with `hacks`. flashinfer-bench has none; there it is an error at run time."""
     if verdict["passed"]:
         return PASSED
     error = verdict["error"]
@@ -74,14 +74,15 @@ def _log(error: Mapping[str, Any]) -> str:
 
 
 def _axes(spec: Spec) -> dict[str, int]:
-    """The axes of the first shape, if the specification is of a definition."""
+    """Return the axes of the first shape, if the specification comes from a definition."""
     shape = spec.shapes[0]
     named = shape if isinstance(shape, Mapping) else {}
     return {name: value for name, value in named.items() if type(value) is int}
 
 
 def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
-    """The largest errors of all seeds; JSON has no NaN, which the models read as a string."""
+    """Return the largest errors of all seeds. JSON has no NaN; the benchmarks' models read it as a
+    string."""
     wrong = (verdict["error"] or {}).get("errors")
     seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
     found = [*seeds, wrong] if wrong else seeds
@@ -96,7 +97,7 @@ def _largest(errors: Sequence[float | None]) -> float | str:
 
 
 def _performance(shapes: list[dict[str, Any]]) -> dict[str, float]:
-    """The latency, and the time of the roofline in the place of the reference."""
+    """Return the latency, and the time of the roofline as the latency of the reference."""
     latency = shapes[0]["latency_us"] / 1e3
     reference = shapes[0]["roofline_us"] / 1e3
     return {

@@ -1,4 +1,4 @@
-"""One judge and one process that forks candidates, for one specification."""
+"""One judge, and one process that forks candidates, for one specification."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ class Candidate:
         return hashlib.sha256(self.source.encode()).hexdigest()
 
     def key(self, spec: Spec) -> str:
-        """Identifies the verdict: the candidate, the specification and this version."""
+        """Return the key of the verdict, from the candidate, the specification and this version."""
         return key(self.sha256, spec.fingerprint())
 
 
 def key(sha256: str, fingerprint: str) -> str:
-    """Return the key of a verdict by the hashes of a candidate and a specification. A secret that
-    the judge has drawn is not part of the key, because the specification does not name it."""
+    """Return the key of a verdict, from the hashes of a candidate and of a specification. If the
+    judge has drawn the secret, it is not part of the key, because the specification does not
+    contain it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class VerdictCost(NamedTuple):
-    """The cost of a verdict: of the processes of the candidate, and of the judge's process."""
+    """The cost of a verdict: CPU and wall time in milliseconds and peak memory in MiB of the
+    candidate's processes, CPU time of the judge's process, and bytes of records."""
 
     child_cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -69,7 +71,8 @@ class VerdictCost(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """A candidate's run, judged: what was found, the isolation that held, and the cost."""
+    """The result of a candidate's run: the judge's findings, the isolation that held, and the
+    cost."""
 
     found: dict[str, Any]
     held: Held
@@ -77,8 +80,8 @@ class Ran(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to the judge: all cases, one case for one hidden seed, or only the path of the
-    case."""
+    """A question to the judge: about all cases (no fields), about one case with one hidden seed,
+    or, if `seed` is None, only about the path of a case."""
 
     case: int | None = None
     seed: int | None = None
@@ -90,7 +93,7 @@ class Worker:
     def __init__(
         self, spec: Spec, level: Level, limits: ProcessLimits, *, why: bool = False
     ) -> None:
-        """Raises UsageError as `eval.judge.cases` does."""
+        """Make the cases and start the processes. Raise UsageError as `eval.judge.cases` does."""
         self.spec, self.level, self.why = spec.with_secret(), level, why
         self.cases: list[Case] = cases(self.spec)
         task = Task.of(spec, [case.public for case in self.cases])
@@ -127,11 +130,11 @@ class Worker:
         }
 
     def _at_once(self, candidate: Candidate) -> Ran:
-        """Judge one answer with the records of all cases."""
+        """Judge the records of all cases, which come in one answer."""
         return self._ran(Request(candidate.source), Asked())
 
     def _judge(self, asked: Asked, parts: list[bytes]) -> dict[str, Any]:
-        """Answer a question, in the process that judges."""
+        """Answer a question. This runs in the process that judges."""
         if asked.case is None:
             return judged(parts, self.spec, self.cases, why=self.why)
         case = self.cases[asked.case]
@@ -140,8 +143,8 @@ class Worker:
         return one_seed(parts, self.spec, case, asked.seed, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> Ran:
-        """Record the program again for each hidden seed, whose values may lead to other paths. The
-        candidate receives the values that decide, and no other hidden data."""
+        """Record the program again for each hidden seed, because its values may lead to another
+        path. The candidate receives the values that decide, and no other hidden data."""
         shapes: list[dict[str, Any]] = []
         held, cost = Held(), VerdictCost()
         for number in range(len(self.cases)):
@@ -153,7 +156,8 @@ class Worker:
         return Ran({"passed": True, "error": None, "shapes": shapes}, held, cost)
 
     def _paths(self, candidate: Candidate, number: int) -> Iterator[Ran]:
-        """Judge the paths of all hidden seeds of a case; the last Run has its shape."""
+        """Judge the paths of all hidden seeds of a case, and yield each result. The last result has
+        the figures of the shape."""
         found: list[dict[str, Any]] = []
         for seed in range(len(self.cases[number].hidden)):
             ran = self._along_its_path(candidate, number, seed)
@@ -167,8 +171,8 @@ class Worker:
         yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, VerdictCost())
 
     def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
-        """Record a path on which every loop has a turn, and look for instructions that only the
-        other paths have."""
+        """Record a path in which every loop has an iteration, and check that other paths have no
+        further instructions."""
         ran = self._ran(Request(candidate.source, number, every_loop(found)), Asked(number))
         made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
         if made is not None and strange(found, made):
@@ -177,7 +181,7 @@ class Worker:
         return ran._replace(found={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
-        """Record and replay until the program takes the path of a hidden seed."""
+        """Record and replay repeatedly, until the program takes the path of a hidden seed."""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:

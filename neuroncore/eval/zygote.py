@@ -1,9 +1,9 @@
-"""A warm process that forks one process for each candidate. It holds only what candidates may see:
-this package and public inputs.
+"""A warm process that forks one process for each candidate. It holds only data that candidates may
+see: this package and public inputs.
 
-It reads frames from its standard input: first a pickle of an Assignment, then one of a request for
-each candidate. For each it writes a frame of JSON, how the candidate's process ended, and a frame
-with its answer, which is never unpickled.
+It reads frames from its standard input: first a pickle of an Assignment, and then a pickled request
+for each candidate. For each request it writes two frames: JSON that says how the candidate's
+process ended, and the candidate's answer, which is never unpickled.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
 
 READY = b"ready"
-ENDING = 2.0  # seconds that a process may take at least to end once it has answered
-# Linux counts ticks for the limit of CPU time, but measures what a process has used. If processes
-# share a core, one that is killed for its limit may have used no more than this part of it.
+ENDING = 2.0  # least seconds in which a process may end after it has answered
+# Linux counts ticks for the limit of CPU time, but measures the time that a process has used. If
+# processes share a core, one that is killed for its limit may have used only this part of it.
 TICKS = 0.5
 FAULT = 97  # the exit code of a process that could not be set up
 BY_SIGNAL = 128  # exit codes above it are signals
@@ -37,8 +37,8 @@ PIPE = 3  # the file to which a candidate's process writes its answer
 
 
 class CandidateWork(Protocol):
-    """What the process of a candidate does with a request: it returns the bytes of its answer. The
-    process that forks loads what kernels of the target need."""
+    """The work of a candidate's process: `answer` returns the bytes of the answer to a request. The
+    process that forks loads what kernels of `target` need."""
 
     @property
     def target(self) -> str: ...
@@ -46,7 +46,7 @@ class CandidateWork(Protocol):
 
 
 class Assignment(NamedTuple):
-    """What holds for all candidates: the work, the limits, the level of isolation, the folders
+    """The settings for all candidates: the work, the limits, the level of isolation, the folders
     that may be read, and the environment."""
 
     work: CandidateWork
@@ -57,8 +57,8 @@ class Assignment(NamedTuple):
 
 
 class End(NamedTuple):
-    """How the process of a candidate ended: the code of a refusal, or an empty string; its signal
-    and exit code; and its cost."""
+    """The end of a candidate's process: the code of a refusal, or an empty string; its signal and
+    exit code; and its cost (CPU and wall time in milliseconds, peak memory in MiB)."""
 
     refusal: str
     signal: int
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
-    """Fork a process for a candidate; return its answer and how it ended."""
+    """Fork a process for a candidate. Return its answer and how it ended."""
     begun = time.perf_counter()
     reads, writes = os.pipe()
     process = os.fork()
@@ -124,7 +124,7 @@ def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> s
 
 
 def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
-    """Read an answer within its time and size; return it, and the code of a refusal."""
+    """Read an answer within the limits of time and size. Return it, and the code of a refusal."""
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds
     while True:
@@ -141,8 +141,8 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
-    """Wait for a process, and end it with all of its group if it takes longer; return its status,
-    its use of resources, and whether it took longer."""
+    """Wait for a process. If it takes longer than `seconds`, end it with its whole process group.
+    Return its status, the resources that it used, and whether it took longer."""
     last = time.monotonic() + seconds
     while True:
         done, status, used = os.wait4(process, os.WNOHANG)
@@ -160,7 +160,7 @@ def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
 
 
 def _child(reads: int, writes: int, request: Any, assigned: Assignment) -> None:
-    """The process of one candidate; it does not return."""
+    """Run one candidate in this process. It does not return."""
     try:
         os.close(reads)
         os.setsid()
@@ -187,8 +187,8 @@ def _close_files(writes: int) -> None:
 
 
 def _isolated(assigned: Assignment) -> Held:
-    """Isolate this process; return what holds. With namespaces, the candidate goes on in a child,
-    the first process of its namespace."""
+    """Isolate this process, and return the isolation that holds. With namespaces, the candidate
+    continues in a child, which is the first process of its namespace."""
     if assigned.level != "linux":
         return Held()
     namespaces = isolation.unshare()
@@ -202,14 +202,14 @@ def _isolated(assigned: Assignment) -> Held:
 
 
 def _pass_on(status: int) -> None:
-    """End with the exit code or the signal of the inner process."""
+    """End this process with the exit code or the signal of the inner process."""
     if os.WIFSIGNALED(status):
         os._exit(BY_SIGNAL + os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
 
 
 def readable() -> tuple[str, ...]:
-    """Return the folders that a candidate may read: Python, its packages and this one."""
+    """Return the folders that a candidate may read: Python, its packages and this package."""
     package = Path(__file__).absolute().parents[1]
     beside = [str(package.parent / name) for name in ("isa", "kernels")]
     system = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")

@@ -15,8 +15,9 @@ from neuroncore.eval.spec import Spec
 
 
 class Adapter(NamedTuple):
-    """Makes a specification from a name and the folder of a benchmark, and the environment
-    variable with its usual folder; None for a benchmark without files."""
+    """An adapter of a benchmark: `make` returns a specification for a name and the folder of the
+    benchmark; `variable` is the environment variable with the usual folder, or None for a benchmark
+    without files."""
 
     make: Callable[[str, Path], Spec]
     variable: str | None
@@ -32,8 +33,8 @@ ADAPTERS = {
 
 
 def adapted(source: str) -> Spec | None:
-    """Return the specification that ADAPTER:NAME or ADAPTER:NAME@FOLDER stands for; None for the
-    name of a file. Raises UsageError if the benchmark does not have it."""
+    """Return the specification of ADAPTER:NAME or ADAPTER:NAME@FOLDER; None for the name of a file.
+    Raise UsageError if the benchmark has no such problem."""
     kind, colon, rest = source.partition(":")
     if not colon or kind not in ADAPTERS:
         return None
@@ -51,6 +52,6 @@ def adapted(source: str) -> Spec | None:
 
 
 def assigned(source: str) -> Assignment | None:
-    """Return the assignment that ADAPTER:NAME stands for; None for anything else."""
+    """Return the assignment of ADAPTER:NAME; None for anything else."""
     kind, _, name = source.partition(":")
     return cs149.assignment(name) if kind == "cs149" else None

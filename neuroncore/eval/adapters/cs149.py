@@ -1,5 +1,5 @@
-"""Part 2 of assignment 4 of Stanford's CS149: a convolution with bias, and the greatest element of
-each pool. The assignments of both years ask for `fused_conv2d_maxpool(X, W, bias, pool_size=1)`."""
+"""Part 2 of assignment 4 of Stanford's CS149: a convolution with bias, followed by max pooling. The
+assignments of both years ask for `fused_conv2d_maxpool(X, W, bias, pool_size=1)`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from neuroncore.eval.spec import Spec
 Array = npt.NDArray[Any]
 YEARS = {"2024": "trn1", "2025": "trn2"}  # the machines of asst4-trainium and asst4-trainium2
 FORMS = ("pool", "float16")
-# For float32 the harness calls np.allclose; float16, which it does not compare, has the rounding of
-# results as its relative L2 error.
+# The harness compares float32 by np.allclose. It does not compare float16; there the rounding of
+# results is the allowed relative L2 error.
 TOLERANCES = {"float32": 1e-5, "float16": 2.0**-10}
 ALLCLOSE = {"float32": (1e-5, 1e-8), "float16": None}
 FILTER = 3  # height and width of the filters
@@ -38,7 +38,7 @@ class Images(NamedTuple):
 TIMED = Images(1, 256, 256, 224, 224)
 LARGE = Images(4, 256, 256, 224, 224)
 SMALL = [Images(4, i, o, 32, 16) for i in (128, 256) for o in (128, 256)]
-# The images of each test of the harness, and of a specification that names no test.
+# The images of each test of the harness; "" is for a specification that names no test.
 IMAGES = {
     "": [TIMED, *SMALL],
     "small": [one._replace(bias=False) for one in SMALL],
@@ -89,7 +89,7 @@ def spec(name: str, _: Path) -> Spec:
         shapes=[tuple(images[0])],
         hidden_shapes=[*map(tuple, images[1:])],
         name=f"cs149-{name.replace('/', '-')}",
-        seeds=1 if images[0].images > 1 else 2,  # the harness compares with one
+        seeds=1 if images[0].images > 1 else 2,  # the harness uses one seed
         tol=TOLERANCES[form],
         allclose=ALLCLOSE[form],
         target=YEARS[year],
@@ -100,9 +100,9 @@ def spec(name: str, _: Path) -> Spec:
 
 
 def assignment(year: str) -> Assignment | None:
-    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a time
-    gives points only if all results are right. The harness is run with and without --test_maxpool,
-    and the better score counts."""
+    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a test of
+    time gives points only if all results are right. The harness runs with and without
+    --test_maxpool, and the better score counts."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
@@ -114,14 +114,14 @@ def assignment(year: str) -> Assignment | None:
 
 
 def _needs(year: str, name: str) -> tuple[str, ...]:
-    """Return the tests without which a time gives no points."""
+    """Return the tests that must pass before a test of time gives points."""
     if year == "2024":
         return ()
     return tuple(one for one in POINTS[year] if "pool" in name or "pool" not in one)
 
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
-    """Return numbers between 0 and 1, as the harness does, and the size of a pool."""
+    """Return random numbers between 0 and 1, as the harness does, and the size of a pool."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),
@@ -133,7 +133,7 @@ def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
 
 
 def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
-    """Return the greatest of each pool x pool elements of the convolution plus bias, computed in
+    """Return the largest of each pool x pool elements of the convolution plus bias, computed in
     float32."""
     made = convolved(image.astype(np.float32), filters.astype(np.float32))
     made += bias.astype(np.float32)[:, None, None]
@@ -145,7 +145,8 @@ def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
 
 
 def convolved(image: Array, filters: Array) -> Array:
-    """Return the convolution without padding: a product for each place in the filters."""
+    """Return the convolution without padding: the sum of one matrix product per position of the
+    filters."""
     n, _, height, width = image.shape
     outputs, inputs, rows, columns = filters.shape
     h, w = height - rows + 1, width - columns + 1

@@ -1,5 +1,5 @@
-"""Definitions of flashinfer-bench, which SOL-ExecBench has too: JSON with axes, inputs, outputs and
-the source of a reference `run`. Values of variable axes come from the workloads beside it."""
+"""Definitions of flashinfer-bench and SOL-ExecBench: JSON with axes, inputs, outputs and the source
+of a reference `run`. The values of variable axes come from files of workloads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from neuroncore.numerics.formats import lookup
 
 TOLERANCE = 1e-2  # of flashinfer-bench's BenchmarkConfig
 MOST_SHAPES = 3  # workloads that are used: traces have dozens
-NARROWER = 2.0  # numbers of formats with 8 bits or less are cut to -2 ... 2, as the benchmark does
-INTEGERS = 1024  # integers of 16 bits or more are below it
+NARROWER = 2.0  # formats of at most 8 bits have numbers from -2 to 2, as in the benchmark
+INTEGERS = 1024  # random integers of 16 bits or more are from -1024 to 1023
 Shape = Mapping[str, Any]  # the values of variable axes and of scalar inputs
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of definitions/**/NAME.json, at the shapes of workloads/**/
-    NAME.jsonl, or of NAME/AXIS=VALUE,... Raises UsageError if it can't be read, or if a workload
-    has inputs from a file."""
+    """Return the specification of definitions/**/NAME.json. `name` is NAME, for the shapes in
+    workloads/**/NAME.jsonl, or NAME/AXIS=VALUE,... Raise UsageError if it can't be read, or if a
+    workload has inputs from a file."""
     name, _, axes = name.partition("/")
     file = _file(folder, "definitions", f"{name}.json")
     defined = _read(file)[0]

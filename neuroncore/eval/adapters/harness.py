@@ -1,7 +1,7 @@
 """Problems of autocomp: a harness with a reference kernel, a mark where a candidate goes, and a
 test that calls both with random inputs.
 
-The inputs are those of the first call of the test, for each seed; the reference is the harness's
+The inputs for a seed are the arguments of the test's first call. The reference is the harness's
 kernel, which this process runs. A candidate may use all names of the harness.
 """
 
@@ -24,18 +24,18 @@ from neuroncore.eval.adapters import tensors
 from neuroncore.eval.spec import Spec
 from neuroncore.frontend import alias
 
-TOLERANCE = 1e-2  # where a harness has a comparison of its own
+TOLERANCE = 1e-2  # for a harness that does not compare by numpy.allclose
 LOOSEST = 0.1  # relative L2 error that a harness's absolute tolerance may hide
 RTOL, ATOL = 1e-5, 1e-8  # defaults of numpy.allclose
 TEST = "test_nki"
 OLDER = "neuronxcc"  # the package of the older API
 LEFT_OUT = {TEST, "benchmark_nki"}  # functions that candidates don't need
-ELSEWHERE = {"torch", "torch_xla", "torch_neuronx", "xm", "F"}  # no names of kernels
-FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness allows all that pass
+ELSEWHERE = {"torch", "torch_xla", "torch_neuronx", "xm", "F"}  # names that kernels don't use
+FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness does not restrict formats
 
 
 class _FirstCall(Exception):
-    """Ends the test of a harness at the first call of a kernel."""
+    """Raised at the first call of a kernel in a harness's test, to end the test there."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__("the first call")
@@ -88,8 +88,8 @@ def of_file(file: Path) -> Spec:
 
 
 def allclose(source: str) -> tuple[float, float] | None:
-    """Return rtol and atol of a harness's calls of numpy.allclose; None if there are no calls, or
-    if they differ or have other arguments than numbers."""
+    """Return rtol and atol of a harness's calls of numpy.allclose. Return None if there are no
+    calls, or if their arguments differ or are no numbers."""
     calls = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)]
     try:
         found = {_tolerances(one) for one in calls if ast.unparse(one.func) == "np.allclose"}
@@ -128,13 +128,14 @@ def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
 
 def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
     """Return the arguments of the first call for a seed, in the order of the reference's
-    parameters; those that only its `**` takes are the last."""
+    parameters. Arguments that only its `**` parameter takes are the last."""
     bound = _bound(module, kernel, seed)
     return tuple(map(tensors.taken, (*bound.args, *bound.kwargs.values())))
 
 
 def _bound(module: ModuleType, kernel: Any, seed: int) -> inspect.BoundArguments:
-    """Return the first call for a seed. Seeds that the test sets itself have no effect."""
+    """Return the arguments of the test's first call for a seed. Seeds that the test itself sets
+    have no effect."""
     np.random.seed(seed)
     torch = getattr(module, "torch", None)
     if torch is not None:
@@ -159,8 +160,8 @@ def _first(*args: Any, **kwargs: Any) -> Any:
 
 
 def prelude(source: str) -> str:
-    """Return the names that a candidate finds in its module: imports, constants and functions of a
-    harness, except its test and everything that needs torch."""
+    """Return the source that a candidate finds in its module: the imports, constants and functions
+    of a harness, except its test and everything that needs torch."""
     kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
     return "\n".join(map(ast.unparse, kept))
 

@@ -1,8 +1,8 @@
 """Folders of problems like those of KernelBench: LEVEL/NUMBER_NAME.py.
 
-A file defines `get_inputs`, and either torch's module `Model` with `get_init_inputs`, or a function
-`forward` of arrays. The kernel gets the inputs, and then the parameters and buffers of the model
-in the order of its state.
+A file defines `get_inputs`, and either a torch module `Model` with `get_init_inputs`, or a function
+`forward` of arrays. The kernel gets the inputs, and then the parameters and buffers of the model in
+the order of its state.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from neuroncore.eval import files
 from neuroncore.eval.adapters import tensors
 from neuroncore.eval.spec import Spec
 
-TOLERANCE = 1e-4  # of the benchmark, for float32
+TOLERANCE = 1e-4  # the benchmark's tolerance for float32
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of LEVEL/NUMBER, LEVEL/NUMBER_NAME or a path in the folder. Raises
-    UsageError if there is no such file, or no single one."""
+    """Return the specification of LEVEL/NUMBER, LEVEL/NUMBER_NAME or a path in the folder. Raise
+    UsageError unless exactly one file has that name."""
     file = _file(name, folder)
     uses_torch = "torch" in file.read_text("utf-8")
     torch = tensors.torch(f"{file.name}") if uses_torch else None

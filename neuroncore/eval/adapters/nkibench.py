@@ -1,4 +1,4 @@
-"""NKIBench of AccelOpt: problems with a numpy reference, and with baselines of the older API.
+"""NKIBench of AccelOpt: problems with a numpy reference, and with baselines that use the older API.
 
 A reference file defines get_inputs, forward, transform_to_nki_inputs and transform_nki_outputs.
 """
@@ -33,7 +33,8 @@ from neuronxcc.nki.language import par_dim
 
 
 class Problem(NamedTuple):
-    """A case of an operator: its name in the summary, and its files."""
+    """A problem: its operator and its case in the summary, and the files of its reference and
+    baseline."""
 
     operator: str
     case: str

@@ -1,4 +1,4 @@
-"""Arrays and torch's tensors, for references that are written with torch."""
+"""Conversion between arrays and torch's tensors, for references that are written with torch."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
-    """Import torch. Raises UsageError, which names what needs it, if it is not installed."""
+    """Import torch. Raise UsageError if it is not installed; `asked` says what needs it."""
     return framework("torch", asked)
 
 
 def given(value: Any) -> Any:
-    """Return an array as a tensor of torch, which is imported already; other values unchanged."""
+    """Return an array as a tensor of torch, and any other value unchanged. Torch must be imported
+    already."""
     made = next(one.given for one in LIBRARIES if one.name == "torch")
     return made(value) if is_host_array(value) else value
 
 
 def taken(value: Any) -> Any:
-    """Return a tensor or an array as numpy's; other values unchanged."""
+    """Return a tensor or an array as a numpy array, and any other value unchanged."""
     return as_numpy(value) if is_host_array(value) else value
 
 
 def through_torch(function: Callable[..., Any], torch: Any | None) -> Callable[..., Any]:
-    """Return a function of arrays that calls one of tensors, or with None one of arrays. It
-    returns an array, or a tuple of arrays."""
+    """Return a function that takes arrays, and returns an array or a tuple of arrays. It calls
+    `function` with tensors, or with arrays if `torch` is None."""
 
     def called(*arguments: Any) -> Any:
         with torch.no_grad() if torch is not None else nullcontext():

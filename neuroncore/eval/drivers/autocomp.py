@@ -1,4 +1,4 @@
-"""autocomp's evaluation of candidates, without a device: a class with the methods of its
+"""autocomp's evaluation of candidates without a device: a class with the methods of its
 EvalBackend."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ OLDER = re.compile(r"^\s*(import|from)\s+neuronxcc\b.*$", re.MULTILINE)
 
 
 class EvalBackend:
-    """Judges candidates of autocomp's problems. `folder` is a clone of autocomp, by default that of
-    the environment variable AUTOCOMP_ROOT; `target` replaces the machine of a harness."""
+    """Judges candidates of autocomp's problems. `folder` is a clone of autocomp, by default the
+    folder in the environment variable AUTOCOMP_ROOT. `target` replaces the machine of a harness."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class EvalBackend:
         self, prob: Any, code_strs: list[str], simulator: str
     ) -> list[dict[str, Any]]:
         """Return for each candidate: correct, latency in milliseconds or None, stdout and stderr.
-        `simulator` has no effect. Raises UsageError if the harness can't be read."""
+        `simulator` has no effect. Raise UsageError if the harness can't be read."""
         spec = self._spec(prob)
         made = evaluate(spec, _candidates(spec, code_strs), self.pool)
         found = {verdict["candidate"]: _result(verdict) for verdict in made}
@@ -69,7 +69,7 @@ class EvalBackend:
 
 def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
     """Return candidates, named by their numbers. As autocomp does, imports of the older API are
-    taken out of candidates for today's."""
+    removed from candidates for today's API."""
     if spec.order == "scheduled":
         sources = [OLDER.sub("", one) for one in sources]
     return [Candidate(str(number), one) for number, one in enumerate(sources)]
