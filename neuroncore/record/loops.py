@@ -14,14 +14,14 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 def no_slots(count: int) -> npt.NDArray[Any]:
-    """Return empty slots for a hash table of the numbers of this many things."""
+    """Return the empty slots of a hash table for the numbers of `count` things."""
     return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """A hash of 30 bits, so that plain Python and compiled loops go through the same numbers. The
-    product spreads small numbers; without it rows of them share slots by the thousand."""
+    """Return a hash of 30 bits, which is the same in plain Python and in compiled loops. The
+    product spreads small numbers; without it, rows of small numbers share slots by the thousand."""
     low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
     spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
     return spread ^ (spread >> 15)
@@ -29,7 +29,7 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return where to look first, of a power of 2 slots."""
+    """Return the slot in which to look first. `slots` is a power of 2."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -54,8 +54,8 @@ def apart(
     values: Array,
 ) -> None:
     """Split rows into columns. A row has one word with ~ its Call above its line, three words for
-    each window, and one for values if there are any; `tiles` and `has_values` are properties of the
-    Calls."""
+    each window, and one word for values if there are any. `tiles` and `has_values` have, for each
+    Call, its number of windows and whether it has values."""
     at, operand = 0, 0
     for i in range(call.shape[0]):
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
@@ -72,23 +72,24 @@ def apart(
             at += 1
 
 
-FEW = 64  # rows that a dict tells apart sooner than plain Python the loop's way
-ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
-# Columns of a table of geometries: bytes of an element and of a row; how many rows a window of it
-# reaches before and behind that of its first element, and how many bytes within them; where the
-# storage is, and whether the window fills its box; the least and the greatest element; rows of the
-# storage and their bytes; those of the area, if it is a whole memory, else 0; and the form.
+FEW = 64  # most rows for which a dict is faster than the loop in plain Python
+ANYWHERE = -1  # an offset that is only known when the instruction runs
+# Columns of a table of geometries: bytes of an element (ITEM) and of a row (PITCH); how many rows
+# a window reaches before (UP) and behind (DOWN) the row of its first element, and how many bytes
+# within a row (LEFT, RIGHT); the first row and byte of the storage; whether the window fills its
+# box; its least and greatest element; the rows of the storage, and their bytes; the bytes of a row
+# of the area, if the area is a whole memory, else 0; and the form.
 ITEM, PITCH, UP, DOWN, LEFT, RIGHT, ROW0, BYTE0, FILLED = range(9)
 LEAST, GREATEST, ROWS, ROW_BYTES, AREA_ROW_BYTES, FORM = range(9, 15)
-# Columns of the result, after the area.
+# Columns of the result of `extents`, after the area.
 ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 
 @compiled
 def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
-    """Return the rows of a window, the bytes within each row, and whether the window fills that
-    box; if not, the begin of its pattern in its area and its form, else -1. A window at an unknown
-    place counts as the whole storage."""
+    """Set the box of each window: its rows, the bytes within each row, and whether the window fills
+    the box; if not, also the beginning of its pattern in its area and its form, else -1. A window
+    at an unknown position has the box of the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         found[w, START], found[w, OWN_FORM] = -1, -1
@@ -103,7 +104,7 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
         start = offset[w] * item
         row, byte = start // pitch, start % pitch
         low, high = byte + lies[g, LEFT], byte + item + lies[g, RIGHT]
-        if low < 0 or high > pitch:  # runs on over the ends of rows
+        if low < 0 or high > pitch:  # the window continues beyond the ends of rows
             found[w, ROW] = (start + lies[g, LEAST] * item) // pitch
             found[w, ROW_END] = -(-(start + (lies[g, GREATEST] + 1) * item) // pitch)
             found[w, BYTE], found[w, BYTE_END], found[w, DENSE] = 0, pitch, 0
@@ -120,8 +121,8 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Return where each distinct row of integers is first, in that order, and the number of each
-    row among those."""
+    """Return the position of each distinct row of integers, where it is first, and for each row its
+    number among the distinct ones."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
@@ -140,8 +141,8 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Keep in `slots`, from the position of its hash on, the number of each distinct row. It takes
-    as many steps as there are rows, as long as different rows have different hashes."""
+    """Find the distinct rows with a hash table: `slots` has the number of each distinct row, at the
+    position of its hash or after it. This takes one step for each row if hashes differ."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
@@ -165,9 +166,9 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 
 @compiled
 def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """Return how many boxes of the same area each box overlaps, itself included.
+    """Count the boxes of the same area that each box overlaps, itself included, in `counts`.
 
-    `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
+    `order` sorts boxes by area and first row; `start[a]:end[a]` is the part of area a. A box is
     [row, row_end, byte, byte_end].
     """
     for a in range(start.shape[0]):
@@ -187,8 +188,8 @@ def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: A
 def overlap_pairs(
     order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
 ) -> None:
-    """Collect overlapping boxes: those of box p go to `neighbors` from place[p] on, and place[p]
-    moves past them."""
+    """Collect the boxes that each box overlaps. The neighbors of box p are written to `neighbors`
+    from place[p] on, and place[p] moves past them."""
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
             p = order[i]
@@ -207,11 +208,12 @@ def overlap_pairs(
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """Return the piece of each box, and whether the box is all of it; and, for each piece, its
-    first box and its ends in rows and bytes.
+    """Return, for each box, its piece and whether the box is the whole piece; and, for each piece,
+    its first box and its extents [row, row_end, byte, byte_end].
 
     A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
-    byte. A piece ends before a box that begins behind all that are in it.
+    byte. On chip, a box that begins after the end of all earlier boxes of a piece begins a new
+    piece.
     """
     of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
     extents = np.zeros((boxes.shape[0], 4), np.int64)

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from neuroncore.base.jit import compiled
 
 Array = npt.NDArray[Any]
-LANES = 16  # sums that do not depend on each other, so that vector instructions add them
+LANES = 16  # independent partial sums, so that vector instructions add them
 
 
 @compiled
 def distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the sums of (got - want)^2 and of want^2, and the largest |got - want|, in float64;
-    NaN in a sum if an element is NaN."""
+    """Return the sum of (got - want)^2, the sum of want^2, and the largest |got - want|, in
+    float64. A sum is NaN if an element is NaN."""
     errors, squares, worst = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
     whole = got.size // LANES * LANES
     for i in range(0, whole, LANES):

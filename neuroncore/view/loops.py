@@ -1,4 +1,5 @@
-"""The boxes that an operand of a call used last: a compiled loop for `view.columns`."""
+"""A compiled loop for `view.columns`: the rank of a box among the boxes that an operand used
+last."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ KEPT = 8  # boxes of each operand of a call
 
 
 def ranks(key: Array, box: Array, keys: int) -> Array:
-    """Return how many different boxes the same operand (`key`, less than `keys`) used since it used
-    this box, plus one; 0 if these were KEPT or more."""
+    """Return, for each use of a box, how many different boxes the same operand has used since it
+    last used this box, plus one; 0 if it used KEPT or more, or never used this box. key[k] is the
+    operand, less than `keys`."""
     kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
     _ranks.over(len(key))(key, box, kept, rank)
     return rank

@@ -1,4 +1,4 @@
-"""Allocation: the space that tiles reuse, and the engines of copies."""
+"""Allocation: which tiles reuse which space, and which engine executes a copy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 
 
 class BufferUses(NamedTuple):
-    """Instruction i, of queue[i], uses the boxes operands[start[i]:start[i + 1]], of which box b is
-    in tile[b] of one memory, or -1."""
+    """The uses of boxes. Instruction i is of queue[i], and uses the boxes operands[start[i]:start[i
+    + 1]]. Box b is in tile[b], or -1 if it is in no tile that is allocated here."""
 
     start: Array
     operands: Array
@@ -23,8 +23,9 @@ class BufferUses(NamedTuple):
 
 
 class Lives(NamedTuple):
-    """The life of each tile: its first and its last instruction, the last one of each queue or -1,
-    and the same for the space that it reuses."""
+    """The life of each tile: the first instruction that uses it (`birth`), and the last one
+    (`last`). For each queue: the last instruction that uses the tile (`last_user`), and the last
+    one that used the space which the tile reuses (`space`); -1 for none."""
 
     birth: Array
     last: Array
@@ -37,12 +38,13 @@ def reuse_of_space(
     uses: BufferUses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
 ) -> int:
     """Let each user of a tile wait, in previous[i, q], for the last users of the space that the
-    tile reuses: a compiler may begin any user of the tile first. Return the peak of live bytes.
+    tile reuses. All users wait, because a compiler may begin any of them first. Return the peak of
+    live bytes.
 
-    size[t] is the size of a tile; waits[i] is true if a tile that instruction i uses first waits
-    while more is alive than fits; births are -1. Tiles are numbered by first use. The space that
-    has been free the longest is reused first. Missing space comes from spilled tiles, which get it
-    back when the tile dies.
+    size[t] is the size of a tile. waits[i] is True if a tile that instruction i uses first waits
+    even while more bytes are alive than fit. Births are -1 at the beginning. Tiles are numbered by
+    first use. The space that has been free the longest is reused first. Missing space comes from
+    tiles that are spilled; they get it back when the tile dies.
     """
     start, operands, tile, queue = uses
     birth, last, last_user, space = lives
@@ -57,7 +59,7 @@ def reuse_of_space(
                 last[t] = last_user[t, queue[i]] = i
     deaths, left = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
     unused, used, peak = capacity, 0, 0
-    died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
+    died, taken = 0, 0  # how many of `deaths` have died, and how many have no space left
     displaced = False
     for t in range(size.shape[0]):
         while last[deaths[died]] < birth[t]:
@@ -105,8 +107,8 @@ def _in_order(last: Array, count: int) -> Array:
 
 
 class Instructions(NamedTuple):
-    """The call of each instruction, the instruction that it is merged with or -1, and whether it is
-    issued at all."""
+    """For each instruction: its call, the instruction that it is merged with or -1, and whether it
+    is issued at all."""
 
     call: Array
     heads: Array
@@ -114,8 +116,8 @@ class Instructions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Call c may be any of the rows first[c] to last[c] of a table, which keep their queues busy
-    for so long."""
+    """The rows of a table of calls. Call c may be any of the rows first[c]:last[c]. Row r occupies
+    queue[r] for busy[r]."""
 
     first: Array
     last: Array
@@ -127,10 +129,10 @@ class Choices(NamedTuple):
 def balanced(
     work: Instructions, choices: Choices, horizon: float, given: Array, row: Array
 ) -> None:
-    """Choose row[i], the row that serves instruction i: the row of heads[i] unless it is -1,
-    otherwise the row whose queue q has the least work given[q] so far. A queue that is behind the
-    other queues of a choice by more than `horizon` counts as behind by `horizon`, because work
-    can't be moved further."""
+    """Choose row[i], the row of instruction i. If instruction i is merged, it has the row of
+    heads[i]. Otherwise it has the row that is finished first, if given[q] is the work that queue q
+    has so far. A queue that is behind the other queues of a choice by more than `horizon` counts as
+    behind by `horizon`, because work can't be moved further."""
     queue, busy, call, heads = choices.queue, choices.busy, work.call, work.heads
     for i in range(call.shape[0]):
         begin, end = choices.first[call[i]], choices.last[call[i]]

@@ -1,5 +1,5 @@
-"""Contention that makes instructions take longer than their cost, for `loops.timeline`: a slow PE,
-an SBUF port that two engines share, and busy DMA engines."""
+"""Contention, which makes instructions take longer than their cost, for `loops.timeline`: a slow
+clock of the PE, an SBUF port that two engines share, and busy DMA engines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from neuroncore.base.jit import borrowing
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
-CLOCK = 5  # numbers that describe the clock of a PE
+CLOCK = 5  # numbers of the state of a PE's clock
 
 
 class Units(NamedTuple):
-    """The state of the units: the time at which each queue is free; the time at which all before is
-    complete (DMA); the last instruction on the path to SBUF that Vector and GpSimd share; and, for
-    each core, the times at which its DMA engines are free, and the clock of its PE (`clocked`)."""
+    """The state of the units. For each queue: when it is free (`free`), when its last transfer is
+    complete (`complete`), and, for Vector and GpSimd, its last instruction on the SBUF port that
+    they share (`sharing`). For each core: when its DMA engines are free (`engines`), and the state
+    of its PE's clock (`clocked`)."""
 
     free: Array
     complete: Array
@@ -28,7 +29,7 @@ class Units(NamedTuple):
 
 
 def idle_units(work: Work, queues: Queues) -> Units:
-    """The state before anything has begun."""
+    """Return the state before any instruction has begun."""
     count = len(queues.limits)
     cores = count // work.previous.shape[1]
     return Units(
@@ -42,14 +43,16 @@ def idle_units(work: Work, queues: Queues) -> Units:
 
 @borrowing
 def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> float:
-    """The time that the PE takes for instruction i, which begins at a time.
+    """Return the time that the PE takes for instruction i if it begins at `begin`.
 
-    Windows of time follow each other. The PE has its full clock in a window if enough rows moved in
-    the window before. The first work begins at the phase of its window, which is slow. Work on at
-    most half of the array counts half at full clock; at half clock, or long after other work, it
-    does not count. `clock` has the number of the window that the PE worked in last, from -1 for
-    none, the rows that moved in it, whether it has the full clock, when the first window began, and
-    when work on more of the array did.
+    Time is divided into windows. In each window the PE has its full clock if enough rows moved in
+    the window before. The first work begins within a window, at its phase, and this window is slow.
+    Work on at most half of the array counts half at full clock. At half clock, or long after other
+    work, it does not count.
+
+    `clock` has five numbers: the window in which the PE worked last (-1 for none), the rows that
+    moved in it, whether it has the full clock, when window 0 began, and when work on more than half
+    of the array last began.
     """
     length, half = core.clock_window_ns, work.fills_half[i]
     if clock[0] < 0.0:
@@ -76,8 +79,9 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 @borrowing
 def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float:
-    """Return the extra time of instruction i, which begins at `time`, because it shares a port of
-    SBUF with the other instruction (-1: none). The other one becomes longer too."""
+    """Return by how much instruction i, which begins at `time`, takes longer because another
+    instruction uses the same port of SBUF. `beside` is that other instruction (-1: none), which
+    becomes longer too."""
     if beside < 0:
         return 0.0
     longer = min(busy[i], times.begin[beside] + busy[beside] - time)
@@ -92,7 +96,8 @@ def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float
 
 @borrowing
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """Return when instruction i of queue q, which has begun, completes its work or its transfer."""
+    """Set times.done[i]: when instruction i of queue q, which has begun, completes its work or its
+    transfer."""
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
         return

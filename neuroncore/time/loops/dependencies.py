@@ -1,4 +1,4 @@
-"""Data dependencies between instructions: `neuroncore.time.prepare`."""
+"""Data dependencies between instructions, for `neuroncore.time.prepare`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from neuroncore.record.loops import mixed, next_slot, no_slots, slot_of
 
 Array = npt.NDArray[Any]
 INT32 = np.dtype(np.int32)
-READERS = 32  # of a box, that an instruction which overwrites it waits for one by one
+READERS = 32  # most readers of a box in `Flow.needs` of an instruction that overwrites the box
 
 
 class Accesses(NamedTuple):
-    """The operands of instruction i are the boxes operands[start[i]:start[i + 1]], of which the
-    first reads[i] are read; box b shares bytes with near[near_start[b]:near_start[b + 1]]."""
+    """The boxes that instructions read and write. Instruction i has the operands
+    operands[start[i]:start[i + 1]], which are boxes; the first reads[i] of them are read, the
+    others written. Box b shares bytes with the boxes near[near_start[b]:near_start[b + 1]]."""
 
     start: Array
     operands: Array
@@ -33,18 +34,21 @@ class Accesses(NamedTuple):
 
     @property
     def is_read(self) -> Array:
-        """True for each operand that is read."""
+        """Return, for each operand, whether it is read."""
         found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
         return found
 
 
 class Flow(NamedTuple):
-    """The dependencies. i waits for needs[first[i]:first[i + 1]]: the last writers of all that it
-    reads or overwrites, and up to READERS of the last readers of what it overwrites, for each box;
-    and for previous[i, q], the last instruction of queue q that reads what i overwrites. `reload`
-    is true if the stationary tile of i differs from the one in the array. The definition that
-    reaches operand k is its last writer. A definition is killed by the first instruction that
-    overwrites a part of it. Reaching definitions are left out if there is no room for them."""
+    """The dependencies. Instruction i waits for needs[first[i]:first[i + 1]]: the last writers of
+    all that it reads or overwrites, and, for each box that it overwrites, up to READERS of its last
+    readers. It also waits for previous[i, q], the last instruction of queue q that reads what i
+    overwrites. `reload` is True if the stationary tile of i differs from the one in the array.
+
+    The definition that reaches operand k is its last writer, reaching[k]. killer[i] is the first
+    instruction that overwrites a part of the result of i. Reaching definitions are left out if
+    there is no room for them.
+    """
 
     first: Array
     needs: Array
@@ -55,10 +59,11 @@ class Flow(NamedTuple):
 
 
 class Users(NamedTuple):
-    """For each box: its last writer, the last reader of each queue, and all readers since the last
-    write, as a chain of operands from the latest to `earlier` ones; reading[k] is the instruction
-    of operand k. `noted` has, for each instruction, the last one that is known to wait for it;
-    `loaded` is the box in the PE array with its writer."""
+    """The users of each box so far: its last writer, its last reader on each queue, and all readers
+    since the last write. The readers are a chain of operands: latest[b] is the last one, earlier[k]
+    the one before operand k, and reading[k] the instruction of operand k. noted[p] is the last
+    instruction that is known to wait for instruction p. `loaded` is the box in the PE array, and
+    its writer."""
 
     writer: Array
     reader: Array
@@ -72,10 +77,8 @@ class Users(NamedTuple):
 def dependencies(
     queue: Array, queues: int, accesses: Accesses, weights: Array, defines: bool
 ) -> Flow:
-    """The flow of data of instructions on so many queues; with `defines`, of definitions too.
-
-    weights[i] is which operand of i is a stationary tile, or -1.
-    """
+    """Return the dependencies of instructions on `queues` queues; with `defines`, also the reaching
+    definitions. weights[i] is the index of the operand of i that is a stationary tile, or -1."""
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     flow = Flow(
         first=np.zeros(count + 1, np.int64),
@@ -107,7 +110,8 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """Return how many instructions are done: all, or those for which there was room in `needs`."""
+    """Continue from instruction `done`. Return the number of instructions that are done: all, or
+    those for which there was room in `needs`."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -142,7 +146,8 @@ def _dependencies(
 
 @borrowing
 def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
-    """Add a wait of instruction i to `needs`, unless it is known, and return the new length."""
+    """Let instruction i wait for `other`, in `needs`, unless it does already. Return the new
+    length."""
     if noted[other] != i:
         noted[other], needs[found] = i, other
         found += 1
@@ -162,8 +167,7 @@ def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, found: int)
 
 @borrowing
 def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
-    """Record that instruction i overwrites the contents of box b, whether or not the box was
-    written."""
+    """Record that instruction i overwrites box b, whose last writer is `writer` (-1 for none)."""
     if writer >= 0:
         flow.killer[writer] = min(flow.killer[writer], i)
     for q in range(flow.previous.shape[1]):
@@ -172,7 +176,8 @@ def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
 
 @borrowing
 def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
-    """Note what instruction i of queue q reads and writes, when all that it waits for is known."""
+    """Record the boxes that instruction i of queue q reads and writes, after all of its waits are
+    known."""
     start, first_write = accesses.start, accesses.start[i] + accesses.reads[i]
     for k in range(start[i], start[i + 1]):
         own = accesses.operands[k]
@@ -185,9 +190,9 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
 
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
-    """Return, for each instruction, the last earlier one that did the same with the same data, if
-    its result still exists, else -1. compared[c] is how many operands of call c have to be the
-    same, 0 if it is always executed again."""
+    """Return, for each instruction, the last earlier one that did the same with the same data and
+    whose result still exists, else -1. compared[c] is the number of operands of call c that must be
+    the same; 0 if the call is always executed again."""
     before = np.full(len(call), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
@@ -198,8 +203,8 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 def _recomputed(
     call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
-    """Keep in `slots`, from the position of its hash on, the last of the instructions that compute
-    the same result."""
+    """Find the earlier instructions with a hash table: `slots` has the last instruction for each
+    result, at the position of its hash or after it."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):
         count = compared[call[i]]
@@ -228,8 +233,9 @@ def _recomputed(
 
 
 class Overwritten(NamedTuple):
-    """For each box: its last writer, and the last operand that read it since any of it was written;
-    for each operand the previous reader (`earlier`), and its instruction (`reading`)."""
+    """The users of each box: its last writer, and the last operand that read it since any byte of
+    it was written. For each operand: the reader before it (`earlier`), and its instruction
+    (`reading`)."""
 
     writer: Array
     latest: Array
@@ -238,9 +244,9 @@ class Overwritten(NamedTuple):
 
 
 def first_uses(accesses: Accesses, moving: Array) -> Array:
-    """Return the first instruction that reads or overwrites the result of each `moving`
-    instruction. An instruction whose inputs are overwritten before that is not moving any more; it
-    and all other instructions have their own position."""
+    """Return, for each `moving` instruction, the first instruction that reads or overwrites its
+    result. If the inputs of an instruction are overwritten before that, the instruction does not
+    move. It and all other instructions have their own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=np.full(boxes, -1, np.int32),
@@ -292,8 +298,9 @@ def reads_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array, fou
 
 @borrowing
 def share_bytes(one: Any, other: Any, accesses: Accesses, boxes: Array) -> bool:
-    """Return whether two boxes share bytes. If neither is dense, the shorter of their two lists is
-    read: both may be in thousands of lists. `boxes` are those of the record (`Boxes.table`)."""
+    """Return whether two boxes share bytes. If neither is dense, look for one in the list of the
+    other, and take the shorter list, because a box may be in thousands of lists. `boxes` is
+    `Boxes.table` of the record."""
     near, start = accesses.near, accesses.near_start
     if one == other:
         return True

@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 
 
 class AreaUses(NamedTuple):
-    """The uses of areas: those of area a are the operands uses[ends[a]:ends[a + 1]], of the
-    instructions user[k]."""
+    """The uses of areas. Area a is used by the operands uses[ends[a]:ends[a + 1]]; user[k] is the
+    instruction of uses[k]."""
 
     uses: Array
     user: Array
@@ -23,9 +23,9 @@ class AreaUses(NamedTuple):
 
 
 class ContentNotes(NamedTuple):
-    """Notes about the rows of each area, which are the instructions that use it: last[b] is the
-    last row that wrote box b, or -1; how many values are kept from each row on, or no longer; and
-    whether each row writes."""
+    """Notes for `contents`. The rows of an area are the instructions that use it. last[b] is the
+    last row that wrote box b, or -1. The running sum of `kept` is the number of values that are
+    still read later. `wrote` says whether each row writes."""
 
     last: Array
     kept: Array
@@ -36,7 +36,7 @@ class ContentNotes(NamedTuple):
 def contents(
     accesses: Accesses, boxes: Array, areas: AreaUses, notes: ContentNotes, number: Array
 ) -> None:
-    """Number the contents that each area has at its uses, in their order."""
+    """Set number[k], the number of the contents that an area has at uses[k]."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     uses, user, ends = areas.uses, areas.user, areas.ends
     last, kept, wrote = notes.last, notes.kept, notes.wrote
@@ -67,8 +67,8 @@ def contents(
 
 @borrowing
 def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
-    """Return the first row that wrote the current contents of a box; a write of the whole box
-    replaces earlier writes. The result is -1 if the box was never written."""
+    """Return the first row that wrote the current contents of a box; -1 if the box was never
+    written. A write of the whole box replaces earlier writes."""
     near, start = accesses.near, accesses.near_start
     latest: Any = -1
     first: Any = np.iinfo(np.int64).max
@@ -97,9 +97,9 @@ def waiting_operands(
     operand: Array,
     reused: Array,
 ) -> None:
-    """Find the first result of each waiting[k] that is in a box on the chip and shares bytes with
-    an operand of before[k], and set reused[k]; its last result if there is none, and -1 if it has
-    no result."""
+    """Set operand[k], the first result of instruction waiting[k] that is on chip and shares bytes
+    with an operand of before[k], and set reused[k]. If there is no such result, set operand[k] to
+    the last result, or to -1 if the instruction has no result."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]

@@ -1,4 +1,4 @@
-"""The order of instructions on halves of tiles: `neuroncore.time.edits.halves`."""
+"""The order of instructions on halves of tiles, for `neuroncore.time.edits.halves`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = npt.NDArray[Any]
 def put_off(
     accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
 ) -> None:
-    """Delay second halves (half[i] is 1) until a first half of the same line follows, until a wait
-    for other cores (-2), or until an instruction depends on them: one of the two writes what the
-    other uses. They stay in order.
+    """Set `order`, in which second halves (half[i] is 1) are delayed. They wait until a first half
+    of the same line follows, until a wait for other cores (-2), or until an instruction depends on
+    them because one of the two writes what the other uses. They stay in order.
 
-    last[0, b] and last[1, b] are the second halves that used and wrote box b last, and turn[l] is
-    the turn in which line l was seen last: -1 for each, at first.
+    last[0, b] and last[1, b] are the second halves that last used and last wrote box b. turn[l] is
+    the number of the iteration in which line l was last seen. All of these are -1 at first.
     """
     start, operands, reads, near, near_start = accesses
     count, done, now, k = half.shape[0], 0, 0, 0

@@ -1,4 +1,4 @@
-"""Bytes that iterations of a loop share: `neuroncore.time.vectorized`."""
+"""Bytes that iterations of a loop share, for `neuroncore.time.vectorized`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def independent(
     near_start: Array,
     writer: Array,
 ) -> bool:
-    """Return whether no iteration uses bytes that another one writes. An iteration has so many of
-    the rows; row i reads inputs[i] of its operands; box b shares bytes with
-    near[near_start[b]:near_start[b + 1]]; writer is -1 for each box, and is so afterwards."""
+    """Return whether no iteration uses bytes that another iteration writes. Each iteration has
+    `width` of the rows. Row i reads the first inputs[i] of its operands, and writes the others. Box
+    b shares bytes with near[near_start[b]:near_start[b + 1]]. `writer` has an entry for each box,
+    which is -1 before and after the call."""
     apart = True
     for r in range(rows.shape[0]):
         i, k = rows[r], r // width

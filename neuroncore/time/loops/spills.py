@@ -1,4 +1,5 @@
-"""Loops of what the older API's compiler leaves out and spills: `neuroncore.time.residency`."""
+"""Loops for what the older API's compiler leaves out and spills, for
+`neuroncore.time.residency`."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ BEFORE, AFTER = 0, 1
 
 
 class Accesses(NamedTuple):
-    """The operands of instruction i are start[i]:start[i + 1], of which the first reads[i] are
-    read; operand k is in piece[k], and all of it where whole[k] says so."""
+    """The pieces that instructions read and write. A piece is a part of a storage
+    (`record.boxes.Pieces`). Instruction i has the operands start[i]:start[i + 1], of which the
+    first reads[i] are read. Operand k is in piece[k], and is the whole piece if whole[k]."""
 
     start: Array
     reads: Array
@@ -35,8 +37,8 @@ class Contents(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """For each piece: whether it is loaded whole, whether it may be moved, and its bytes, per
-    partition and in total."""
+    """For each piece: whether one load fills it, whether it may be moved, its bytes per partition,
+    and its bytes in total."""
 
     loaded: Array
     movable: Array
@@ -46,14 +48,15 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """Return for each piece the first piece that is loaded from the same bytes (itself if there is
-    none), and the instruction that loads it (-1 if it is not loaded whole or is written again)."""
+    """Return, for each piece, the first piece that is loaded from the same bytes, or itself if
+    there is none; and the instruction that loads it, or -1 if no single load fills it or if it is
+    written again."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
     same_as, load = np.arange(count), np.full(count, -1)
     writers, final, alone, first_read = _history(start, reads, piece, count)
-    key = np.ones(count, np.uint64)  # of how its content is made
+    key = np.ones(count, np.uint64)  # a hash of the instructions and bytes that make its content
     inputs = np.zeros(count, np.int64)
     external = np.ones(count, np.bool_)
     known = np.full(2 * count + 1, -1)  # pieces, by key
@@ -76,7 +79,7 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
             if not on_chip[piece[k]]:
                 key[own] = _mixed(key[own], operands[k])
                 continue
-            for n in range(4):  # from its first row and byte
+            for n in range(4):  # relative to the first row and byte of the piece
                 start_of_piece = extents[piece[k], n // 2 * 2]
                 key[own] = _mixed(key[own], boxes[operands[k], 1 + n] - start_of_piece)
         if i < final[own] or inputs[own] == 0:
@@ -94,8 +97,8 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
 
 @inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
-    """Return for each piece: the number of instructions that write it, the last of them, whether
-    they write nothing else; and the first instruction that reads it."""
+    """Return, for each piece: the number of instructions that write it, the last one of them, and
+    whether they write nothing else; and the first instruction that reads it."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
@@ -118,9 +121,9 @@ def _mixed(key: Any, value: Any) -> Any:
 
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
-    """Return for each instruction that only repeats earlier work: the last instruction that wrote
-    the original of its result. -1 for an instruction that writes nothing, or that writes a piece
-    that repeats no other."""
+    """Return, for each instruction that only repeats earlier work, the last instruction that wrote
+    the original of its result. Return -1 for an instruction that writes nothing, or that writes a
+    piece that repeats no other."""
     start, reads, piece, _ = accesses
     found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(found.shape[0]):
@@ -137,13 +140,13 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
 
 
 class Residents(NamedTuple):
-    """The tiles that are in SBUF, as a list with the one that has not been used for the longest
-    time first; a second list has the `idle` ones, which only stay so that a load can be left out.
-    For each tile: whether it has been there, whether HBM has it too (`clean`), and the last
-    instruction that used it.
+    """The tiles that are in SBUF, as a list that begins with the one that has not been used for the
+    longest time (`links`). A second list has the tiles that stay only so that a load can be left
+    out (`idle`). For each tile: whether it has been in SBUF (`seen`), whether HBM has it too
+    (`clean`), and the last instruction that used it.
 
-    links[BEFORE, p] and links[AFTER, p] are the neighbors of p, -1 if it is not in the list, a
-    ring through an entry for its ends.
+    links[BEFORE, p] and links[AFTER, p] are the neighbors of p, or -1 if it is not in the list. A
+    list is a ring, whose two ends are joined by one more entry.
     """
 
     links: Array
@@ -154,8 +157,9 @@ class Residents(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The transfers that the compiler adds: a row has the kind of the transfer, the instruction
-    that it precedes, and the piece. counts[MADE] rows are filled; counts[USED] bytes are in use."""
+    """The transfers that the compiler adds. A row is [kind of the transfer, instruction that it
+    precedes, piece]. counts[MADE] is the number of rows, and counts[USED] the bytes per partition
+    in use."""
 
     rows: Array
     counts: Array
@@ -166,9 +170,9 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
-    """Go through the program with at most `capacity` bytes of `width` at a time; the rows of
-    transfers that this takes. A piece that would have had to stay is read again from the place
-    where it was loaded."""
+    """Execute the program in an SBUF with `capacity` bytes per partition for tiles. Return the rows
+    of the transfers that this needs. If a piece that a load fills had to make room, it is loaded
+    again from where it came from."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),
@@ -179,7 +183,7 @@ def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> A
     )
     runs = repeated(accesses, same_as) < 0
     uses = _uses(accesses, same_as, tiles.movable, runs)
-    most = 2 * np.count_nonzero(uses[0] >= 0)  # a tile that makes room was brought before
+    most = 2 * np.count_nonzero(uses[0] >= 0)  # a tile can only be removed after it was brought
     moves = Moves(np.empty((most, 3), np.int64), np.zeros(2, np.int64))
     _replay(accesses, same_as, tiles, capacity, runs, uses, residents, moves)
     return moves.rows[: moves.counts[MADE]].copy()
@@ -220,7 +224,7 @@ def _replay(
 def _bring(
     tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
-    """Make a tile available for instruction i, which uses it as a piece."""
+    """Bring a tile to SBUF for instruction i, which uses it as the piece `used_as`."""
     if residents.links[AFTER, tile] < 0:
         moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
@@ -235,8 +239,9 @@ def _bring(
 
 @borrowing
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
-    """Make room by removing the tile that has been idle, or unused, for the longest time, if
-    instruction i does not use it. Its data is saved unless HBM has it."""
+    """Make room by removing one tile: the one that has been idle for the longest time, or else the
+    one that has not been used for the longest time. Its data is saved unless HBM has it. Return
+    False if there is none that instruction i does not use."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
@@ -261,9 +266,9 @@ def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
 
 @compiled
 def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
-    """For the first operand of an instruction in each tile: the piece as which it uses the tile,
-    and the piece as which the tile is used next, or -1 if never before all of it is written. Other
-    operands have -1 for both."""
+    """Return two arrays about the first operand with which an instruction uses each tile: the piece
+    as which it uses the tile; and the piece as which the tile is used next, or -1 if it is not used
+    again before the whole tile is written. All other operands have -1 in both."""
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)

@@ -1,4 +1,4 @@
-"""When each instruction runs: `neuroncore.time.schedule`."""
+"""The times at which instructions run, for `neuroncore.time.schedule`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 UNKNOWN = -1.0
-OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
+OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
 
 
 class ReorderWindows(NamedTuple):
-    """The instructions that each queue may begin next. Places are those of `Queues.order`: all
-    before reached[q] were in its reach, which goes to allowed[q], and those before admitted[q] that
-    read something are admitted; held[q] of them have not begun.
+    """The instructions that each queue may begin next. A place is a position in `Queues.order`.
 
-    An admitted instruction may wait for an end that is not known yet: it is in the chain of
-    waiting[p], the first place that waits for instruction p, and `following`. All dependencies of i
-    before number asked[i] are known. Otherwise it is an entry k of queue q, from low[q] to high[q],
-    in the order of the queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The
-    entry at choice[q] can begin soonest, unless queue q is stale.
+    The reach of queue q goes to place allowed[q]. Instructions that read nothing (`Work.fresh`) are
+    admitted as soon as they are in the reach; those before reached[q] have been. Instructions that
+    read something are admitted up to place admitted[q]; held[q] of them have not begun.
+
+    An admitted instruction may wait for an end time that is not known yet. It is then in a chain:
+    waiting[p] is the first place that waits for instruction p, and following[place] the next one.
+    asked[i] is the number of the first dependency of instruction i whose time may be unknown.
+
+    Once all of its times are known, an admitted instruction is an entry k of its queue, from low[q]
+    to high[q], in the order of the queue. place[q, k] is its place, ready[q, k] the time at which
+    it is ready, and why[q, k] the instruction that ended last before. choice[q] is the entry that
+    can begin soonest, at soonest[q], unless queue q is stale.
     """
 
     allowed: Array
@@ -48,12 +53,13 @@ class ReorderWindows(NamedTuple):
 def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     """Fill in `times`. Each core has work.previous.shape[1] queues.
 
-    In each step, the queue whose next instruction can begin first begins it. A transfer i then
-    occupies DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine serves
-    transfers in the order of arrival. In a queue that keeps its order, a transfer completes after
-    all transfers ahead of it, because all engines count every transfer on one semaphore (DMAO).
-    If instruction i has partners on other cores, it ends when all of them have done their work.
+    In each step, the queue whose next instruction can begin first begins it. Transfer i then
+    occupies the DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine
+    serves transfers in the order of arrival. In a queue that keeps its order, a transfer completes
+    after all transfers ahead of it, because all engines count every transfer on one semaphore
+    (DMAO).
 
+    An instruction with partners on other cores ends when all of them have done their work.
     Instructions of the PE take longer while it has half of its clock. Instructions of Vector and
     GpSimd for which `shares` is set use the same port of SBUF: each takes twice as long while the
     other works.
@@ -101,7 +107,7 @@ def _run(
 def _choose(
     windows: ReorderWindows, units: Units, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> int:
-    """The queue that can begin something first; -1 if none can."""
+    """Return the queue that can begin an instruction first; -1 if none can."""
     best, best_time = -1, np.inf
     for q in range(windows.low.shape[0]):
         if windows.stale[q]:
@@ -116,7 +122,7 @@ def _choose(
 def _let_in(
     q: int, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Admit the instructions that have come into the reach of queue q to its window."""
+    """Admit the instructions that have come into the reach of queue q."""
     reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
     within = min(windows.allowed[q], queues.start[q + 1])
     while reached < within or (admitted < reached and held < queues.limits[q, 0]):
@@ -136,8 +142,8 @@ def _let_in(
 def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Add the instruction at a place to the known ones of its queue, or let it wait for an end that
-    is not known yet."""
+    """Make the admitted instruction at a place an entry of its queue, or, if it waits for an end
+    time that is not known yet, add it to the chain of that time."""
     i = queues.order[place]
     q = work.queue[i]
     begin, first = windows.asked[i], work.first[i + 1]
@@ -180,22 +186,22 @@ def _move(q: Any, source: Any, target: Any, windows: ReorderWindows) -> None:
 
 @borrowing
 def _look(q: int, windows: ReorderWindows, free: Any) -> None:
-    """Find what queue q can begin soonest."""
+    """Find the entry of queue q that can begin soonest."""
     soonest = np.inf
     for k in range(windows.low[q], windows.high[q]):
         time = max(windows.ready[q, k], free)
         if time < soonest:
             windows.choice[q], soonest = k, time
         if time <= free:
-            break  # those behind it can't begin sooner
+            break  # later entries can't begin sooner
     windows.stale[q], windows.soonest[q] = False, soonest
 
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """Return when everything that instruction i waits for, from number `begin` on, is available,
-    and what came last; or UNKNOWN and a number, if an end is not known yet. On the PE a result need
-    not be available for the next instruction."""
+    """Return the time at which all dependencies of instruction i, from number `begin` on, are
+    available, and the one that was last; or UNKNOWN and the number of a dependency whose end is not
+    known yet. On the PE the next instruction does not have to wait until a result is available."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -224,8 +230,8 @@ def _begin(
     core: CoreCosts,
     times: Times,
 ) -> Any:
-    """Begin the instruction of queue q that can begin soonest, and return it. It takes longer on a
-    slow PE, or if another instruction uses the same path."""
+    """Begin the instruction of queue q that can begin soonest, and return it. It takes longer while
+    the PE has a slow clock, or if another instruction uses the same SBUF port."""
     k, time = windows.choice[q], windows.soonest[q]
     i = queues.order[windows.place[q, k]]
     times.begin[i] = time
@@ -251,8 +257,8 @@ def _begin(
 
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
-    """Remove the instruction that queue q has begun from its window; the entries on the shorter
-    side move up."""
+    """Remove the entry of the instruction that queue q has begun. The entries on the shorter side
+    move up."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
         for entry in range(k, low, -1):
@@ -279,8 +285,8 @@ def _look_again(
     core: CoreCosts,
     end: Array,
 ) -> None:
-    """Recompute when the entries of a core are ready that are ready after a time: an end may have
-    changed."""
+    """Compute again when those entries of a core are ready that are ready after `time`, because an
+    end time may have changed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):
@@ -294,8 +300,8 @@ def _look_again(
 def _finish(
     i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
-    """Return when the result of i is available, if this is known, and check the instructions again
-    that waited for this time."""
+    """Set the time at which the result of instruction i is available, if it is known now, and look
+    again at the instructions that waited for this time."""
     met, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:
@@ -308,7 +314,7 @@ def _finish(
     while other >= 0 and other != i:
         times.end[other] = met + work.latency[other]
         other = work.partner[other]
-    while True:  # for the others of the ring, and i as the last
+    while True:  # for the partners in the ring, and then for i
         other = work.partner[other] if other >= 0 else i
         _tell(other, windows, work, queues, core, times.end)
         if other == i:
@@ -319,7 +325,7 @@ def _finish(
 def _tell(
     producer: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Look again at what waited to know when an instruction ends."""
+    """Look again at the instructions that waited to know when `producer` ends."""
     place = windows.waiting[producer]
     while place >= 0:
         following = windows.following[place]
@@ -329,8 +335,8 @@ def _tell(
 
 @compiled
 def chain(last: int, cause: Array, before: Array, path: Array) -> int:
-    """Write the chain that ends with an instruction to `path`, from its end on, and return its
-    length. cause[i] is what i waited for, or OWN_QUEUE for before[i]."""
+    """Write the chain of causes that ends with instruction `last` to the end of `path`, and return
+    its length. cause[i] is the instruction that i waited for, or OWN_QUEUE for before[i]."""
     count, i = 0, last
     while i >= 0:
         count += 1

@@ -12,29 +12,30 @@ Array = npt.NDArray[Any]
 
 
 class Work(NamedTuple):
-    """The instructions of all cores. i waits for the writers needs[first[i]:first[i + 1]] and for
-    instructions previous[i, q] of each queue q of its core, unless -1."""
+    """The instructions of all cores. Instruction i waits for the writers needs[first[i]:first[i +
+    1]], and for instruction previous[i, q] of each queue q of its core, unless it is -1. Times are
+    in nanoseconds."""
 
     queue: Array
     first: Array
     needs: Array
     previous: Array
-    partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
-    busy: Array  # how long it keeps its queue; longer while the PE is slow or a way is shared
-    early: Array  # the part of that for which it needs no data
-    latency: Array  # after which its result is there
+    partner: Array  # the next instruction of the same meeting, in a ring over cores; -1 for none
+    busy: Array  # how long it occupies its queue; timing adds a slow PE and contention
+    early: Array  # the part of `busy` for which it needs no data
+    latency: Array  # from the end of its work until its result is available
     lane: Array  # the first and last DMA engine of a transfer, or -1
-    lane_ns: Array  # what it takes of each
-    rows: Array  # that move through the PE
-    fills_half: Array  # products with no more than half of its rows
-    fresh: Array  # what reads nothing
-    shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
+    lane_ns: Array  # how long a transfer occupies each of these DMA engines
+    rows: Array  # the rows that move through the PE
+    fills_half: Array  # whether it is a product that uses at most half of the PE's rows
+    fresh: Array  # whether it reads nothing
+    shares: Array  # whether it uses the SBUF port that Vector and GpSimd share
 
 
 class Queues(NamedTuple):
-    """The instructions of queue q are order[start[q]:start[q + 1]]. The one of the first limits[q,
-    0] that can begin first begins. Instructions that are fresh may begin among the first limits[q,
-    1], and don't count."""
+    """The instructions of queue q are order[start[q]:start[q + 1]]. From the next limits[q, 0], the
+    one that can begin first begins. Fresh instructions may also begin from among the next limits[q,
+    1], and are not counted in the former."""
 
     order: Array
     start: Array
@@ -42,8 +43,8 @@ class Queues(NamedTuple):
 
 
 class CoreCosts(NamedTuple):
-    """The queues of a core that belong to the Tensor, Vector and GpSimd engines, and the costs of
-    its machine that depend on when an event happens."""
+    """The queues of the Tensor, Vector and GpSimd engines of a core, and the costs of its machine
+    that depend on when an event happens (fields of `neuroncore.machine.Fixed`)."""
 
     tensor: int
     vector: int
@@ -56,13 +57,13 @@ class CoreCosts(NamedTuple):
     cold_clock_share: float
 
 
-FIXED = CoreCosts._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
+FIXED = CoreCosts._fields[3:]  # fields of `neuroncore.machine.Fixed`, as floats
 
 
 class Times(NamedTuple):
-    """The times in nanoseconds at which each instruction begins, at which its work is done, and at
-    which its result is available (-1 before it is known); and the instruction that it waited for
-    (-1 for none, or OWN_QUEUE)."""
+    """The nanoseconds at which each instruction begins, has done its work, and has its result
+    available (-1 while unknown); and the instruction that it waited for (-1 for none, or
+    OWN_QUEUE)."""
 
     begin: Array
     done: Array
@@ -74,7 +75,7 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 class Moves(NamedTuple):
-    """Transfers that the compiler adds, in their order: the `kind` of each (SAVED, RELOADED or
+    """Transfers that the compiler adds, in their order. For each: its kind (SAVED, RELOADED or
     REREAD), the instruction that it comes before, the piece of the record that it moves
     (`Boxes.pieces`), and its bytes. Counters, the schedule and lists all describe these transfers.
     """
