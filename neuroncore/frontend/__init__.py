@@ -1,1 +1,2 @@
-"""The interface for users: the `nki` API, the import alias, and launches of kernels."""
+"""The interface for users: the `nki` API in both dialects, the import alias, and launches of
+kernels."""

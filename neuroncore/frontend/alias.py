@@ -1,9 +1,9 @@
-"""Makes `import nki` find this package while the alias is active, and imports the packages that
-only the vendor ships from a checkout, or with placeholders for the functions that are missing.
+"""Makes `import nki` find this package while the alias is active. Also imports packages that only
+the vendor ships: from a checkout, or with placeholders for missing functions.
 
-The distribution never installs a top-level `nki`: the name is the vendor's. Frameworks launch
-kernels by packages with other names of the vendor; the stand-ins here replace those that are not
-installed.
+The distribution never installs a top-level `nki`, because the name is the vendor's. Frameworks
+launch kernels through packages with other names of the vendor. The stand-ins here replace those
+packages if they are not installed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.frontend import dialects, vendor
 from neuroncore.frontend.vendor import Checkout, Package, holding
 
-HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # of modules with a name for users
+HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # modules that users import by another name
 
 
 class VendorFinder(MetaPathFinder):
-    """A finder of modules: modules that `--with` names come before those of other finders, all
-    others after them."""
+    """Finds modules that other finders do not find. Modules that `--with` names are found before
+    others."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -62,10 +62,10 @@ class VendorFinder(MetaPathFinder):
             return None
         is_root = name == package.name
         if package.stand_in and is_root:
-            return None  # the alias has it
+            return None  # the alias finds it
         real_or_none = package.is_whole or package.stand_in
         if real_or_none and not is_root and not _is_ours(_around(name)):
-            return None  # a real one is there, and has what it has
+            return None  # the installed package has all of its modules
         checkout = package.repository and vendor.named(package.repository)
         if checkout and not is_root and (inside := PathFinder.find_spec(name, path)):
             return _completed(inside)
@@ -79,8 +79,8 @@ class VendorFinder(MetaPathFinder):
     def _behind_alias(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return the module that `from nki import name` looks for, by its name inside
-        neuroncore."""
+        """Return the spec for `from nki import name`; the import system asks for it by the name
+        inside neuroncore."""
         own = name.partition(".")[2].partition(".")[2]
         module, _, last = own.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
@@ -111,7 +111,7 @@ def _is_ours(module: ModuleType) -> bool:
 
 
 class Empty(Loader):
-    """Makes an empty module in place of a vendor's module that neuroncore does not have."""
+    """Makes an empty module for a module of the vendor that neuroncore does not have."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return vendor.PlaceholderModule(spec.name)
@@ -121,14 +121,14 @@ class Empty(Loader):
 
 
 class Same(Loader):
-    """Loads a module that already exists under another name."""
+    """Loads a module that already exists, under another name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         real = importlib.import_module(self.name)
-        self._spec = real.__spec__  # importlib is about to overwrite it
+        self._spec = real.__spec__  # importlib will overwrite it
         return real
 
     def exec_module(self, module: ModuleType) -> None:
@@ -157,7 +157,8 @@ class InCheckout(SourceFileLoader):
 
 
 def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
-    """Return a package from the user's checkout. Raises UsageError if the checkout lacks it."""
+    """Return the spec of a package in the user's checkout. Raises UsageError if the checkout lacks
+    it."""
     folder = checkout.package()
     found = spec_from_file_location(
         package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -182,8 +183,8 @@ PATH = (
 
 
 class Alias(MetaPathFinder, Loader):
-    """Finds `nki.x` as the same module object as `neuroncore.frontend.nki.x`, and a framework's
-    package that is not installed as its stand-in."""
+    """Finds `nki.x`, as the same module object as `neuroncore.frontend.nki.x`. Also finds the
+    stand-in for a framework's package that is not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -223,17 +224,18 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
 
 @functools.cache
 def _tell(what: str) -> None:
-    """Report the use of a stand-in once, although an import looks for a package several times."""
+    """Print the use of a stand-in once, although an import searches for a package several times."""
     print(what, file=sys.stderr)
 
 
 def _is_alias(root: str) -> bool:
-    """Return whether an imported package is part of neuroncore."""
+    """Return whether an imported package is neuroncore's."""
     return root in sys.modules and sys.modules[root].__name__ == OURS[root]
 
 
 def _installed(name: str) -> ModuleSpec | None:
-    """Return the spec of an installed package of this name, outside the alias folder."""
+    """Return the spec of an installed package with this name, outside the alias folder; None
+    without one."""
     folders = [folder for folder in sys.path if Path(folder or ".").resolve() != PATH]
     others = (finder for finder in sys.meta_path if not isinstance(finder, Alias))
     specs = (other.find_spec(name, folders) for other in others if hasattr(other, "find_spec"))
@@ -258,7 +260,7 @@ def activate() -> None:
 
 
 def deactivate() -> None:
-    """Forget the alias and every module that was imported through it."""
+    """Deactivate the alias, and remove every module that was imported through it."""
     for finder in [f for f in sys.meta_path if isinstance(f, VendorFinder)]:
         finder.forget()
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, Alias | VendorFinder)]
@@ -268,8 +270,8 @@ def deactivate() -> None:
 
 
 def step_aside(name: str) -> None:
-    """Replace the module `name` of the alias folder, which is being imported, by the module that
-    `import name` finds while the alias is active."""
+    """Replace a module of the alias folder, which is being imported, with the module that `import
+    name` finds while the alias is active."""
     del sys.modules[name]
     activate()
     importlib.import_module(name)
@@ -277,7 +279,7 @@ def step_aside(name: str) -> None:
 
 @contextmanager
 def activated() -> Iterator[None]:
-    """Make `import nki` find neuroncore inside the `with` block only."""
+    """A context manager: `import nki` finds neuroncore inside the `with` block only."""
     already = any(isinstance(finder, Alias) for finder in sys.meta_path)
     activate()
     try:

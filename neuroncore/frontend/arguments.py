@@ -1,8 +1,8 @@
-"""The arguments of a kernel: arrays of the host's libraries, annotations in signatures, such as
-`x: nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
+"""The arguments of a kernel: arrays of the host's libraries, annotations in signatures such as `x:
+nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
 
-An array that is passed to several ranks is copied for each rank; the operating system copies only
-the pages that the rank writes."""
+An array that is passed to several ranks is copied for each rank. The operating system copies only
+the pages that a rank writes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Array = npt.NDArray[Any]
 
 
 class Annotation:
-    """An annotation that ignores its brackets, except `mutable`, sizes, and a list of sizes with a
-    format: with these it describes a tensor."""
+    """An annotation. It ignores its brackets, except for `mutable`, sizes, and a list of sizes with
+    a format: these describe a tensor."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -95,8 +95,8 @@ def of_a_rank(given: Any) -> Arguments:
 
 
 def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Arguments:
-    """Return the arguments of a function, with the number of the rank if the function has a
-    parameter `rank` without an argument."""
+    """Return the arguments of a function. If the function has a parameter `rank` without an
+    argument, the number of the rank is added."""
     args, named = given
     parameters = list(inspect.signature(function).parameters)
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
@@ -117,9 +117,10 @@ UNCHANGING = frozenset({int, float, bool, str, type(None)})
 
 
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
-    """Return a copy of the arguments in which the arrays `but` stay. Raises UsageError for an
-    argument that can't be copied."""
-    # fresh memory for large arrays would take longer than a launch that only moves them
+    """Return a copy of the arguments that contains the arrays `but` themselves. Raises UsageError
+    for an argument that can't be copied."""
+    # recycled memory for large arrays: fresh memory would take longer than a launch that only moves
+    # them
     memo, each = {id(one): one for one in but}, leaves(list(arguments))
     for one in each:
         if type(one) is np.ndarray and id(one) not in memo and _is_plain(one):
@@ -141,7 +142,7 @@ GROUPS = dict, list, tuple
 
 
 def leaves(value: Any) -> list[Any]:
-    """Return the single values in a result or in arguments, in order."""
+    """Return the single values in a result or in arguments, in their order."""
     if not isinstance(value, GROUPS):
         return [value]
     found: list[Any] = []
@@ -157,18 +158,19 @@ NO_ARRAYS = np.generic, Tile, type
 
 
 def is_host_array(value: Any) -> bool:
-    """Return whether a value is an array of numpy, torch or a similar library, and not a number or
-    a tensor."""
+    """Return whether a value is an array of numpy, torch or a similar library: not a number, and
+    not a tensor of a kernel."""
     return hasattr(value, "__array__") and not isinstance(value, NO_ARRAYS)
 
 
 def arrays_in(value: Any) -> list[Array]:
-    """Return the arrays in a result or in arguments, in order, as arrays of numpy."""
+    """Return the arrays in a result or in arguments, in their order, as numpy arrays."""
     return [as_numpy(one) for one in leaves(value) if hasattr(one, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
-    """Return the arrays of a record's inputs as arguments, for several ranks one dict per rank."""
+    """Return the arrays of a record's inputs as arguments: positional ones for one rank, or one
+    dict per rank."""
     if setting.world.ranks == 1:
         return tuple(arrays), {}
     ranks = {one.name: one.rank for one in setting.inputs}
@@ -177,7 +179,7 @@ def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
     return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}
 
 
-SMALL = 1 << 16  # bytes of the largest array that is simply copied
+SMALL = 1 << 16  # arrays of at most this many bytes are simply copied
 
 
 def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
@@ -210,7 +212,7 @@ def is_array(value: Any) -> bool:
 
 
 def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[int]:
-    """Return the ids of the arrays whose memory is, at least in part, in the arguments of two
+    """Return the ids of the arrays whose memory, or a part of it, is passed to at least two
     ranks."""
     ranks: dict[int, set[int]] = {n: set() for n in whole}
     for rank, arguments in enumerate(per_rank):
@@ -218,7 +220,7 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
             if id(one) in ranks:
                 ranks[id(one)].add(rank)
     several = {n for n, those in ranks.items() if len(those) > 1}
-    before: list[tuple[int, int]] = []  # arrays with lower addresses: their ends, and ids
+    before: list[tuple[int, int]] = []  # (end, id) of arrays with lower addresses
     for (low, high), n in sorted((span(array), n) for n, array in whole.items() if array.size):
         before = [one for one in before if one[0] > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
@@ -228,7 +230,7 @@ def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[i
 
 
 def span(array: Array) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the byte after its last."""
+    """Return the address of an array's first byte, and the address after its last byte."""
     start = int(array.__array_interface__["data"][0])
     if array.flags.c_contiguous:
         return start, start + array.nbytes

@@ -1,4 +1,4 @@
-"""The APIs and their names: the API in which a kernel is written, and the public names of an API's
+"""The two APIs and their names: which API a kernel is written for, and the public names of an API's
 modules."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from neuroncore.base.errors import did_you_mean
 
 Dialect = Literal["nki", "neuronxcc.nki"]
-# The names of each API's modules: as users import them, and their own `__name__`.
+# The names of each API's modules: those that users import, and their `__name__`.
 MODULES: dict[Dialect, tuple[str, ...]] = {
     "nki": ("nki", "nkilib", "neuroncore.frontend.nki"),
     "neuronxcc.nki": ("neuronxcc", "neuroncore.frontend.neuronxcc"),
@@ -21,11 +21,11 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API whose names a kernel uses; if there is none, the API of its module's names or
-    else of the functions that it calls. None if it is neither API or both.
+    """Return the API of a kernel: that of the names which it uses; else that of its module's names;
+    else that of the functions which it calls. None if these belong to neither API or to both.
 
-    With `import neuronxcc.nki.language as nl` in a module, a function of it that uses `nl.load` is
-    of the older API, decorated or not.
+    In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
+    to the older API, decorated or not.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -41,7 +41,8 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
 
 
 def _called(function: FunctionType) -> Iterable[FunctionType]:
-    """Return a function, those that it calls by global names, and so on at any depth."""
+    """Return a function, the functions that it calls by global names, those that they call, and so
+    on."""
     reached = {function: None}
     waiting = [function]
     while waiting:
@@ -55,7 +56,8 @@ def _called(function: FunctionType) -> Iterable[FunctionType]:
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
-    """Return the modules of the global names and imports of code and of the functions in it."""
+    """Return the modules that code, and the functions in it, use through global names and
+    imports."""
     for step in _steps(code):
         if step.opname == "LOAD_GLOBAL" and step.argval in space:
             yield from _homes(space[step.argval])
@@ -64,7 +66,7 @@ def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
 
 
 def _steps(code: CodeType) -> Iterator[dis.Instruction]:
-    """Return the bytecode of code and of the functions in it."""
+    """Return the bytecode instructions of code and of the functions in it."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -72,7 +74,8 @@ def _steps(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _homes(value: Any) -> Iterator[str]:
-    """Return the name of a module, or the modules that define a value and its type."""
+    """Return the name of a module. For other values, return the modules that define the value and
+    its type."""
     if isinstance(value, ModuleType):
         yield value.__name__
     else:
@@ -92,10 +95,11 @@ def _only(homes: Iterable[str]) -> Dialect | None:
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Return whether a function is written as a method of an object or of a class.
+    """Return whether a function is written as a method of an object or of a class: its first
+    parameter is `self` or `cls`.
 
-    Other kernels in a class are called as attributes, without the object: the vendor's decorator
-    makes an object that classes don't bind (corelab-src/nki-llama)."""
+    Other kernels in a class get no object when they are called as attributes: the vendor's
+    decorator makes an object that classes don't bind (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 

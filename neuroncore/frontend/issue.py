@@ -32,7 +32,7 @@ def function(name: str) -> Issues:
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Return dma_compute with `scales` before `reduce_op`, the order of releases before 0.3."""
+    """Return dma_compute with `scales` before `reduce_op`, as in releases before 0.3."""
 
     @wraps(dma_compute)
     def either_way(*args: Any, **named: Any) -> NkiInstruction:
@@ -56,8 +56,8 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 def kept(name: str, function: Issues) -> Issues:
-    """Return the function of an instruction. If the instruction requires a promise of the kernel,
-    the function raises SignatureError for a call without it."""
+    """Return the function of an instruction. If the API requires a promise of the kernel, the
+    function raises SignatureError for a call without it."""
     return PROMISED[name](function) if name in PROMISED else function
 
 

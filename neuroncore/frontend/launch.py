@@ -1,5 +1,5 @@
-"""Runs a kernel: converts arguments, runs it on one core or several, converts results; also inside
-functions that jax traces, such as those under jax.jit."""
+"""Runs a kernel: converts its arguments, runs it on one or several cores, and converts its results.
+This also works inside functions that jax traces, such as functions under jax.jit."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def launch_ranks(
 
 
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
-    """Return the finished launches of all ranks, verified if that is requested."""
+    """Return the finished launches of all ranks. They are verified if that is requested."""
     launches = [rank.close(precision) for rank in ranks]
     if verifies():
         verifying.verify(launches)
@@ -156,7 +156,7 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError for ranks and cores that do not exist."""
+    """Raise UsageError for numbers of ranks and cores that do not exist."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -173,8 +173,9 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
 
 
 class Way(NamedTuple):
-    """How a dialect's kernels run: its type of tensors, the programs of the grid that each core of
-    a rank runs, one after the other, and the function that is called at the end of each."""
+    """How the kernels of a dialect run: their type of tensors; for each core of a rank the programs
+    of the grid, which it runs one after the other; and the function to call at the end of each
+    program."""
 
     tensor: type[Tile]
     shares: Sequence[Sequence[int]]
@@ -182,7 +183,7 @@ class Way(NamedTuple):
 
 
 class _Rank:
-    """A kernel on the cores of one rank: its arguments, and its result."""
+    """A kernel on the cores of one rank, with its arguments and its result."""
 
     def __init__(
         self, cores: list[Core], function: Callable[..., Any], given: Arguments, way: Way
@@ -196,7 +197,8 @@ class _Rank:
         self.result: Any = None
 
     def program(self, core: Core) -> Any:
-        """Run the kernel on one of the cores, and return its result."""
+        """Run the kernel's programs on one of the cores, and return the result of the first
+        program."""
         share = self.way.shares[self.cores.index(core)]
         first, *_ = [self._one_program(core, program) for program in share]
         core.packs.clear()
@@ -226,7 +228,7 @@ class _Rank:
         return self.inputs.left(self.result)
 
     def close(self, precision: Precision | None) -> Launch:
-        """Return the finished launch, and copy changes to the caller's arrays."""
+        """Copy changes to the caller's arrays, and return the finished launch."""
         return Launch(
             kernel=getattr(self.function, "__name__", "kernel"),
             outputs=self.inputs.close(self.result),
@@ -271,7 +273,7 @@ def _check_ranks(core: Core, where: instances.Instance | None) -> None:
 
 
 def _check_cores(cores: list[Core]) -> None:
-    """Report a launch on more cores than a logical core has, which the device refuses
+    """Report a launch on more cores than a logical core has: the device refuses it
     (nki/get-started/about/lnc.rst)."""
     machine, most = cores[0].machine, cores_together(cores[0].machine)
     if len(cores) > most:
@@ -284,8 +286,8 @@ def _check_cores(cores: list[Core]) -> None:
 
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
-    """Return the results of a program on each core: the cores of a logical core run together,
-    others one by one."""
+    """Return the results of a program on each core. The cores of a logical core run together;
+    others run one by one."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -297,7 +299,7 @@ def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
 
 
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return a kernel's result. An error of Python about a function of neuroncore becomes a
+    """Return a kernel's result. A Python error about a function of neuroncore becomes a
     NeuronError."""
     try:
         return function(*args, **kwargs)
@@ -327,7 +329,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """Return the collector of a launch's errors, if that is requested."""
+    """Return the collector for the errors of a launch if that is requested, else None."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -338,14 +340,15 @@ def _precision(cores: list[Core]) -> Precision | None:
 
 
 def finish(run: Launch) -> Any:
-    """Report a run to its observer, or warn of its findings. Return its outputs."""
+    """Report a run to its observer; without an observer, warn about its findings. Return its
+    outputs."""
     if not tell(run):
         warn(run.findings)
     return run.outputs
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """Return the function's names of its positional arguments."""
+    """Return the names of the parameters to which a function's positional arguments belong."""
     if isinstance(function, FunctionType) and not function.__dict__:  # it wraps no other function
         code = function.__code__
         names = list(code.co_varnames[: code.co_argcount])
@@ -372,9 +375,8 @@ def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the results of a kernel as values of the graph: the kernel is launched whenever the
-    graph runs. Their shapes come from a launch on zeros, which is not reported.
-    """
+    """Return the results of a kernel as values of jax's graph: the kernel is launched whenever the
+    graph runs. The shapes of the results come from a launch on zeros, which is not reported."""
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if _is_tracer(leaf)]

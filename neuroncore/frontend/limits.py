@@ -21,15 +21,16 @@ from neuroncore.memory.tile import Tile
 
 
 def size(number: Any) -> int:
-    """Return the size of an axis. A whole number as a float is accepted: a published kernel with
-    traces of the device has 256 * 256 / 128. Raises TypeError for anything else."""
+    """Return the size of an axis as an int. A whole float is accepted, because a published kernel
+    that has traces of the device computes 256 * 256 / 128. Raises TypeError for anything else."""
     fraction = isinstance(number, float | np.floating)
     whole: Any = int(number) if fraction and number.is_integer() else number
     return operator.index(whole)
 
 
 def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:
-    """Return the number of an axis, or of several. Raises SignatureError for anything else."""
+    """Return the axis numbers as a tuple, for one number or several. Raises SignatureError for
+    anything else."""
     listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     try:
         return tuple(map(operator.index, listed))
@@ -60,8 +61,8 @@ def loop(*bounds: Any) -> range:
 
 
 def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
-    """Return the values in the brackets, one for each axis. Raises SignatureError for empty
-    brackets."""
+    """Return the values in the brackets of a launch, one for each axis. Raises SignatureError for
+    empty brackets."""
     sizes = grid if isinstance(grid, tuple) else (grid,)
     if not sizes:
         raise SignatureError(
@@ -74,7 +75,7 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
 
 
 def grid_size(value: Any, what: str, least: int, expected: str) -> int:
-    """Return an integer that is at least `least`. Raises SignatureError with `what` for other
+    """Return an integer that is at least `least`. Raises SignatureError about `what` for other
     values."""
     try:
         count = operator.index(value)
@@ -92,20 +93,21 @@ def grid_size(value: Any, what: str, least: int, expected: str) -> int:
 
 @dataclass(frozen=True)
 class DynamicSlice:
-    """The result of nl.ds: `size` elements from `start`, which may be a register."""
+    """The result of nl.ds: an index of `size` elements, starting at `start`, which may be a
+    register."""
 
     start: int | VirtualRegister
     size: int
 
 
 def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
-    """Return an index of `size` elements from `start`, which may be a register."""
+    """Return an index of `size` elements, starting at `start`, which may be a register."""
     return DynamicSlice(start, size)
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint about the indices from `first` to `last` that reach past the end of an axis;
-    `ragged` is the hint for a last piece that is shorter than the others."""
+    """Return a hint for indices from `first` to `last` that exceed the size of an axis. `ragged` is
+    the hint if the last of several pieces is shorter than the others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -116,7 +118,7 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
 
 
 T = TypeVar("T", bound=Tile)
-_enumeration: Any = Version  # type checkers accept no enumeration made at run time
+_enumeration: Any = Version  # Any, because type checkers accept no enumeration made at run time
 nc_version = _enumeration("nc_version", {v: api_number(v) for v in api_versions()}, module=__name__)
 
 
@@ -126,29 +128,28 @@ def machine() -> Machine:
 
 
 def get_nc_version() -> Version:
-    """Return the generation of the machine that the kernel runs on, a member of nc_version."""
+    """Return the generation of the machine that the kernel runs on: a member of nc_version."""
     version: Version = nc_version[machine().api_version]
     return version
 
 
 def get_nc_sub_version() -> int:
-    """Return the silicon revision within a generation: 0, the first one, is emulated."""
+    """Return the silicon revision within a generation. The first one, 0, is emulated."""
     return 0
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """Return the shape of `size` elements as rows, one per partition, on the largest number of
-    partitions that divides `size`; one row for no elements."""
+    """Return the shape (rows, columns) of `size` elements as rows, one per partition. The number of
+    partitions is the largest one that divides `size`. For no elements it is one row."""
     most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
 
 
 def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
-    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by repeated halving
-    along the first axis that can be halved. `itemsize` is the bytes of an element in SBUF, if it is
-    wider there.
-    """
+    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by repeatedly
+    halving the first axis that can be halved. `itemsize` is the bytes of an element in SBUF, if it
+    is wider there."""
     row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
         yield tensor
@@ -162,41 +163,43 @@ def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
 
 
 class TileSize:
-    """Sizes in elements, or in bytes if the name says so."""
+    """The constants of nl.tile_size: in elements, or in bytes if the name ends in "bytes" or
+    "align"."""
 
     @property
     def psum_min_align(self) -> int:
-        """The alignment of an address in PSUM, in bytes."""
+        """The alignment of addresses in PSUM, in bytes."""
         return machine().psum.min_align_bytes
 
     @property
     def sbuf_min_align(self) -> int:
-        """The alignment of an address in SBUF, in bytes."""
+        """The alignment of addresses in SBUF, in bytes."""
         return machine().sbuf.min_align_bytes
 
     @property
     def pmax(self) -> int:
-        """Partitions of a tile."""
+        """The largest number of partitions of a tile."""
         return machine().limits.partitions
 
     @property
     def gemm_stationary_fmax(self) -> int:
-        """Columns of the stationary tile of a matmul."""
+        """The largest number of columns of the stationary tile of a matmul."""
         return machine().limits.stationary_free
 
     @property
     def gemm_moving_fmax(self) -> int:
-        """Columns of the moving tile of a matmul: their results fill one PSUM bank."""
+        """The largest number of columns of the moving tile of a matmul: those that fill one PSUM
+        bank."""
         return self.psum_bank_fmax
 
     @property
     def bn_stats_fmax(self) -> int:
-        """Elements per partition that bn_stats takes."""
+        """The largest number of elements per partition for bn_stats."""
         return self.psum_bank_fmax
 
     @property
     def psum_bank_fmax(self) -> int:
-        """float32 elements of one PSUM bank, per partition."""
+        """The number of float32 elements per partition in one PSUM bank."""
         return self.psum_bank_fmax_bytes // 4
 
     psum_fmax = psum_bank_fmax
@@ -211,17 +214,17 @@ class TileSize:
 
     @property
     def sbuf_size_bytes(self) -> int:
-        """The bytes of all partitions of SBUF together."""
+        """The bytes of SBUF, of all partitions together."""
         return machine().sbuf.partition_bytes * machine().sbuf.partitions
 
     @property
     def sbuf_fmax_bytes(self) -> int:
-        """The bytes of one partition of SBUF that kernels may use."""
+        """The bytes per partition of SBUF that kernels may use."""
         return machine().sbuf.usable_bytes
 
     @property
     def sbuf_fmax(self) -> int:
-        """float32 elements of one partition of SBUF."""
+        """The number of float32 elements per partition of SBUF."""
         return self.sbuf_fmax_bytes // 4
 
     total_available_sbuf_size = sbuf_fmax_bytes

@@ -1,5 +1,5 @@
-"""Errors of Python about the API, in the form of other errors of a kernel: a missing name,
-arguments that a function doesn't take, a tensor passed to a function of numpy."""
+"""Python errors about the API, converted to the form of other errors of a kernel: a missing name,
+arguments that a function doesn't accept, a tensor passed to a function of numpy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from neuroncore.frontend.tensors import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."
-HOME = "neuroncore.frontend."  # the user imports the rest of a module's name
-NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # numpy: nki.language
-NO_UFUNC = "__array_ufunc__"  # in numpy's message
+HOME = "neuroncore.frontend."  # users import the modules by the rest of their names
+# numpy's names and those of nki.language
+NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}
+NO_UFUNC = "__array_ufunc__"  # occurs in numpy's message
 
 
 def told(error: BaseException) -> NeuronError | None:
-    """Return the error as a NeuronError at the user's line; None if it isn't about neuroncore. It
-    is an EmulatorError if the failing operation is not one that the user's code requested."""
+    """Return a Python error as a NeuronError at the user's line; None if it isn't about neuroncore.
+    It is an EmulatorError if the user's code did not request the operation that failed."""
     frame, instruction = source.innermost(error.__traceback__)
     if frame is None:
         return None
@@ -51,8 +52,8 @@ def told(error: BaseException) -> NeuronError | None:
 
 
 def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
-    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks,
-    where the object isn't one of its arguments."""
+    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks, and
+    this object isn't one of the user's arguments."""
     below = _below(frame, error)
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
         return False  # the user's code used it
@@ -62,7 +63,8 @@ def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
-    """Return the traceback below a frame; None if the frame itself raised the error."""
+    """Return the traceback of an error from the callee of a frame on; None if the frame itself
+    raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame is not frame:
         trace = trace.tb_next
@@ -82,7 +84,8 @@ def _our_fault(frame: FrameType, instruction: int, error: Exception) -> Emulator
 
 def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None:
     home, name = error.obj, error.name
-    # an attribute that is set: Python 3.13 gives its name too, and says so
+    # True if an attribute is being set; since Python 3.13 such an error has a name too, and
+    # mentions it
     is_set = name is None or str(error).endswith("for setting new attributes")
     if is_set and not _is_inside(error):
         return _not_set(str(error))
@@ -134,7 +137,7 @@ def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError |
 
 
 def _language_of(module: str) -> ModuleType | None:
-    """Return nki.language of the dialect that a module of neuroncore belongs to."""
+    """Return the module nki.language of the dialect to which a module belongs."""
     while module := module.rpartition(".")[0]:
         if (language := sys.modules.get(f"{module}.language")) is not None:
             return language
@@ -172,7 +175,7 @@ def _written(frame: FrameType, module: ModuleType) -> str | None:
 
 @dataclass(frozen=True)
 class _Called:
-    """A call in the user's code: the function, its name there, and the arguments."""
+    """A call in the user's code: the function, its name there, and its arguments."""
 
     function: Any
     name: str
@@ -180,7 +183,8 @@ class _Called:
 
     @property
     def ours(self) -> bool:
-        """Return whether the function is one of this package, or an object such as a kernel."""
+        """Return whether the function belongs to this package, or is an object of it such as a
+        kernel."""
         homes = getattr(self.function, "__module__", None) or "", type(self.function).__module__
         return any(home.startswith(PACKAGE) for home in homes)
 
@@ -190,7 +194,7 @@ class _Called:
 
     @property
     def unpacks(self) -> bool:
-        """Return whether there are arguments that the source doesn't list, `*args` or
+        """Return whether the call has arguments that the source doesn't list: `*args` or
         `**kwargs`."""
         starred = any(isinstance(argument, ast.Starred) for argument in self.node.args)
         return starred or len(self.keywords) < len(self.node.keywords)
@@ -213,7 +217,7 @@ def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelErro
 
 
 def _is_inside(error: Exception) -> bool:
-    """Return whether a function of neuroncore raised an error."""
+    """Return whether an error was raised inside a function of neuroncore."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -228,15 +232,16 @@ def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
 
 
 def _called(frame: FrameType, instruction: int) -> _Called | None:
-    """Return the call that a frame executes, if its function is a name or an attribute of a
-    name."""
+    """Return the call that a frame is making; None if its function is not a name or an attribute of
+    a name."""
     node = syntax.call(frame.f_code, instruction)
     if node is None or not _is_name(node.func):
         return None
     code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")
     try:
         function = eval(code, frame.f_globals, frame.f_locals)
-    except Exception:  # a name of an enclosing scope, or a property of the user that raised this
+    # a name of an enclosing scope, or a property of the user's that raised this error
+    except Exception:
         return None
     return _Called(function, ast.unparse(node.func), node)
 
@@ -288,7 +293,7 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _form(name: str, function: Any) -> str | None:
-    """Return a function's parameters as text, without the types."""
+    """Return the parameters of a function as text, without types; None if they are unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -302,15 +307,15 @@ def _form(name: str, function: Any) -> str | None:
 
 
 def refused_ufunc(name: str, tensor: object) -> KernelError:
-    """Return the error for a function of numpy that the user's code, or numpy, applies to a
-    tensor."""
+    """Return the error for a numpy function that is applied to a tensor, by the user's code or by
+    numpy."""
     frame = source.user_frame()
     called = _called(frame, frame.f_lasti) if frame is not None else None
     return of_numpy(frame, _name_of(called, name), str(tensor))
 
 
 def _name_of(called: _Called | None, name: str) -> str:
-    """Return numpy's name of the called function; `name` if it isn't a function of numpy."""
+    """Return numpy's name of the called function; `name` if the function isn't numpy's."""
     if called is None or not type(called.function).__module__.startswith("numpy"):
         return name
     return str(called.function.__name__)
@@ -331,7 +336,7 @@ def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
 
 
 def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
-    """Return the modules nki.language with their names in the user's code."""
+    """Return the modules nki.language that the user's code refers to, each with its name there."""
     for name, value in {**frame.f_globals, **frame.f_locals}.items():
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):

@@ -1,6 +1,6 @@
-"""The operators of the API: arguments of nki.isa, and functions of tiles when called.
+"""The operators of the API: arguments of nki.isa, and, when they are called, functions of tiles.
 
-Both dialects have the same names, and each turns a call into instructions in its own way."""
+Both dialects have the same names. Each dialect turns a call into instructions in its own way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 class Operation:
     """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`. `operator` is the name of
-    its ALU operator, if it differs."""
+    its ALU operator if that differs."""
 
     operator: Operator  # its row in the table of ALU operators, if it has one
     function: Function  # its row in the table of activation functions, if it has one
@@ -46,7 +46,7 @@ class Operation:
 
 
 class Simulated(Operation):
-    """An operator that only the vendor's simulator has, and no engine. Runs accept it with
+    """An operator that only the vendor's simulator has, and no engine. A run accepts it with
     Options.simulator_operators."""
 
     @property
@@ -86,7 +86,8 @@ BY_NUMBER = {
     "logical_not": ByNumber("1 where x is 0, else 0", 0.0, "equal"),
     "negative": ByNumber("-x", -1.0, "multiply"),
 }
-LATER = frozenset({"abs_max", "abs_min", "gelu_apprx_sigmoid_dx"})  # added after the older dialect
+# added to the API after the older dialect
+LATER = frozenset({"abs_max", "abs_min", "gelu_apprx_sigmoid_dx"})
 
 
 def operations(
@@ -95,13 +96,14 @@ def operations(
     by_number: Callable[[str, ByNumber], Operation],
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Operation]:
-    """Return a dialect's operators by name, each made by the function for its kind."""
+    """Return the operators of a dialect by name. Each is made by the argument for its kind."""
     by_name = {name: of_two(name) for name in OF_TWO if name not in without}
     by_name |= {name: activation(name) for name in ACTIVATIONS if name not in without}
     return by_name | {name: by_number(name, row) for name, row in BY_NUMBER.items()}
 
 
-WIDTHS = [*FORMATS, *OPAQUE]  # widest first among floats; formats only for memory are refused later
+# the widest float first; formats that engines only move are refused later
+WIDTHS = [*FORMATS, *OPAQUE]
 
 
 def format_of(dtype: Any, position: int) -> Format:
@@ -113,7 +115,7 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """Return the format of x <op> y: the format of the tile, or the wider one of two tiles."""
+    """Return the format of x <op> y: the tile's format, or the wider one of two tiles' formats."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
     formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]

@@ -1,7 +1,7 @@
-"""The arguments of a launch as they were before it.
+"""The arguments of a launch, with the contents that they had before it.
 
-Small arguments are copied. A large array is copied when an instruction first writes to it; if none
-does, a run refers to the caller's array, and checks a sample of it whenever it reads it."""
+Small arguments are copied. A large array is copied when an instruction first writes to it. If none
+does, a run refers to the caller's array, and checks a sample of it whenever it reads the array."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from neuroncore.numerics.libraries import as_numpy
 
 Array = npt.NDArray[Any]
 
-LARGE = 1 << 20  # bytes; to copy less takes less time than most launches
+LARGE = 1 << 20  # bytes; copying fewer takes less time than most launches
 WORD = 8  # bytes that are compared together
-BLOCK = 2048  # bytes of which one word is in the sample; more of an array with many blocks
-MOST = 1 << 14  # words in a sample: each is a miss of the caches
+BLOCK = 2048  # bytes per word of the sample; more if an array has too many blocks
+MOST = 1 << 14  # words in a sample, because reading each of them misses the caches
 
 
 class OriginalArray:
-    """A large array as it was when the launch began. Call `keep` before it is written to, and
+    """The contents of a large array before a launch. Call `keep` before the array is written, and
     `launched` after the launch."""
 
     def __init__(self, array: Array) -> None:
@@ -53,8 +53,8 @@ class OriginalArray:
             self._sample = _sample(self.array)
 
     def value(self) -> Array:
-        """Return the array, read-only unless it is a copy. Raise UsageError if its sample has
-        changed since the launch."""
+        """Return the array; it is read-only unless it is a copy. Raises UsageError if its sample
+        has changed since the launch."""
         if self._copy is not None:
             return self._copy
         if self._sample is not None and not np.array_equal(_sample(self.array), self._sample):
@@ -93,9 +93,9 @@ class Originals:
     """The arguments of a launch, with the values that they had before the launch."""
 
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
-        """Copy all arguments immediately unless `lazily`, which is for kernels only, because other
-        functions may change arrays without an instruction. Raise UsageError for an argument that
-        can't be copied."""
+        """Copy the arguments; with `lazily`, large arrays are not copied. `lazily` is for kernels,
+        because other functions may change arrays without instructions. Raises UsageError for an
+        argument that can't be copied."""
         large = _large(arguments) if lazily else []
         self.of = {id(one): OriginalArray(one) for one in large}
         self._given = copied(arguments, but=large)
@@ -106,8 +106,8 @@ class Originals:
             one.launched()
 
     def arguments(self) -> Arguments:
-        """Return the arguments with the original arrays. Raise UsageError if one has changed and
-        there is no copy."""
+        """Return the arguments with the original arrays. Raises UsageError if an array has changed
+        and there is no copy."""
         args, named = (replaced(part, self._value) for part in self._given)
         return args, named
 
@@ -121,7 +121,7 @@ class Originals:
 
 
 def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
-    """Return the arrays of arguments after a launch that differ from those before it, by their
+    """Return the arrays that differ between the arguments after a launch and before it, by their
     positions among all arrays."""
     both = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
     return {n: one for n, (one, was) in both if _differ(one, was)}
@@ -137,7 +137,7 @@ Before = Arguments | Originals
 
 
 class OriginalArrays(Mapping[str, Array]):
-    """Arrays of inputs by name; large ones without a copy are checked when they are read."""
+    """The arrays of inputs, by name. Large arrays without a copy are checked when they are read."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self._arrays = arrays

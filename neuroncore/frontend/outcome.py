@@ -1,6 +1,6 @@
-"""The inputs and results of a launch: the caller's values converted for a kernel, its results
-converted for the caller, checks at the end of a kernel, the finished launch with its cores, and
-warnings about its findings: each code once per process and line of the user's kernel."""
+"""The inputs and results of a launch: the caller's values, converted for a kernel; its results,
+converted for the caller; checks at the end of a kernel; and the finished launch with its cores.
+Also warnings about findings: each code once per process and line of the user's kernel."""
 
 from __future__ import annotations
 
@@ -57,21 +57,23 @@ class Inputs:
         keeps: bool,
         before: originals.Originals | None = None,
     ) -> None:
-        """With `keeps`, copy arrays when they enter; `before` copies those that it has before an
-        instruction writes to them."""
+        """With `keeps`, arrays are copied when they enter. `before` copies the arrays that it
+        contains when an instruction first writes to them."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         self.originals: Mapping[int, originals.OriginalArray] = before.of if before else {}
         self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.library: ArrayLibrary | None = None  # the library of the results' arrays
-        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object
-        self.adopted: dict[int, tuple[Any, Storage]] = {}  # by its id: object, storage
-        # arrays to update, their storages, and the contents before: a change shows in an array that
-        # shares memory, and the old contents of another copy don't undo it
+        self.library: ArrayLibrary | None = None  # the library for arrays among the results
+        self.given: dict[int, Any] = {}  # the caller's object, by the id of its storage
+        # by the id of the object: object, storage
+        self.adopted: dict[int, tuple[Any, Storage]] = {}
+        # Arrays to update, their storages, and the contents before the launch. An array that shares
+        # memory with
+        # others may have been updated through them, so only changed contents are copied back.
         self.copies: list[tuple[Array, Storage, Array]] = []
         self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
-        self.copied: list[Array] = []  # copies of `entered`, if it keeps them
+        self.copied: list[Array] = []  # copies of the entered arrays, if it keeps them
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
@@ -131,7 +133,7 @@ class Inputs:
         return {storage.id for _, storage in self.adopted.values()}
 
     def close(self, result: Any) -> Any:
-        """Return the caller's form of a kernel's result, and copy changes to the caller's
+        """Return the kernel's result in the caller's form, and copy changes to the caller's
         arrays."""
         if result is None:
             outputs = None
@@ -139,7 +141,7 @@ class Inputs:
             with on(self.core):
                 outputs = self.leave(result)
         self.write_back()
-        self.core.hbm.tensors.clear()  # a reference cycle that would keep gigabytes
+        self.core.hbm.tensors.clear()  # removes a reference cycle that would keep gigabytes
         return outputs
 
     def left(self, result: Any) -> list[Tile]:
@@ -209,7 +211,7 @@ RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 def check(
     function: Callable[..., Any], result: Any, cores: Sequence[Core], given: Collection[int]
 ) -> None:
-    """Refuse results that no device can give, and report a launch that did nothing.
+    """Refuse results that no device can return, and report a launch that did nothing.
 
     `given` are the storages of the arguments, which a kernel may return unchanged. Kernels without
     an instruction are not refused: guides of the SDK use them to show views and sizes. Raises
@@ -237,7 +239,7 @@ def check(
 
 
 def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
-    """Refuse a result that ranks have exchanged."""
+    """Raise an error for a result that ranks have exchanged."""
     for tile in tiles:
         if tile.storage.id in core.hbm.exchanged:
             error = exchanged(f"{tile} is a result of the kernel", "dsts", tile)
@@ -245,8 +247,8 @@ def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
 
 
 def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
-    """Return the error for a tensor of a collective that is an argument or a result of the kernel,
-    which a collective can't read or write (nki-library's comments on NKI 0.2 and 0.3)."""
+    """Return the error for a tensor of a collective that is an argument or a result of the kernel:
+    collectives can't read or write these (nki-library's comments on NKI 0.2 and 0.3)."""
     return BufferKindError(
         statement,
         argument=argument,
@@ -274,8 +276,8 @@ def check_turns(cores: Sequence[Core]) -> None:
 
 
 def check_constants(cores: Sequence[Core]) -> None:
-    """Report a constant whose value differs between cores: the program has one value for all of
-    them (nl.shared_constant)."""
+    """Report a constant whose value differs between cores: the program has one value for all
+    (nl.shared_constant)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
         for site, constants in core.constants.items():
@@ -297,13 +299,13 @@ def _listed(turns: list[int]) -> str:
 
 
 def _has_issued(core: Core) -> bool:
-    """Return whether a core has reached an instruction, also one that is left out for its size of
-    0."""
+    """Return whether a core has reached an instruction. An instruction that was skipped because of
+    a size of 0 counts too."""
     return bool(core.calls) or any(finding.code == "NO_ELEMENTS" for finding in core.findings)
 
 
 def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
-    """Return the error, placed at the function's last return statement."""
+    """Return the error, moved to the function's last return statement."""
     site = _last_return(function)
     return error if site is None else error.placed(site)
 
@@ -334,18 +336,19 @@ def _name(function: Callable[..., Any]) -> str:
 
 @dataclass(eq=False)
 class Launch:
-    """A finished launch: its results and the cores that it ran on, with their records."""
+    """A finished launch: its results, and the cores that it ran on, with their records."""
 
     kernel: str
     outputs: Any
     cores: list[Core]
-    programs: Sequence[Sequence[int]]  # of the launch grid, by core, in order
+    programs: Sequence[Sequence[int]]  # by core: programs of the launch grid, in order
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision
     inputs: tuple[tuple[Input, Any], ...] = ()  # with the caller's objects
     named: dict[str, Any] = field(default_factory=dict)
-    given: tuple[Array, ...] | None = None  # copies of the inputs before, if kept
+    # copies of the inputs before the launch, if it keeps them
+    given: tuple[Array, ...] | None = None
 
     @property
     def core(self) -> Core:
@@ -358,13 +361,15 @@ class Launch:
 
 
 def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    """Return the arrays of a launch's arguments after it, and before it if there are copies."""
+    """Return the arrays among a launch's arguments after it, and before it if there are copies,
+    else None."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
     return used, None if launch.given is None else (launch.given, {})
 
 
 def setting(rank: int, launch: Launch, used: Arguments, given: originals.Before | None) -> Setting:
-    """Return the settings of a launch, with the arrays of its arguments before it, if known."""
+    """Return the Setting of a launch, with the arrays among its arguments before it, if they are
+    known."""
     copies: dict[int, Any] = {}
     if given is not None:
         before = leaves(given) if isinstance(given, tuple) else given.leaves()
@@ -382,7 +387,7 @@ def setting(rank: int, launch: Launch, used: Arguments, given: originals.Before 
 
 
 def together(settings: Sequence[Setting]) -> Setting:
-    """Combine the settings of all ranks."""
+    """Combine the Settings of all ranks into one."""
     if len(settings) == 1:
         return settings[0]
     inputs = tuple(one for each in settings for one in each.inputs)
@@ -391,7 +396,7 @@ def together(settings: Sequence[Setting]) -> Setting:
 
 
 class WarnedLine(NamedTuple):
-    """The key of a finding that is reported once."""
+    """The key by which a finding is reported only once."""
 
     code: str
     file: str
@@ -422,19 +427,20 @@ def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
 
 
 def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Return the findings without notes and advice, which a correct kernel may have."""
+    """Return the findings that are errors or warnings; a correct kernel may have notes and
+    advice."""
     return (one for one in findings if one.severity in ("error", "warning"))
 
 
 def counted(findings: list[Finding]) -> str:
-    """Return the text of the first of several findings, with their number."""
+    """Return the text of the first of several findings, with the number of the others."""
     more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{more}"
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Warn of likely errors that were not shown yet, at the user's line that launched the kernel.
-    Notes and advice are left out."""
+    """Warn about errors and warnings that were not shown yet, at the user's line that launched the
+    kernel."""
     for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
         if line not in _told or _is_told_each_time(text):
@@ -443,8 +449,8 @@ def warn(findings: Iterable[Finding]) -> None:
 
 
 def _is_told_each_time(text: str) -> bool:
-    """Return whether the first filter that matches a warning, from any module, shows all or
-    raises."""
+    """Return whether the first filter that applies to this warning in every module shows all
+    warnings or raises them."""
     for action, message, category, module, _ in warnings.filters:
         about = message is None or message.match(text)
         if about and module is None and issubclass(NeuronWarning, category):

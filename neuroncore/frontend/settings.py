@@ -1,4 +1,4 @@
-"""Settings for every launch of the process: target, options, observer."""
+"""Settings for all launches of the process: target, options, observer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
-    """An observer of launches: it is called when a launch begins and when it is done, on one rank
+    """An observer of launches. It is called when a launch begins, and when it is done, on one rank
     or several."""
 
     def begun(self, core: Core) -> None: ...
@@ -41,9 +41,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """A launch's own arguments have priority over these. With `keeps`, a launch keeps copies of the
-    arrays among its arguments. With `verify`, each launch is compared with the plain reading.
-    `originals` copy arguments before instructions write to them, also in settings within these."""
+    """A launch's own arguments take precedence over these settings. With `keeps`, a launch keeps
+    copies of the arrays among its arguments. With `verify`, each launch is compared with the plain
+    reading. `originals` copies arguments before instructions write to them, also in nested
+    settings."""
 
     target: str | None = None
     options: Options | None = None
@@ -54,7 +55,7 @@ class Settings:
 
 
 _settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
-_process = Settings()  # for threads without settings: a thread begins with an empty context
+_process = Settings()  # for threads without settings, because a thread begins with an empty context
 
 
 def current_settings() -> Settings:
@@ -62,8 +63,9 @@ def current_settings() -> Settings:
 
 
 def verifies() -> bool:
-    """Return whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1,
-    or the name of a file to which each launch appends a line of JSON."""
+    """Return whether launches are verified: because of the settings, or because of the variable
+    NEURONCORE_VERIFY. Its value is 1, or the name of a file to which each launch appends a line of
+    JSON."""
     return current_settings().verify or os.environ.get(VERIFY_VARIABLE, "0") not in ("", "0")
 
 
@@ -78,8 +80,9 @@ def settings(
     originals: Originals | None = None,
     in_every_thread: bool = False,
 ) -> Iterator[None]:
-    """Launch kernels with these settings, from this thread or from every thread. An observer can
-    execute a launch again if it `keeps` copies of the arrays among its arguments."""
+    """A context manager: kernels are launched with these settings, from this thread or from every
+    thread. If it `keeps` copies of the arrays among its arguments, an observer can execute a launch
+    again."""
     global _process
     originals = originals or current_settings().originals
     chosen, before = Settings(target, options, observer, keeps, verify, originals), _process
@@ -94,8 +97,8 @@ def settings(
 
 
 def tell(*ranks: Launch) -> bool:
-    """Report to the observer that a launch is done, on one rank or on several. Return whether there
-    is an observer."""
+    """Report a finished launch, on one or several ranks, to the observer. Return whether there is
+    an observer."""
     observer = current_settings().observer
     if observer is not None:
         observer.done(*ranks)
@@ -103,7 +106,7 @@ def tell(*ranks: Launch) -> bool:
 
 
 class _Last:
-    """Keeps the last launch of one rank, and reports all launches to the outer observer."""
+    """Keeps the last launch on one rank, and reports all launches to the outer observer."""
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
@@ -128,7 +131,7 @@ def last_launch(
     options: Options | None = None,
     originals: Originals | None = None,
 ) -> Launch:
-    """Call something that launches kernels, with separate settings, and return the last launch.
+    """Call a function that launches kernels, with separate settings, and return the last launch.
 
     Raises UsageError if nothing was launched.
     """
@@ -145,22 +148,23 @@ def last_launch(
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Launch kernels in this thread without an observer and without warnings."""
+    """A context manager: kernels are launched in this thread without an observer and without
+    warnings."""
     current = current_settings()
     with settings(current.target, current.options, _Last(None), verify=current.verify):
         yield
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """Return the machine to run on: by name, else by the settings, else by the environment, else
-    trn2."""
+    """Return the machine to run on: the named one, else that of the settings, else that of the
+    environment, else trn2."""
     chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(chosen)
 
 
 def environment_options() -> Options:
-    """Return the options in the vendor's environment variables. NKI_SIMULATOR=1 needs no option: a
-    kernel that is called is simulated.
+    """Return the options that the vendor's environment variables set. NKI_SIMULATOR=1 needs no
+    option, because kernels are always simulated.
 
     Raises UsageError for a switch that is neither on nor off, and for a seed that isn't a number of
     32 bits.
@@ -175,7 +179,7 @@ def environment_options() -> Options:
 
 
 def compiler_flags(more: str | None = None) -> list[str]:
-    """Return the words of the compiler's flags, from the environment and from `more`."""
+    """Return the flags of the compiler, as words, from the environment and from `more`."""
     return f"{os.environ.get(FLAGS_VARIABLE, '')} {more or ''}".split()
 
 
@@ -197,9 +201,9 @@ def precision_of(
 ) -> Precision:
     """Launch a kernel together with a computation in float64, and return the errors.
 
-    `kernel` is a function decorated with `nki.jit`, of either API, or anything that launches one;
-    the last of several launches counts. `bound` is the least relative L2 error of a result that is
-    reported. Raises UsageError if nothing was launched.
+    `kernel` is a function decorated with `nki.jit`, of either API, or any function that launches
+    one; the last of several launches counts. Results with a relative L2 error of at least `bound`
+    are reported. Raises UsageError if nothing was launched.
     """
     options = current_settings().options or environment_options()
     options = replace(options, precision=True, precision_bound=bound)

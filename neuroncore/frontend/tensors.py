@@ -24,8 +24,8 @@ else:
 
 
 class Seen(Tile):
-    """`repr` has the values at the corners, -- for uninitialized ones; `str`, which messages use,
-    has only the shape, format and memory."""
+    """`repr` shows the values at the corners, and -- for uninitialized ones. `str`, which messages
+    use, shows only shape, format and memory."""
 
     __slots__ = ()
 
@@ -47,7 +47,8 @@ class Seen(Tile):
     def __repr__(self) -> str:
         try:
             return f"{self} {_corners(self)}".rstrip()
-        except NeuronError:  # it is outside its tensor, or not yet selected
+        # it is outside of its tensor, or an index has not chosen its elements yet
+        except NeuronError:
             return str(self)
 
     def _repr_html_(self) -> str | None:
@@ -81,8 +82,8 @@ def _text(values: Any, missing: Any, sizes: tuple[int, ...]) -> str:
 
 
 class Unread:
-    """Refuses to be an array, a number or a container of the host: without this numpy would make an
-    array of one object, and `in` would compare objects."""
+    """Refuses to be converted to an array, a number or a container of the host. Without this, numpy
+    would make an array of one object, and `in` would compare objects."""
 
     __slots__ = ()
 
@@ -136,16 +137,16 @@ def asserted() -> bool:
 
 
 def question() -> syntax.Question:
-    """Return the expression whose truth value the user's code needs."""
+    """Return the expression whose truth value the user's code needs, and the node that needs it."""
     frame = source.user_frame()
     return syntax.Question(None, None) if frame is None else syntax.question(frame)
 
 
 def is_there(tile: Tile) -> bool:
-    """Return whether a test of a tile on the chip asks if the tile is present: kernels test
-    arguments this way (nki-library of SDK 2.29, mlp_tkg_constants.py), and a warning says that the
-    result is True whatever the tile contains. False if only the contents can be meant: for `not`
-    and `while`, and for a comparison."""
+    """Return whether a test of a tile on the chip asks whether the tile is given. Kernels test
+    arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py); a warning explains that
+    the result is True whatever the tile contains. Return False if the test can only be about the
+    contents: for `not` and `while`, and for a comparison."""
     asked, core = question(), running()
     negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
     if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
@@ -168,7 +169,7 @@ def _compares(asked: ast.AST | None, tile: Tile) -> bool:
 
 
 def truth_value(tensor: object) -> DynamicControlError:
-    """Return the error for a tile whose contents `not`, `while` or a condition needs."""
+    """Return the error for a tile whose contents are needed by `not`, `while` or a condition."""
     return _unknown(
         tensor,
         "a condition",

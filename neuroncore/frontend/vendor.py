@@ -1,8 +1,10 @@
 """Packages that only the vendor ships: the address of their source, if it is public; checkouts that
-the user names; and placeholders for missing ones, in which any name exists and a call is refused.
+the user names; and placeholders for missing packages, in which every name exists and calls are
+refused.
 
-Published modules import such kernels next to their own, wrap them in decorators, derive from them,
-and use them as enumerations and defaults. All that works; only a use of their behavior does not."""
+Published modules import kernels of such packages next to their own kernels, wrap them in
+decorators, derive classes from them, and use them as enumerations and defaults. All this works with
+placeholders; only a use of their behavior is refused."""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from neuroncore.base.errors import NotEmulated, UsageError
 
 @dataclass(frozen=True)
 class Repository:
-    """A public repository in which the source of a package is."""
+    """A public repository that contains the source of a package."""
 
-    name: str  # in `--with NAME=FOLDER`
+    name: str  # the NAME in `--with NAME=FOLDER`
     url: str
-    places: tuple[str, ...]  # the package's folder, in one release or another
-    holds: tuple[str, ...]  # what is in that folder in every release
-    commit: str = ""  # the last that has it, where later ones don't
+    places: tuple[str, ...]  # the package's folder, in different releases
+    holds: tuple[str, ...]  # files that this folder has in every release
+    commit: str = ""  # the last commit that has the package, if later ones lack it
 
     @property
     def variable(self) -> str:
@@ -39,7 +41,7 @@ class Repository:
 
     @property
     def advice(self) -> str:
-        """Return instructions for installing the package."""
+        """Return instructions for getting the package."""
         older = f" && git -C {self.folder} checkout {self.commit}" if self.commit else ""
         return (
             f"git clone {self.url}{older}; then neuroncore run --with {self.name}={self.folder}, "
@@ -47,15 +49,17 @@ class Repository:
         )
 
 
-# src/nkilib_standalone is the name in its first release (2.27), src/nkilib_src in 2.28 and 2.29.
+# The folder is src/nkilib_standalone in the first release (2.27), and src/nkilib_src in 2.28 and
+# 2.29.
 NKI_LIBRARY = Repository(
     "nkilib",
     "https://github.com/aws-neuron/nki-library",
     ("src/nkilib_src/nkilib", "src/nkilib_standalone/nkilib"),
     ("__init__.py", "core"),
 )
-# src/reference is of SDK 2.20. The README calls the folder the source code of
-# neuronxcc.nki.kernels; the commit after 8370e11 (January 2026) removed it.
+# src/reference is that of SDK 2.20. The README calls it the source code of neuronxcc.nki.kernels.
+# The
+# commit after 8370e11 (January 2026) removed it.
 NKI_SAMPLES = Repository(
     "nki-samples",
     "https://github.com/aws-neuron/nki-samples",
@@ -71,10 +75,11 @@ class Package:
     """A package that only the vendor ships."""
 
     name: str
-    because: str  # what it is, and why it isn't here
+    because: str  # a description, and why neuroncore does not have it
     repository: Repository | None = None
-    public: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each module; () is all
-    stand_in: bool = False  # whether a package of ours stands in for it
+    # public names by module; () means all
+    public: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stand_in: bool = False  # whether neuroncore has a stand-in for it
 
     @property
     def is_whole(self) -> bool:
@@ -82,8 +87,8 @@ class Package:
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
-        """Return whether the repository has the object at a path in the package, such as
-        attention.flash_fwd, or a member of it."""
+        """Return whether the repository contains an object of the package, given by its path, such
+        as attention.flash_fwd, or a member of such an object."""
         first, *rest = path.split(".")
         names = self.public.get(first)
         if names is None:
@@ -105,7 +110,7 @@ KERNELS = {
         "fused_self_attn_for_SD_small_head_size",
     ),
     "double_row_matmul": ("quantized_double_row_matmul",),
-    "rmsnorm_quant": (),  # a package: all of it
+    "rmsnorm_quant": (),  # a package, which is public as a whole
     "tutorial": ("add_kernel_nx8x128x512",),
     "util": (),
     "vision": (
@@ -137,8 +142,8 @@ PACKAGES = (
 )
 
 
-# What the API has under another name: for launches of the same kernel, releases of NeuronX
-# Distributed Inference say grid = (vnc(n),) or (nc(n),); NeuronX Distributed says VNC(2).
+# Names that the API has under another name: in launches of the same kernel, releases of NeuronX
+# Distributed Inference write grid = (vnc(n),) or (nc(n),), and NeuronX Distributed writes VNC(2).
 SAME = {
     "neuronxcc.nki.compiler.backends.neuron.dimensions.VNC": ("neuronxcc.nki.language", "nc"),
     "neuronxcc.starfish.penguin.targets.nki.private_api.vnc": ("neuronxcc.nki.language", "nc"),
@@ -151,13 +156,15 @@ def holding(module: str) -> Package | None:
     return next((p for p in PACKAGES if f"{module}.".startswith(f"{p.name}.")), None)
 
 
-# What `neuroncore run --with` says, for the programs that it starts: NAME=FOLDER, as in PATH.
+# The values of `neuroncore run --with` for programs that it starts: NAME=FOLDER, separated as in
+# PATH.
 WITH = "NEURONCORE_WITH"
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder that the user names for a repository, and how: by a variable or `--with`."""
+    """A folder that the user names as a checkout of a repository, and how it was named: by a
+    variable or by `--with`."""
 
     repository: Repository
     given: str
@@ -165,12 +172,13 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """Return whether the checkout is used even if the package is installed: --with has
-        priority."""
+        """Return whether the checkout is used even if the package is installed. This is so for
+        --with."""
         return self.said == "--with"
 
     def package(self) -> Path:
-        """Return the folder of the package, inside this folder or around it. Raises UsageError."""
+        """Return the folder of the package, inside the named folder or around it. Raises UsageError
+        if there is none."""
         given = Path(self.given).expanduser()
         for place in _places(self.repository, given):
             if all((place / name).exists() for name in self.repository.holds):
@@ -178,8 +186,8 @@ class Checkout:
         raise UsageError(self._wrong(given))
 
     def passed_over(self, origin: str | None) -> str:
-        """Return the warning for an installed package, from a file `origin`, that is found
-        first."""
+        """Return the warning that an installed package, in file `origin`, is used instead of the
+        checkout."""
         name = self.repository.name
         return (
             f"neuroncore: {name} is the one that is installed ({origin}), not "
@@ -243,7 +251,7 @@ def _is_of(given: Path, repository: Repository) -> bool:
 
 
 def _seems(given: Path) -> str:
-    """Return the kind of checkout that a folder seems to be."""
+    """Return a description of what kind of checkout a folder seems to be."""
     if not given.exists():
         return "there is no such folder"
     if not given.is_dir():
@@ -257,7 +265,7 @@ def _seems(given: Path) -> str:
 
 
 class PlaceholderModule(ModuleType):
-    """A module that has every name."""
+    """A placeholder for a module. It has every name."""
 
     def __getattr__(self, name: str) -> Any:
         made = missing(self.__name__, name)
@@ -268,19 +276,20 @@ class PlaceholderModule(ModuleType):
         return f"<module {self.__name__!r}, which exists only in the vendor's package>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the call. For `from neuronxcc.starfish.support import name` it is not known
+        """Refuse the call. After `from neuronxcc.starfish.support import name` it is not known
         whether `name` is a module."""
         raise refusal(missing(*self.__name__.rpartition(".")[::2]))
 
 
 class Absent(type):
-    """A stand-in for a name that only the vendor's package has. It is a class, so that a published
-    class can derive from it, an annotation can name it, and isinstance can test for it."""
+    """A placeholder for a name that only the vendor's package has. It is a class, so that a
+    published class can derive from it, an annotation can contain it, and isinstance can test for
+    it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the call of a missing function. The call of a missing class returns a placeholder,
-        because published modules make objects of classes for defaults; a use of the object is
-        refused. A function that it decorates is refused when it is called."""
+        """Refuse the call of a missing function. A call of a missing class returns a placeholder,
+        because published modules create objects of such classes for defaults; a use of the object
+        is refused. A function that the placeholder decorates is refused when it is called."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):
@@ -307,7 +316,7 @@ class Absent(type):
 
 
 class Thing(metaclass=Absent):
-    """An object of a placeholder class."""
+    """A placeholder for an object of a missing class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Accept any arguments."""
@@ -348,8 +357,8 @@ def spelt(cls: type) -> str:
 
 
 def refusal(cls: type, member: str = "") -> NotEmulated:
-    """Return the error for a use of a package that is missing, at the user's line, with the way to
-    get it."""
+    """Return the error for a use of a missing package, at the user's line, with instructions for
+    getting the package."""
     absent = next(base for base in cls.__mro__ if holding(base.__module__))
     package = holding(absent.__module__)
     assert package is not None
@@ -363,7 +372,7 @@ def refusal(cls: type, member: str = "") -> NotEmulated:
 
 
 def _where(package: Package, absent: type) -> list[tuple[str, str]]:
-    """Return why the package is missing, and how to install it."""
+    """Return reasons why the package is missing, and hints for getting it."""
     path = spelt(absent).removeprefix(f"{package.name}.")
     if package.repository is None or not package.is_public(path):
         return [("because", package.because)]

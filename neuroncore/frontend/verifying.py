@@ -27,11 +27,11 @@ else:
 
 def verify(launches: Sequence[Launch]) -> None:
     """Compare the launches of all ranks with the plain reading, and report the verdict. Raises
-    EmulatorError where they differ."""
+    EmulatorError if they differ."""
     kernel = launches[0].kernel
     try:
         verdict = verdict_of(record_of(launches), [launch.outputs for launch in launches])
-    except UsageError as error:  # a record that ends early, or no record
+    except UsageError as error:  # there is no record, or it is incomplete
         _tell({"kernel": kernel, "not_verified": str(error)}, f"{kernel} is not verified: {error}")
         return
     _tell({"kernel": kernel, **verdict.to_dict()}, f"{kernel} {verdict}")
@@ -67,7 +67,8 @@ def record_of(launches: Sequence[Launch]) -> Record:
 
 
 def _tell(line: dict[str, Any], text: str) -> None:
-    """Write a line to standard error, or a line of JSON to the file that the environment names."""
+    """Write a line to standard error; or, if the environment names a file, append a line of JSON to
+    it."""
     file = os.environ.get(VERIFY_VARIABLE, "1")
     if file in ("", "0", "1"):
         print(f"neuroncore: {text}", file=sys.stderr)

@@ -2,5 +2,5 @@
 
 import logging
 
-# The vendor's package does this, and published course work says logging.disable(logging.OFF).
+# As the vendor's package does: published course work calls logging.disable(logging.OFF).
 logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]

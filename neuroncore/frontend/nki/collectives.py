@@ -91,7 +91,7 @@ def all_gather_v(
     name: str | None = None,
 ) -> None:  # fmt: skip
     """Gather data of different lengths: every rank of a group receives what each rank sends to all.
-    Tensors of uint32 have the lengths."""
+    The lengths are in a uint32 tensor."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -102,7 +102,7 @@ def all_to_all_v(
     name: str | None = None,
 ) -> None:  # fmt: skip
     """Exchange data of different lengths: every rank of a group receives what each rank sends to
-    it. Tensors of uint32 have the lengths."""
+    it. The lengths are in a uint32 tensor."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -184,7 +184,7 @@ def _groups(given: Any) -> Any:
 
 
 def _flat(name: str, by_channel: Channels) -> list[Tile]:
-    """Return the tensor of each channel. The API takes a list with one tensor for a channel."""
+    """Return the tensors of all channels. For each channel the API takes a list with one tensor."""
     lists = isinstance(by_channel, list | tuple)
     if not lists or any(not isinstance(own, list | tuple) or len(own) != 1 for own in by_channel):
         raise SignatureError(
@@ -198,7 +198,7 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
-    """Raise ShapeError for a dimension that this API doesn't take: it takes 0, and for tiles in
+    """Raise ShapeError for a dimension that this API doesn't accept. It accepts 0, and for tiles in
     SBUF the dimensions `on_chip`."""
     tiles = [one for one in srcs if isinstance(one, Tile)] if isinstance(srcs, list | tuple) else []
     taken = on_chip if tiles and all(one.storage.on_chip for one in tiles) else (0,)
@@ -213,7 +213,7 @@ def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
 
 
 def _check_channels(channel_ids: Any) -> None:
-    """Raise SignatureError unless they are 0, 1, 2 and so on."""
+    """Raise SignatureError unless the channels are 0, 1, 2 and so on."""
     if list(channel_ids) != list(range(len(channel_ids))):
         raise SignatureError(
             "channels are 0, 1, 2 and so on",
@@ -224,8 +224,8 @@ def _check_channels(channel_ids: Any) -> None:
 
 
 def _check_tensors(tensors: Any, argument: str) -> None:
-    """Raise BufferKindError for an argument of the kernel, which a collective can't read or write,
-    and report a tensor in shared HBM without a name."""
+    """Raise BufferKindError for an argument of the kernel, because a collective can't read or write
+    it. Report a tensor in shared HBM without a name."""
     core = current()
     for tile in tensors if isinstance(tensors, list | tuple) else ():
         if not isinstance(tile, Tile) or tile.storage.on_chip:

@@ -37,7 +37,7 @@ else:
 T = TypeVar("T", bound="Indexed")
 
 
-DROPPED = -1  # the count of an axis that an integer takes away
+DROPPED = -1  # the count of an axis that an integer removes
 RAGGED = "end the slice at the end of the axis; in a loop: min(start + size, size of the axis)"
 
 
@@ -47,9 +47,10 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """Return True: kernels test this way whether an argument is a tensor or None. For a tile on
-        the chip an `assert` tests that no element is 0, as documents check results, and other tests
-        give a warning. Raises DynamicControlError if only the contents of the tile can be meant."""
+        """Return True: kernels test in this way whether an argument is a tensor or None. For a tile
+        on the chip, an `assert` tests that no element is 0, as the documentation checks results;
+        other tests give a warning. Raises DynamicControlError if the test can only be about the
+        contents."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -159,7 +160,8 @@ class Indexed(Seen, Unread, Parted):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Return the axis that results from a key other than plain slices and ints."""
+        """Return the first element, the count, the step and the run-time offsets of an index that
+        is neither a plain slice nor an int."""
         size = self.shape[axis]
         keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):
@@ -262,7 +264,7 @@ class Patterned(Indexed):
     __slots__ = ()
 
     def get_pattern(self) -> list[list[int]]:
-        """Return [stride, count] of each axis, in the form that `ap` takes."""
+        """Return [stride, count] of each axis, the form that `ap` takes."""
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def _axis(self, dim: int, last: int | None = None) -> int:
@@ -352,8 +354,8 @@ class Patterned(Indexed):
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """Return the largest run-time index, from an axis on, for which the pattern stays inside
-        its storage; on the chip, inside each partition."""
+        """Return the largest run-time index along an axis for which the pattern stays inside its
+        storage; on the chip, inside each partition."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements
@@ -384,7 +386,7 @@ class Patterned(Indexed):
         return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))
 
     def _check_pattern(self, indirect: bool) -> None:
-        """Raise an error if the pattern leaves its storage, or on the chip a partition."""
+        """Store an error if a pattern leaves its storage, or on the chip its partition."""
         if not self.shape or min(self.shape) < 1:
             raise ShapeError(
                 f"the pattern's counts are {self.shape}; each must be at least 1",
@@ -414,7 +416,7 @@ class Patterned(Indexed):
         end_row = self.offset // row + self.shape[0] if storage.on_chip else 0
         beyond = self.offset < 0 or end_row > storage.partitions * first
         if beyond or start + low < 0 or start + high >= row:
-            # published kernels make such patterns, and then don't use them
+            # stored and not raised, because published kernels make such patterns without using them
             self.fault = OutOfBoundsError(
                 f"the pattern reaches elements {start + low} to {start + high}",
                 argument="pattern",

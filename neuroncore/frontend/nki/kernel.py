@@ -1,8 +1,8 @@
-"""nki.jit, nki.simulate and the kernel object they make.
+"""nki.jit, nki.simulate, and the kernel object that they make.
 
-Kernels of NKI 0.1 and 0.2 find the words sbuf, psum and hbm without importing them: "The sbuf
-keyword is available in any NKI kernel", says the quickstart of SDK 2.27 and 2.28
-(nki/get-started/quickstart-implement-run-kernel.rst); that of 2.29 has nl.sbuf instead.
+Kernels of NKI 0.1 and 0.2 use the names sbuf, psum and hbm without importing them: "The sbuf
+keyword is available in any NKI kernel" (quickstart of SDK 2.27 and 2.28,
+nki/get-started/quickstart-implement-run-kernel.rst). The quickstart of 2.29 uses nl.sbuf instead.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _lock, _running = Lock(), 0
 
 @contextmanager
 def known() -> Iterator[None]:
-    """Make the API's names known to kernels: while a kernel runs, in any thread, names that neither
-    it nor its module defines are looked for among Python's builtins, to which these names are
-    added."""
+    """A context manager that makes the API's names known to kernels. While a kernel runs, in any
+    thread, these names are added to Python's builtins, where Python looks for names that neither
+    the kernel nor its module defines."""
     global _running
     with _lock:
         _running += 1
@@ -68,8 +68,8 @@ SIZES = "a positive int, or a tuple of them"
 
 
 class Kernel:
-    """A kernel function and its launch grid. Called by the host it runs on an emulated core;
-    called by another kernel it is part of that kernel."""
+    """A kernel function and its launch grid. If the host calls it, it runs on an emulated core. If
+    another kernel calls it, it is a part of that kernel."""
 
     def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
         functools.update_wrapper(self, function)
@@ -138,7 +138,8 @@ class Kernel:
 
 
 def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
-    """Explain why instructions do not accept their arguments, if the kernel is of the other API."""
+    """Add a reason to the error of an instruction that refuses its arguments, if the kernel is of
+    the other API."""
     if dialect(function) == "neuronxcc.nki":
         error.because = (
             "a kernel of neuronxcc.nki is launched through nki.jit, which belongs to the other API"
@@ -147,9 +148,9 @@ def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Make a kernel of a function: `@nki.jit` or `@nki.jit(...)`.
+    """Make a kernel from a function: `@nki.jit` or `@nki.jit(...)`.
 
-    Options of the device's compiler are accepted and have no meaning here.
+    Options of the device's compiler are accepted and ignored.
     """
     if fn is None:
         return lambda function: jit(function, **options)

@@ -35,11 +35,11 @@ class Assigned(Patterned):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a part of the tensor.
 
-        If both are on the chip, this is a tensor_copy, as in the vendor's migration guide. To HBM,
-        a tile in SBUF or another tensor in HBM is written by dma_copy, and a number by memset of a
-        tile and dma_copy. Kernels that pass in the vendor's simulator of 0.3 store their results
-        this way (trnrand). Raises SignatureError for other values, BufferKindError for a tile in
-        PSUM that would go to HBM, ShapeError where sizes other than 1 differ.
+        If both are on the chip, this is a tensor_copy, as in the vendor's migration guide. In HBM,
+        a tile in SBUF or another tensor in HBM is written by dma_copy; a number is written by
+        memset of a tile and dma_copy. Kernels that pass in the vendor's simulator of 0.3 store
+        their results in this way (trnrand). Raises SignatureError for other values, BufferKindError
+        for a tile in PSUM if this tensor is in HBM, and ShapeError if sizes other than 1 differ.
         """
         slot = self[key]
         if not slot.storage.on_chip:
@@ -79,7 +79,7 @@ def _store(slot: Assigned, value: Any) -> None:
 
 def _not_copied(slot: Assigned, value: Any) -> SignatureError:
     """Return the error for a tensor that no instruction copies to a tile on the chip. It names the
-    instruction to call."""
+    instruction to use instead."""
     if isinstance(value, Tile):
         hint = (
             "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"
@@ -98,7 +98,7 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
 
 
 def check_not_in_psum(value: Tile, what: str) -> None:
-    """Raise BufferKindError for a tile in PSUM that a DMA would have to read."""
+    """Raise BufferKindError for a tile in PSUM, which a DMA can't read."""
     if value.region is MemoryRegion.psum:
         raise BufferKindError(
             f"{what}: the value is in psum",
@@ -123,7 +123,8 @@ def _long_axes(shape: Dims) -> list[int]:
 
 
 def identity(n: int, dtype: Any) -> Any:
-    """An n x n identity matrix for nl.shared_constant, as releases before 0.3 had it here."""
+    """Return an n x n identity matrix for nl.shared_constant, in the place where releases before
+    0.3 had this function."""
     return np.identity(n).astype(format_of(dtype, position=1).numpy)
 
 
@@ -134,12 +135,12 @@ class NkiTensor(Assigned):
 
     @property
     def base_tensor(self) -> NkiTensor:
-        """Return the whole tensor of which this one is a view."""
+        """The whole tensor of which this one is a view."""
         return type(self).of(self.storage)
 
     @property
     def address(self) -> tuple[int, int] | None:
-        """Return (partition, byte within it) at which the kernel placed the storage; None if the
+        """The (partition, byte within it) at which the kernel placed the storage; None if the
         system places it."""
         storage = self.storage
         return (storage.partition0, storage.byte0) if storage.placed else None
@@ -147,8 +148,8 @@ class NkiTensor(Assigned):
     # --- questions -------------------------------------------------------------------------------
 
     def is_contiguous(self) -> bool:
-        """Return whether the elements are dense and in row-major order. On the chip,
-        this applies within each partition."""
+        """Return whether the elements are contiguous and in row-major order; on the chip, within
+        each partition."""
         first = 1 if self.storage.on_chip else 0
         return access.is_dense(self.shape[first:], self.strides[first:])
 
@@ -177,7 +178,7 @@ class NkiTensor(Assigned):
         return self[tuple(keys)]
 
     def select(self, dim: int, index: int | Tile | VirtualRegister) -> NkiTensor:
-        """Return one element of an axis, without the axis; the index may be a register or a [1, 1]
+        """Return one element of an axis, without the axis. The index may be a register or a [1, 1]
         tile."""
         axis = self._axis(dim)
         if isinstance(index, Tile | VirtualRegister):
@@ -314,7 +315,7 @@ class NkiTensor(Assigned):
         return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """Split one axis into several; one of the sizes may be -1."""
+        """Return the tensor with one axis split into several; one of the sizes may be -1."""
         axis = self._axis(dim)
         if len(shape) > 1:
             self._free_axis(dim, "reshape_dim")
@@ -349,7 +350,7 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Return the same elements in row-major order in another shape; one size may be -1."""
+        """Return the same elements, in row-major order, in another shape; one size may be -1."""
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
@@ -383,7 +384,7 @@ class NkiTensor(Assigned):
         dst_pattern: Sequence[Any],
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
-        """Split, reorder and merge named axes: ('b', ('h', 'w')) to ('b', 'w', 'h')."""
+        """Split, reorder and merge named axes: ('b', ('h', 'w')) becomes ('b', 'w', 'h')."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
                 f"{src_pattern} names {len(src_pattern)} axes of {self.shape}",

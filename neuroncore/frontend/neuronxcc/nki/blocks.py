@@ -27,20 +27,21 @@ from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format
 
 Block = tuple[int, ...]
-Address = tuple[int, int]  # partition, byte within it
+Address = tuple[int, int]  # (partition, byte within it)
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """The result of an allocator, for `buffer`: a memory and, unless the system chooses, the
-    address of each block as a function of (block, partitions, bytes per partition)."""
+    """The result of an allocator, for `buffer`: a memory, and a function that returns the address
+    of each block from (block, partitions, bytes per partition). The function is None if the system
+    chooses."""
 
     region: MemoryRegion
     address: Callable[[Block, int, int], Sequence[int]] | None = None
 
     def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
-        """Return the function from a block of tiles of `shape` to its address; None if the system
-        chooses addresses."""
+        """Return the function that returns a block's address, for tiles of `shape`; None if the
+        system chooses addresses."""
         if self.address is None:
             return None
         address = first_given(self.address)
@@ -58,9 +59,9 @@ class Allocation:
 
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
-    """Return a function of (idx, pdim_size, fdim_size) that calls the kernel's function with these
-    keywords, because it may have further bound parameters; by position if its parameters have other
-    names."""
+    """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
+    The arguments are passed by the names idx, pdim_size and fdim_size, because `func` may have
+    bound parameters; if its names differ, they are passed by position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -74,7 +75,7 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(given: tuple[int, ...], size: int) -> Address:
-    """Return (bank, start partition, byte in the bank) as an address of PSUM."""
+    """Convert (bank, start partition, byte in the bank) to an address in PSUM."""
     if len(given) != 3:
         raise _not_an_address(given, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
@@ -96,9 +97,9 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """Return base + scale times the index of a block's physical tile along each axis; blocks use
-    `counts` tiles in turn. A tensor without blocks is at base, although published kernels pass a
-    count for it."""
+    """Return the address of a block's physical tile: base + scale * its number. The blocks use the
+    physical tiles in turn; `counts` are their numbers along each block axis. A tensor without
+    blocks is at base, although published kernels pass a count for it too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
@@ -140,7 +141,7 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop, and each of its values selects a new
+    """Return whether a key is the variable of a running loop whose values each select a new
     block."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
@@ -149,8 +150,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...), already indexed by the leading indices
-    `at`."""
+    """A tensor of shape (blocks..., partitions, free...), of which the leading axes are already
+    indexed by `at`."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None
@@ -166,7 +167,7 @@ class Blocks(Untiled):
         numbering: Numbering = lifetimes.NONE,
     ) -> None:
         self._shape, self._axis = shape, partition_axis
-        self._loops = numbering.of(partition_axis)  # the axes that loop variables index
+        self._loops = numbering.of(partition_axis)  # axes that loop variables index
         self.dtype, self.buffer, self.name = dtype, buffer, name
         self._make = make
         self._tiles: dict[Dims, Tensor] = {}
@@ -185,15 +186,15 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile, by an int for each block axis and an index of the tile; with fewer ints,
-        the remaining blocks."""
+        """Return a tile: the key has an int for each block axis, and then an index of the tile.
+        With fewer ints, return the remaining blocks."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)
         block = (*self._at, *keys[:missing])
         for k in block:
             if not isinstance(k, int):
                 break
-        else:  # plain numbers, perhaps of an existing tile
+        else:  # plain numbers may select an existing tile
             made = self._tiles.get(block)
             if made is not None:
                 return made[keys[missing:]] if len(keys) > missing else made
@@ -221,12 +222,12 @@ class Blocks(Untiled):
         return self._axis
 
     def is_new(self, block: Dims) -> bool:
-        """Return whether a block is one of the tensor's, and has no tile."""
+        """Return whether a block is inside the tensor and has no tile yet."""
         inside = all(0 <= k < size for k, size in zip(block, self._shape, strict=False))
         return inside and block not in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make the tile of a block, which may end with an iteration."""
+        """Make the tile of a block. If `ending` is given, the tile ends with that iteration."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block

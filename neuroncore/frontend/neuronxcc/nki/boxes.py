@@ -1,4 +1,5 @@
-"""The elements of tiles that masks choose, as rectangles, and the parts of tiles in them."""
+"""The elements of tiles that masks choose, as rectangles, and the parts of tiles inside
+rectangles."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from neuroncore.memory.geometry import Geometry, make_room
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the rectangles of `space` that a mask chooses, or a list of rectangles unchanged; an
-    empty box means all of `space`."""
+    """Return the rectangles of `space` that a mask chooses. A list of rectangles is returned
+    unchanged. An empty box means all of `space`."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -39,12 +40,12 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     )
 
 
-# Parts of tiles that belong to boxes of a space: how each lies, and how far it is from the tile.
+# The parts of tiles that belong to boxes: for each its geometry, and its offset from the tile's.
 _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
 def follow(value: Any, box: Box, space: Dims) -> Any:
-    """Return the part of an argument, or of each tile of a list, that belongs to a box."""
+    """Return the part of an argument that belongs to a box; for a list, the parts of its tiles."""
     if box and isinstance(value, list):
         return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
@@ -92,7 +93,7 @@ def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]
 
 
 def extent(part: Tensor) -> Box:
-    """Return the box of a part of a new tile."""
+    """Return the box that a part of a new tile covers."""
     offset = part.offset
     firsts = []
     for stride in access.dense(part.storage.shape):

@@ -1,4 +1,5 @@
-"""Promises of the older API's kernels: the parameters that they write, and their results."""
+"""Promises of the older API's kernels: which parameters they write, and that they return
+results."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from neuroncore.frontend.outcome import RETURNS, at_return
 
 
 def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
-    """Return the function with checks of its promises. These raise ImmutableError, SignatureError
-    and OutputError.
+    """Return the function with checks of its promises. The checks raise ImmutableError,
+    SignatureError and OutputError.
 
-    If it `returns` its results, its parameters may not be written unless they are annotated as
-    mutable, and those have to be returned. Experimental flags among the compiler's options lift
-    two of the checks.
+    If the kernel `returns` its results, it may write only to parameters that are annotated as
+    mutable, and must return these. Experimental flags among the compiler's options turn off two of
+    the checks.
     """
     signature = inspect.signature(function)
 
@@ -72,8 +73,8 @@ def returns_something(function: Callable[..., Any]) -> bool:
 
 
 def _is_last(core: Core) -> bool:
-    """Return whether this is the last program of the launch grid, so that no other one can still
-    write."""
+    """Return whether this is the last program of the launch grid, after which nothing is
+    written."""
     alone = core.peers is None or core.world.cores == 1
     return alone and core.program_id == prod(core.grid) - 1
 
@@ -91,8 +92,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _is_mutable(annotation: Any) -> bool:
-    """Return whether an annotation is nt.mutable_tensor, nt.tensor[nt.mutable], or either as
-    text."""
+    """Return whether an annotation is nt.mutable_tensor or nt.tensor[nt.mutable], also as a
+    string."""
     return "mutable" in str(annotation)
 
 

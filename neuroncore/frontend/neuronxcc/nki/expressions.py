@@ -1,7 +1,7 @@
 """Index expressions of the older API, and the masks that compare them.
 
-An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, i_k from 0
-below `shape[k]`. Access patterns have the same form, so that indexing adds patterns.
+An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, where i_k
+is from 0 to `shape[k]` - 1. Access patterns have the same form, so indexing adds patterns.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Array = npt.NDArray[Any]
 
 
 class Index(Affine):
-    """An affine index expression. Comparing two gives a Mask."""
+    """An affine index expression. Comparing two expressions gives a Mask."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # numpy's numbers then leave arithmetic to the class
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic to this class
     __hash__ = object.__hash__
 
     def __init__(self, shape: Dims, steps: Dims, start: int) -> None:
@@ -109,7 +109,7 @@ class Index(Affine):
         return self.start + self.form.low, self.start + self.form.high
 
     def values(self) -> Array:
-        """Return the values as an array of integers."""
+        """Return the values of the expression as an array of integers."""
         total = np.full(self.shape, self.start, np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.steps, strict=True)):
             column = [1] * len(self.shape)
@@ -182,8 +182,8 @@ class Index(Affine):
         return self._divided(other, "%")[1]
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
-        """Return quotient and remainder. Both are affine if the sum of the terms that the divisor
-        doesn't divide stays between two adjacent multiples of it."""
+        """Return quotient and remainder. They are affine if the sum of the terms that are not
+        multiples of the divisor stays between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -210,7 +210,8 @@ class Index(Affine):
         return self._below(other, 1)
 
     def _above(self, other: Any, margin: int) -> Any:
-        """Return the mask where this exceeds the other by at least the margin."""
+        """Return the mask of the elements where this expression exceeds `other` by at least
+        `margin`."""
         number = _integer(other)
         if number is None:
             return _compared(self - other - margin)
@@ -242,9 +243,9 @@ class Index(Affine):
         return f"{' + '.join(terms)} over {self.shape}"
 
 
-# Expressions of a form that start at 0, with new axes at the positions in `_new_axes`.
+# Cached expressions that start at 0, by their form and their key of `_new_axes`.
 _placed: dict[tuple[IndexForm, int], Index] = {}
-COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most frequent, so tested first
+COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys, tested first
 
 
 def _new_axes(key: Any) -> int:
@@ -281,8 +282,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Return the common shape, and the steps of both along it. Raises ShapeError if sizes differ
-    and neither is 1."""
+    """Return the common shape of two expressions, and the steps of both along its axes. Raises
+    ShapeError if sizes differ and neither is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -299,7 +300,7 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
 
 
 def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
-    """Return the common shape of expressions, and the steps of each along it."""
+    """Return the common shape of expressions, and the steps of each along its axes."""
     first = indices[0].shape
     if all(index.shape == first for index in indices):
         return first, [index.steps for index in indices]
@@ -314,8 +315,8 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Return sizes and strides with slices that are combined with index expressions: the first one
-    replaces a last axis of size 1, others add axes at the end."""
+    """Return sizes and strides with the axes of slices that are combined with index expressions. A
+    single slice replaces a last axis of size 1; others are added at the end."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride
@@ -330,8 +331,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`: each is (expression, ">=", "==" or "!="), a
-    comparison with zero."""
+    """Comparisons of index expressions, joined by `&`. Each is a pair (expression, operator): the
+    expression is compared with 0 by ">=", "==" or "!="."""
 
     terms: tuple[tuple[Index, str], ...]
 
@@ -365,7 +366,7 @@ class Mask:
         joined = syntax.conjuncts(frame) if frame else []
         if joined:
             if not all(value for value in joined if not isinstance(value, Mask)):
-                return True  # then Python evaluates the next operand
+                return True  # so that Python evaluates the next operand
             terms = [term for value in joined if isinstance(value, Mask) for term in value.terms]
             object.__setattr__(self, "terms", tuple(terms))
             return False
@@ -376,8 +377,8 @@ class Mask:
         )
 
     def __getitem__(self, key: Any) -> Mask:
-        """Return the mask with new axes for None, and parts of axes for slices and ints, as its
-        expressions do."""
+        """Return the mask with new axes for None, and parts of axes for slices and ints, as in its
+        expressions."""
         fitted = [(index.over(self.shape), how) for index, how in self.terms]
         return Mask(tuple((index[key], how) for index, how in fitted))
 
@@ -386,7 +387,8 @@ class Mask:
         return together([index for index, _ in self.terms])[0]
 
     def flags(self, shape: Dims) -> Array:
-        """Return which elements of a tile are chosen. Axis k of the mask is axis k of the tile."""
+        """Return flags of the chosen elements of a tile. Axis k of the mask is axis k of the
+        tile."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
             if _decided(index, how):
@@ -396,15 +398,16 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return the mask over a tile of `shape` for the tile with its axes in another order."""
+        """Return this mask of a tile of `shape`, for the tile with its axes in another order."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
     def boxes(self, shape: Dims) -> list[Box]:
-        """Return the chosen elements of a tile, as rectangles that don't overlap."""
+        """Return the chosen elements of a tile as rectangles that don't overlap."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
-            decided = _decided(index, how)  # if it always holds, no shape is needed (nki-llama)
+            # a comparison that always holds needs no shape (nki-llama)
+            decided = _decided(index, how)
             if decided is False:
                 return []
             if decided:
@@ -451,7 +454,8 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 
 def _decided(index: Index, how: str) -> bool | None:
-    """Return whether a comparison holds everywhere (True), nowhere (False), or somewhere (None)."""
+    """Return True if a comparison holds everywhere, False if it holds nowhere, and None
+    otherwise."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None
@@ -481,7 +485,7 @@ def rectangles(chosen: Array) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class Shifted:
-    """An index expression whose start is in a tile of one element: `start[0, k] + i`."""
+    """An index expression that starts at the number in a tile of one element: `start[0, k] + i`."""
 
     start: Tile
     index: Index

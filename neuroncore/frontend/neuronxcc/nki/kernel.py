@@ -43,14 +43,14 @@ from neuroncore.time.schedule import schedule_cores
 SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of them"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
-NEFF = "file.neff"  # the vendor's default name of a record
+NEFF = "file.neff"  # the file in which the vendor's tools keep a compiled kernel by default
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 
 
 class Kernel:
-    """A kernel function, its launch grid, and the way it runs.
+    """A kernel function, its launch grid, and its mode.
 
-    If the host calls it, it runs on an emulated core; if another kernel calls it, it is a part of
+    If the host calls it, it runs on an emulated core. If another kernel calls it, it is a part of
     that kernel.
     """
 
@@ -67,7 +67,7 @@ class Kernel:
         self.options, self.jitted = options or {}, jitted
 
     def __getitem__(self, grid: Any) -> Kernel:
-        """Return the kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
+        """Return the kernel with a launch grid, whose axes are ints, nl.nc(n) or nl.spmd_dim."""
         return self._like(type(self), grid=tuple(map(_axis, limits.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
@@ -87,7 +87,8 @@ class Kernel:
             run = self._run(args, kwargs)
         except OutOfBoundsError as error:
             if self.mode == "simulation" and (error.also or "").startswith("index "):
-                raise IndexError(error.also) from error  # the expected class (SDK's nki/test)
+                # the class that callers expect (SDK's nki/test)
+                raise IndexError(error.also) from error
             raise
         self._ran(run)
         return finish(run)
@@ -116,8 +117,8 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """Launch the kernel on several ranks together, each with its own arguments, on as many
-        cores as its grid requires. `options` are a target, Options and an instance. Raises the
+        """Launch the kernel on several ranks together, each with separate arguments, and with as
+        many cores as its grid requires. `options` are a target, Options and an instance. Raises the
         errors of `launch_ranks`, and UsageError if `lnc` is another number of cores."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
@@ -135,8 +136,8 @@ class Kernel:
 
     @property
     def _flags(self) -> list[str]:
-        """Return the compiler's flags: from NEURON_CC_FLAGS, from the decorator's additions to the
-        command, and from a decorator of nki.compiler."""
+        """Return the compiler's flags: those of NEURON_CC_FLAGS, those that the decorator adds, and
+        those that decorators of nki.compiler mean."""
         words = compiler_flags(self.options.get("additional_compile_opt"))
         skips = getattr(self.function, "skips_middle_end", False)
         decorated = ["skip_middle_end_transformations"] if skips else []
@@ -144,7 +145,8 @@ class Kernel:
 
     @property
     def returns(self) -> bool:
-        """Return whether results are returned; in SDK 2.20 kernels wrote to their arguments."""
+        """Return whether the kernel returns its results. In SDK 2.20 kernels wrote to their
+        arguments."""
         if self.mode == "trace" or not self.options.get("kernel_return", True):
             return False
         return self.jitted or contract.returns_something(self.function)
@@ -172,8 +174,8 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with results on the chip copied to HBM: published kernels return such
-    tiles in mode="simulation", where memory can be read afterwards."""
+    """Return the function, with results on the chip copied to HBM. Published kernels return such
+    tiles in mode="simulation", where any memory can be read afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
@@ -209,12 +211,13 @@ def _axis(size: Any) -> int | spmd_dim:
     if isinstance(size, spmd_dim):
         return size
     count = limits.grid_size(size, "the size of a launch grid's axis", 0, SIZES)
-    return count or 1  # nki-samples' pipelined_attention is launched as kernel[0]
+    return count or 1  # nki-samples launches pipelined_attention as kernel[0]
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
-    """Return the programs of a grid that each core runs, one after the other: one core runs all
-    programs that no axis spreads over several cores (SDK 2.26, nki/programming_model.rst, SPMD)."""
+    """Return, for each core, the programs of a grid that it runs, one after the other. An axis may
+    spread its programs over several cores; one core runs all others (SDK 2.26,
+    nki/programming_model.rst, SPMD)."""
     dims = [size if isinstance(size, spmd_dim) else spmd_dim(nc(1), size) for size in grid]
     cores = [size.cores for size in dims]
     shares: list[list[int]] = [[] for _ in range(prod(cores))]
@@ -224,11 +227,11 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
     return shares
 
 
-# --- ways of running ------------------------------------------------------------------------------
+# --- kinds of kernels -----------------------------------------------------------------------------
 
 
 class Saved(Kernel):
-    """A kernel whose record is kept under the requested names."""
+    """A kernel whose record is saved under the requested names."""
 
     def _ran(self, run: Launch) -> None:
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
@@ -237,7 +240,7 @@ class Saved(Kernel):
 
 
 class Profiled(Kernel):
-    """A kernel whose record, profile and summary of the profile are kept in a folder."""
+    """A kernel whose record and profile, with a summary, are saved in a folder."""
 
     def _ran(self, run: Launch) -> None:
         option_of = self.options.get
@@ -256,15 +259,15 @@ class Profiled(Kernel):
 
 
 class Latency:
-    """Estimated latencies, in microseconds: `microseconds` includes what the vendor's benchmark
-    adds to the time of the kernel, `kernel_microseconds` does not."""
+    """Estimated latencies in microseconds. `microseconds` includes the time that the vendor's
+    benchmark adds to the kernel; `kernel_microseconds` does not."""
 
     def __init__(self, measured: HarnessTime) -> None:
         self.microseconds = measured.total_ns / 1e3
         self.kernel_microseconds = measured.kernel_ns / 1e3
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Return the estimate for any percentile, since an estimate doesn't vary."""
+        """Return the estimate for any percentile, because an estimate does not vary."""
         if percentile not in PERCENTILES:
             raise SignatureError(
                 f"there is no percentile {percentile}", expected=", ".join(map(str, PERCENTILES))
@@ -278,7 +281,7 @@ class BenchmarkResult:
 
 
 class Benchmarked(Saved):
-    """A kernel whose estimated latency is available after a call."""
+    """A kernel whose estimated latency can be read after a call."""
 
     benchmark_result: BenchmarkResult
 
@@ -302,7 +305,8 @@ def _nanoseconds(run: Launch) -> float:
 
 
 def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
-    """Return a kernel of a kind from a function or a kernel; without either, a decorator."""
+    """Return a kernel of this kind, from a function or a kernel; without either, return a
+    decorator."""
     if kernel is None:
         return lambda function: _decorated(kind, function, options)
     if isinstance(kernel, Absent):
@@ -313,9 +317,9 @@ def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
-    """Make a kernel of a function: `@nki.jit`, `@nki.jit(mode=...)` or nki.jit(function, ...).
+    """Make a kernel from a function: `@nki.jit`, `@nki.jit(mode=...)` or nki.jit(function, ...).
 
-    `platform_target` names the machine. Options of the device's compiler have no meaning here.
+    `platform_target` names the machine. Options of the device's compiler are ignored.
     """
     if mode not in MODES:
         raise SignatureError(f"jit has no mode {mode!r}", argument="mode", expected=repr(MODES))
@@ -330,27 +334,31 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
 
 
 def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """A kernel that writes to its arguments, as in SDK 2.20."""
+    """Return a kernel that writes to its arguments, as in SDK 2.20."""
     return jit(func, "trace", **kwargs)
 
 
 def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
-    """A kernel called with numpy arrays; save_neff_name and save_trace_name keep its record."""
+    """Return a kernel that is called with numpy arrays. save_neff_name and save_trace_name are the
+    files for its record."""
     return _decorated(Saved, kernel, kwargs)
 
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
-    """A kernel with benchmark_result.nc_latency.get_latency_percentile(p) after it was called:
-    neuroncore's estimate of what the vendor's benchmark would report, in microseconds. It includes
-    the time that the benchmark adds (isa/harnesses.toml)."""
+    """Return a kernel with `benchmark_result.nc_latency.get_latency_percentile(p)`, to be read
+    after a call: neuroncore's estimate of what the vendor's benchmark would report, in
+    microseconds. It includes the time that the benchmark adds (isa/harnesses.toml)."""
     return _decorated(Benchmarked, kernel, kwargs)
 
 
 def profile(func: Any = None, **kwargs: Any) -> Any:
-    """A kernel whose record is kept in working_directory, an absolute path, for `neuroncore profile
-    view`: save_neff_name, the profile of every profile_nth of num_execs executions under
-    save_trace_name, and a summary of each in json_reports. Raises SignatureError without a folder,
-    and when called UsageError if the record is there already, without overwrite=True."""
+    """Return a kernel whose record is saved in the folder working_directory, for `neuroncore
+    profile view`.
+
+    The record is in the file save_neff_name, and profiles are under save_trace_name: one for every
+    profile_nth of num_execs executions, each with a summary in json_reports. working_directory is
+    an absolute path. Raises SignatureError without a folder. A call raises UsageError if the record
+    exists, unless overwrite=True."""
     if not Path(kwargs.get("working_directory") or "").is_absolute():
         raise SignatureError(
             "profile has no folder to write its results to",
@@ -362,8 +370,8 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
 
 
 class FrameworkKernel:
-    """The base class by which frameworks compile kernels into their graphs: only the name exists
-    here."""
+    """The base class through which frameworks compile kernels into their graphs. Here only the name
+    exists."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotEmulated("FrameworkKernel: kernels run here, and no graph is compiled")

@@ -1,7 +1,7 @@
-"""Keywords and operators as kernels of the older API write them.
+"""Keywords and operators in the forms that kernels of the older API use.
 
-Functions accept some keywords in addition to their parameters: each ends in **kwargs, which would
-hide a misspelled keyword. An operator is nl.add, or numpy's np.add.
+Functions accept some keywords in addition to their parameters. So each function ends in **kwargs,
+and misspelled keywords must be detected here. An operator is nl.add or numpy's np.add.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from neuroncore.base.errors import OperatorError, SignatureError, did_you_mean
 from neuroncore.frontend.nki import language
 from neuroncore.frontend.operators import Operation, Simulated
 
-# Labels and hints to the device's compiler, which change no result.
+# Labels and hints for the device's compiler, which change no result.
 HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedule"})
-# Passed by published kernels (nki-samples), and without effect in all known releases.
+# Published kernels pass these (nki-samples); they have no effect in any known release.
 IGNORED = frozenset({"buffer", "max_free_vec_size"})
 
 
 def check_keywords(
     kwargs: dict[str, Any], *known: str, name: str = "", code: CodeType | None = None
 ) -> None:
-    """Refuse keywords that no release has.
+    """Raise SignatureError for keywords that no release has. `known` are the keywords that the
+    function reads.
 
-    `code` is the code of the function, by default the caller's; `name` is the user's name of the
-    function, if it differs. Raises SignatureError.
+    `code` is the code of the function, by default the caller's. `name` is the user's name of the
+    function, if it differs.
     """
     if not kwargs:
         return
@@ -54,7 +55,7 @@ def check_keywords(
         warnings.warn(f"{called} ignores {keyword}=", stacklevel=source.user_level())
 
 
-# numpy's names that differ from those of the API
+# numpy's names that differ from the API's
 NUMPY = {
     "max": "maximum",
     "amax": "maximum",
@@ -79,7 +80,8 @@ NUMPY = {
 
 
 def token(op: Any, _: str = "") -> Any:
-    """Return an operator or activation function in the form of nki.isa. Raises OperatorError."""
+    """Return an operator or activation function in the form that nki.isa takes. Raises
+    OperatorError."""
     if op is None or isinstance(op, Operation):
         return op
     if type(op) is np.ufunc and (of_numpy := _of_numpy(op)) is not None:
@@ -99,7 +101,7 @@ def token(op: Any, _: str = "") -> Any:
 
 @cache
 def _of_numpy(function: np.ufunc) -> Operation | None:
-    """Return the operator of an engine with the name of a function of numpy."""
+    """Return the operator of an engine that has the name of a numpy function, or None."""
     name = function.__name__
     operator = getattr(language, NUMPY.get(name, name), None)
     engines = isinstance(operator, Operation) and not isinstance(operator, Simulated)

@@ -1,15 +1,15 @@
-"""Names of a kernel that the body of a loop rebinds, and lifetimes of the tiles of a tensor with
-block dimensions, from the kernel's source.
+"""Names that the body of a loop rebinds, and lifetimes of the tiles of tensors with block
+dimensions. Both are found from the kernel's source.
 
-The device's compiler runs the body of an affine_range or a sequential_range once, for all its
-iterations: a new value of a number of Python (`w = w // 2`) holds for the instructions after it,
-and each iteration begins with the value before the loop. After the loop `n += 1` has added 1 (SDK
-NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of nl.affine_range and
-nl.static_range, SDK 2.21 to 2.26).
+The device's compiler traces the body of an affine_range or a sequential_range once, for all its
+iterations. If the body rebinds a Python number (`w = w // 2`), the new value holds for the rest of
+the body, but each iteration begins with the value from before the loop. After the loop, `n += 1`
+has added 1 (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
+nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
 
-Published kernels index tiles of block dimensions by the variables of all loops around them. There
-may be thousands, each used in only one iteration. A tile that no line can name any more needs no
-memory.
+Published kernels index tensors with block dimensions by the variables of all surrounding loops.
+There may be thousands of tiles, each used in only one iteration. A tile that no line can name any
+more is released.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Awaited
 from neuroncore.memory.tile import Tile
 
 PLAIN = (int, float, str, bytes, type(None), np.generic)
-# methods of a list
+# methods that change a list
 CHANGING = {"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"}
 METHODS = ("LOAD_METHOD", "LOAD_ATTR")
 READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """A name that Python would carry from iteration to iteration, and its value when the loop
-    begins."""
+    """The names that Python would carry from iteration to iteration, with their values when the
+    loop begins."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -80,8 +80,8 @@ class ReboundName:
 
 
 def bound(frame: FrameType | None) -> ReboundName | None:
-    """Return the names that a loop which begins in the frame would carry; None if there are
-    none."""
+    """Return the names that a loop in this frame, which is about to begin, would carry; None if
+    there are none."""
     if frame is None or source.is_ours(frame):
         return None
     carried = _carried(frame)
@@ -95,7 +95,8 @@ def _carried(frame: FrameType) -> dict[str, int]:
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
     """Return the names that the body of a loop reads before it binds or changes them, each with the
-    instruction that binds it; `start` is the instruction that begins an iteration, or its cache."""
+    instruction that binds it. `start` is the position of the first instruction of an iteration, or
+    of its cache."""
     listed = [*dis.get_instructions(code)]
     head = [one for one in listed if one.offset <= start][-1]
     if head.opname != "FOR_ITER":
@@ -115,8 +116,8 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
 
 
 def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
-    """Return the variables that an instruction reads, and those that it binds; since Python 3.13 an
-    instruction may combine two."""
+    """Return the variables that an instruction reads, and those that it binds. Since Python 3.13
+    one instruction may do several of these."""
     kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
     if not kinds or "CLEAR" in one.opname:
         return [], []
@@ -131,7 +132,7 @@ def _kept(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values of Python are equal; tiles are equal if they are the same
+    """Return whether two Python values are equal. Tiles are equal only if they are the same
     object."""
     if one is other:
         return True
@@ -160,7 +161,7 @@ def _said(value: Any) -> str:
     return f"{value!s:.60}" if isinstance(value, Tile) else f"{value!r:.60}"
 
 
-RANGES = {"affine_range", "sequential_range"}  # each of their numbers occurs once
+RANGES = {"affine_range", "sequential_range"}  # loops whose variable has each number once
 SCOPES = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
@@ -170,15 +171,14 @@ ANYWHERE = {
     "vars",
     "eval",
     "exec",
-}  # these may use names that the source lacks
+}  # functions that may use names which the source doesn't show
 
 
 class Numbering(NamedTuple):
-    """The subscripts of a tensor in the source. Each has at least this many leading keys, each for
-    one axis, and loop variables at these positions, outermost loop first. Each of these loops is
-    the only one within the previous loop that repeats a subscript of the tensor, and the first is
-    the only one after the tensor was made. So the same values of the variables never occur
-    again."""
+    """How the source indexes a tensor: every subscript has at least `keys` keys that each index one
+    axis, and the keys at `places` are loop variables, outermost loop first. Between the tensor's
+    creation and its subscripts there are no other loops, so a combination of the variables never
+    occurs again."""
 
     keys: int
     places: tuple[int, ...]
@@ -195,7 +195,7 @@ NONE = Numbering(0, ())
 
 
 def numbering(frame: FrameType | None) -> Numbering:
-    """Return the numbering of the tensor that a frame's current call makes; an empty one if the
+    """Return the Numbering of the tensor that a frame's current call makes. It is empty if the
     source is missing or doesn't determine it."""
     return NONE if frame is None else _numbering(frame)
 
@@ -208,7 +208,8 @@ def _numbering(frame: FrameType) -> Numbering:
 
 
 def has_source(code: CodeType) -> bool:
-    """Return whether the file of a code object still has the text that it was made of."""
+    """Return whether the file of a code object still contains the text from which the code was
+    compiled."""
     return _text(code) in _texts(code.co_filename)
 
 
@@ -216,15 +217,15 @@ Text = tuple[Any, ...]
 
 
 def _text(code: CodeType) -> Text:
-    """Return a key that is equal for code objects of the same source text."""
+    """Return a key that is equal for code objects that were compiled from the same text."""
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
 
 
 @syntax.by_text
 def _texts(file: str) -> set[Text]:
-    """Return the keys of all code in a file, which may have changed since the running code was
-    made."""
+    """Return the keys of all code in a file. The file may have changed since the running code was
+    compiled."""
     texts, codes = set(), [compile(syntax.tree(file), file, "exec", dont_inherit=True)]
     while codes:
         code = codes.pop()
@@ -284,14 +285,15 @@ def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
 
 
 def _is_several(key: ast.expr) -> bool:
-    """Return whether a key may index more or fewer axes than one: `*keys`, None or `...`."""
+    """Return whether a key may index no axis or several: `*keys`, None or `...`."""
     return isinstance(key, ast.Starred) or (
         isinstance(key, ast.Constant) and not isinstance(key.value, int)
     )
 
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
-    """Return the loops of a function that repeat a use, outermost first; None in a nested scope."""
+    """Return the loops of a function that repeat this use of a name, outermost first; None if the
+    use is in a nested scope."""
     loops: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:
@@ -305,8 +307,8 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Return whether a loop repeats a part directly in it; it doesn't repeat an `else` or the
-    iterable of a `for`."""
+    """Return whether a loop repeats one of its direct parts. It doesn't repeat an `else` block, or
+    the iterable of a `for`."""
     once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
     return not any(part is other for other in once)
 
@@ -327,8 +329,8 @@ def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) ->
 
 
 def _variable(loop: ast.AST) -> str | None:
-    """Return the variable of a loop over a range of the API, if nothing in the loop assigns to
-    it."""
+    """Return the variable of a loop over a range of the API; None for other loops, and if the loop
+    assigns to the variable."""
     match loop:
         case ast.For(
             target=ast.Name(id=name),

@@ -61,8 +61,8 @@ def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
 def _numpy_function(
     self: Tensor, function: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Reduce a tile by a function of numpy, as nl's: a published backward pass of a gated rmsnorm
-    calls np.mean(tile, axis=[1]). Raises SignatureError for other functions."""
+    """Reduce a tile by a numpy function, like the function of nl: the published backward pass of a
+    gated rmsnorm calls np.mean(tile, axis=[1]). Raises SignatureError for other numpy functions."""
     name = misuse.NUMPY.get(function.__name__, function.__name__)
     if name not in REDUCTIONS:
         raise misuse.refused_ufunc(function.__name__, "a tensor")
@@ -70,19 +70,20 @@ def _numpy_function(
 
 
 def _astype(self: Tensor, dtype: Any) -> Tensor:
-    """Return a copy in another format, as nl.copy."""
+    """Return a copy in another format, like nl.copy."""
     copy: Tensor = language.copy(self, dtype=dtype)
     return copy
 
 
 def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the tile with axes of size 1 repeated, as nl.broadcast_to."""
+    """Return the tile with axes of size 1 repeated, like nl.broadcast_to."""
     return language.broadcast_to(self, shape=shape)
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """Run target <op>= other. A sum of products stays in PSUM, and the first product starts it,
-    whether or not the kernel began with zeros (attention of nki-samples does not)."""
+    """Run target <op>= other. A sum of products in PSUM is accumulated there. Its first product
+    overwrites the tile, even if the kernel did not fill the tile with zeros (as in attention of
+    nki-samples)."""
     state = running()
     held = state.pending
     adds = name == "add" and held is not None and held.tile is other and held.sums
@@ -119,7 +120,7 @@ def _unwritten(tile: Tensor) -> bool:
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
-    """Write a part of a tensor: the instruction that makes `value` writes it there directly."""
+    """Write a part of a tensor. The instruction that computes `value` writes it there directly."""
     whole = key is ... and not self.dynamic and self.fault is None
     assign(self if whole else self[key], value)
 
@@ -132,8 +133,8 @@ def _set_block(self: Blocks, key: Any, value: Any) -> None:
 
 
 def install() -> None:
-    """Add these methods to the class of tensors. This module imports functions that import the
-    class."""
+    """Add these methods to the class of tensors. They are added here because this module imports
+    functions that import the class."""
     for symbol, name in BOTH_SIDES.items():
         setattr(Tensor, f"__{symbol}__", _defined(name))
         setattr(Tensor, f"__r{symbol}__", _defined(name, swapped=True))

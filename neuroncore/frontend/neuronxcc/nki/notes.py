@@ -1,6 +1,6 @@
-"""Notes of an iteration of a loop, taken while Python runs it, from which other iterations can be
-derived (`templates`): instructions, new tiles, inner loops, and the numbers on which decisions
-depend."""
+"""Notes of what an iteration of a loop does, made while Python runs it. `templates` makes other
+iterations from them. They have instructions, new tiles, inner loops, and the numbers on which
+decisions depend."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 
-MOST = 1_500  # events of an iteration: beyond, the loops in it gain enough
+MOST = 1_500  # events per iteration; in a longer iteration it is enough to repeat the inner loops
 FAR = sys.maxsize // 4  # a bound that no index reaches
 
-Guard = tuple[int, int, int]  # a number, and the least and the greatest that decide alike
+Guard = tuple[int, int, int]  # a number, and the bounds between which decisions are the same
 
 
 class Operand(NamedTuple):
     """A tile among the arguments of an instruction."""
 
     name: str
-    storage: Callable[[], Storage | None]  # as a weak reference
-    number: int  # of the storage
+    storage: Callable[[], Storage | None]  # a weak reference
+    number: int  # the number of the storage
     geometry: Geometry
     offset: int
 
 
 class Step(NamedTuple):
-    """An instruction."""
+    """An instruction that the iteration issued."""
 
     name: str
     operands: tuple[Operand, ...]
     others: tuple[tuple[str, Any], ...]
     accumulates: bool
-    continues: bool | None  # whether a sum adds to what its destination has; None for no sum
+    # whether a product adds to the contents of its destination; None for others
+    continues: bool | None
     site: Born
-    row: bytes  # of the record
+    row: bytes  # its row in the record
 
 
 class StorageKind(NamedTuple):
-    """The common properties of the storages of an allocation in a loop."""
+    """The properties that all storages of an allocation in a loop share."""
 
     layout: Layout
     held: Format
@@ -61,7 +62,7 @@ def kind_of(storage: Storage) -> StorageKind:
 
 
 class NewTile(NamedTuple):
-    """A tile of a result, or one that the kernel makes, perhaps with an initial number."""
+    """A new tile, made by a call or by the kernel. `filled` is its initial number, or None."""
 
     region: MemoryRegion
     shape: Dims
@@ -74,25 +75,25 @@ class NewTile(NamedTuple):
 
 
 class NewBlock(NamedTuple):
-    """A tile of a tensor with block dimensions."""
+    """A new tile of a tensor with block dimensions."""
 
     tensor: Any
     block: tuple[int, ...]
-    depth: int | None  # of the loop with whose iteration it ends
+    depth: int | None  # the depth of the loop with whose iteration the tile ends
     site: Born
     kind: StorageKind
     number: int
 
 
 class Begin(NamedTuple):
-    """An inner loop begins."""
+    """The begin of an inner loop."""
 
     values: range
     parallel: bool
 
 
 class Turn(NamedTuple):
-    """An iteration of an inner loop begins."""
+    """The begin of an iteration of an inner loop."""
 
     value: int
 
@@ -101,13 +102,13 @@ END, END_LOOP, FAULT = "end of an iteration", "end of a loop", "something that c
 
 
 class Notes:
-    """The notes of one core."""
+    """Collects the notes of one core."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self.events: list[Any] = []
         self.guards: list[Guard] = []
-        self.continues: bool | None = None  # as the next step will say
+        self.continues: bool | None = None  # `continues` of the next Step
 
     @property
     def is_full(self) -> bool:
@@ -118,7 +119,7 @@ class Notes:
             self.events.append(event)
 
     def fault(self) -> None:
-        """Note that the iteration can't be repeated."""
+        """Record that the iteration can't be repeated."""
         self.note(FAULT)
 
     # --- loops -----------------------------------------------------------------------------------
@@ -137,17 +138,17 @@ class Notes:
 
     @property
     def written(self) -> int:
-        """Return the bytes of the rows of the record."""
+        """The number of bytes of the record's rows so far."""
         return 0 if self.core.program is None else len(self.core.program.rows)
 
     def rows_from(self, begun: int) -> bytes:
-        """Return the rows from a byte on."""
+        """Return the rows of the record, starting at byte `begun`."""
         return b"" if self.core.program is None else bytes(self.core.program.rows[begun:])
 
     # --- tiles and instructions ------------------------------------------------------------------
 
     def tile(self, storage: Storage, filled: float | None = None) -> None:
-        """Note the allocation of a tile."""
+        """Record the allocation of a tile."""
         if storage.layout.placed or not storage.on_chip:
             self.fault()
             return
@@ -157,14 +158,15 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Note the allocation of a block."""
+        """Record the allocation of a block."""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
         self.note(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
 
     def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool, begun: int) -> None:
-        """Note an instruction that has been issued. Its row begins at a byte of the record."""
+        """Record an instruction that has been issued. Its row begins at byte `begun` of the
+        record."""
         operands, others = [], []
         for key, value in arguments.items():
             if isinstance(value, Tile):
@@ -189,15 +191,16 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Note a number on which a decision depends. The decision stays the same while the number
-        is between these bounds; if it is outside of them, only for exactly this number."""
+        """Record a number on which decisions depend. The decisions are the same while the number
+        is between `low` and `high`. If it is outside already, they are the same only for this
+        number."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:
             self.guards.append((int(number), int(low), int(high)))
 
     def iteration(self, value: int, values: range) -> None:
-        """Note whether an iteration of a loop is its first one."""
+        """Record a decision: whether an iteration is the first one of its loop."""
         begin, step = values.start, values.step
         if value == begin:
             self.guard(value, begin, begin)
@@ -205,7 +208,7 @@ class Notes:
             self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
 
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
-        """Note the indices of a part of a tile."""
+        """Record the indices of a part of a tile."""
         listed = [*keys]
         if any(k is ... for k in listed):
             at = next(axis for axis, k in enumerate(listed) if k is ...)
@@ -236,10 +239,10 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Note which elements of a tile a mask chooses."""
+        """Record which elements of a tile a mask chooses."""
         if mask is None or isinstance(mask, list):
             return
-        if not hasattr(mask, "terms"):  # a bool, of numbers that were compared
+        if not hasattr(mask, "terms"):  # the result of comparing numbers is a bool
             self.fault()
             return
         for index, how in mask.terms:
@@ -252,8 +255,8 @@ class Notes:
                 self.guard(index.start, 0, -1)
 
     def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
-        """Note that an assignment copies because the two tiles are not the same elements. In
-        another iteration they may be the same."""
+        """Record that an assignment copies, because its two tiles have different elements. In other
+        iterations a tile may be assigned to itself."""
         one, other = slot.storage, value.storage
         if one is other or (one.id in blocks and other.id in blocks):
             self.fault()

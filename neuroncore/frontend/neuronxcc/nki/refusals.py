@@ -10,7 +10,7 @@ from neuroncore.memory.tile import Tile
 
 
 def truth_value(tile: Tile) -> DynamicControlError:
-    """Return the error for a tile whose contents `not`, `while` or a condition needs."""
+    """Return the error for a tile whose contents are needed by `not`, `while` or a condition."""
     if isinstance(question().by, ast.While):
         also, hint = "err_while_loop_requires_unconditional_entry", "loop a fixed number of times"
     elif tile.size == 1:
@@ -69,8 +69,8 @@ def transposed_indirectly(tile: Tile) -> ViewError:
 
 
 def transposed_wide(tile: Tile) -> DtypeError:
-    """Return the error for a transpose by DMA from SBUF on machines whose DMA engines transpose
-    (kda-for-trainium, on trn2)."""
+    """Return the error for a transpose by DMA from SBUF, on machines whose DMA engines can
+    transpose (kda-for-trainium, on trn2)."""
     return DtypeError(
         f"{tile} can't be transposed by DMA",
         argument="src",
@@ -83,8 +83,8 @@ def transposed_wide(tile: Tile) -> DtypeError:
 
 
 def repeated_by_dma(tile: Tile) -> ViewError:
-    """Return the error for repeated elements in dma_copy, from HBM and from SBUF (kda-for-trainium,
-    on trn2)."""
+    """Return the error for dma_copy with repeated elements, from HBM or from SBUF
+    (kda-for-trainium, on trn2)."""
     return ViewError(
         f"{tile} is one row that a DMA would repeat across {tile.shape[0]} partitions",
         argument="src",

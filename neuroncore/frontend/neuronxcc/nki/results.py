@@ -1,9 +1,9 @@
-"""Calls that return a tile, as instructions with a destination.
+"""Turns calls that return a tile into instructions that have a destination.
 
-The device's instructions have a destination, so `t[i, j] = nisa.exp(x)` is one instruction, and so
-is `psum[...] += nisa.nc_matmul(a, b)`. A call whose value the kernel's source stores into a
-subscript next is therefore held back until the assignment gives the destination; every other call
-is issued at once, into a new tile. At most one call is held back, and no instruction overtakes it.
+On the device `t[i, j] = nisa.exp(x)` is one instruction, and so is `psum[...] += nisa.nc_matmul(a,
+b)`. If the kernel's source stores the value of a call into a subscript next, the call is delayed
+until the assignment provides the destination. Every other call is issued at once and writes to a
+new tile. At most one call is delayed, and no instruction overtakes it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from neuroncore.numerics.formats import Format, float32
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
-Run = Callable[[Tensor, bool | None], None]  # with a destination, and whether to add to it
+Run = Callable[[Tensor, bool | None], None]  # takes a destination, and whether to add to it
 
-# The names in nki.errors of an instruction's refusals that have none in the instruction table.
+# The names in nki.errors of refusals for which the instruction table has no name.
 VENDORS: dict[tuple[str, str | None, str], str] = {
     (name, argument, code): f"err_activation_{argument}_{what}"
     for name in ("activation", "activation_reduce")
@@ -60,14 +60,14 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
+    """A delayed call, whose result has no destination yet: `run(dst, accumulate)` issues it."""
 
     core: Core
-    tile: Tensor  # the default destination
+    tile: Tensor  # the destination if none is assigned
     run: Run
     boxes: list[Box]  # the elements that it writes; an empty box means all
-    regions: tuple[MemoryRegion, ...]  # the memories of possible destinations
-    sums: bool  # a matrix product, which PSUM can add to its contents
+    regions: tuple[MemoryRegion, ...]  # memories that its destination may be in
+    sums: bool  # whether it is a matrix product, which PSUM can accumulate
     frame: FrameType
     instruction: int
 
@@ -82,8 +82,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Return whether the instruction can write the slot directly, with the same single rounding
-        as a copy."""
+        """Return whether the instruction can write to the slot directly, with the same single
+        rounding as a copy."""
         format, wanted = self.tile.dtype, slot.dtype
         if wanted is not format and (format is not float32 or wanted.is_integer):
             return False
@@ -126,7 +126,7 @@ def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
 
 def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
     """Return a tile on the chip whose memory is allocated only if it is needed. The allocation then
-    has the position and the loop iteration of this call. Raises the errors of the allocation."""
+    counts as made at this line and in this loop iteration. Raises the errors of the allocation."""
     site = core.birthplace()
     core.memory.layout(region, sizes, dtype)
 
@@ -187,13 +187,14 @@ def fill(tile: Tile) -> None:
 
 
 def _starts_well(slot: Tensor) -> bool:
-    """Return whether engines can access a tile from its first partition on."""
+    """Return whether engines can start an access at the first partition of a tile."""
     return slot.start_partition in current().machine.starts(slot.shape[0])
 
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
-    """Fill rows of PSUM at which no engine can start. DMA does not reach PSUM: memset fills the
-    rows above too, whose contents, all of them written, are kept in SBUF meanwhile."""
+    """Fill rows of PSUM at whose first partition no engine can start an access. DMA does not reach
+    PSUM. So a memset also fills the rows above, whose contents (all must be written) are saved in
+    SBUF meanwhile."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
@@ -205,7 +206,7 @@ def _set_below(whole: Tensor, box: Box, value: Any) -> None:
 
 
 def issue(name: str, **arguments: Any) -> None:
-    """Issue an instruction; parameters that are left out have the clause's defaults."""
+    """Issue an instruction. Parameters that are left out have the defaults of the clause."""
     _issue_checked(name, arguments)
 
 
@@ -231,7 +232,7 @@ def _issue(name: str, arguments: dict[str, Any]) -> None:
 
 
 def explain(name: str, error: KernelError) -> None:
-    """Add the vendor's name of a refusal of an instruction."""
+    """Add the vendor's name of a refusal to the error of an instruction."""
     error.also = error.also or VENDORS.get((name, error.argument, error.code))
 
 
@@ -250,12 +251,13 @@ def produce(
     now: bool = False,
     **arguments: Any,
 ) -> Tensor:
-    """Issue instruction `name` and return the tile of shape and format `out` that it writes.
+    """Issue instruction `name`, and return the tile that it writes; `out` is the shape and format
+    of this tile.
 
-    A mask chooses among the elements of `space` (by default the result's). Tiles among the
-    arguments are cut along the axes where their sizes equal those of `space`. `part` cuts the
-    result if its axes are not those of `space`. `regions` are the memories that the result may be
-    written to instead of `region`; with `now` the instruction is never held back.
+    A mask chooses elements of `space` (by default that of the result). Tiles among the arguments
+    are cut along the axes whose size is that of `space`; `part` cuts the result if it has other
+    axes. `regions` are memories that the result may be written to instead of `region`. With `now`
+    the instruction is never delayed.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -271,7 +273,7 @@ def produce(
         else:
             result = _new(core, state, (region, sizes, out[1]))
         over = sizes if space is None else space
-        # two axes are always a pattern
+        # an access pattern can always describe two axes
         elementwise = part is None and space is None and len(over) > 2
         boxes: list[Box] = [()]
         if mask is None and not elementwise:
@@ -351,8 +353,7 @@ def hold(
     regions: tuple[MemoryRegion, ...] = ON_CHIP,
     sums: bool = False,
 ) -> Tensor:
-    """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
-    follow."""
+    """Issue a call that writes `boxes` of `made`; delay it if an assignment is about to follow."""
 
     core, frame = current(), source.user_frame()
     flush()
@@ -392,7 +393,8 @@ def assign(slot: Tensor, value: Any) -> None:
         held.issue(slot.shaped(value.shape))
     else:
         held.issue(value)
-        with state.accumulating(value.storage.scope is not state.scope):  # by loop_reduce
+        # if loop_reduce accumulates
+        with state.accumulating(value.storage.scope is not state.scope):
             _copy(slot, value, held.boxes)
 
 
@@ -409,8 +411,8 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """Return the tile with free axes of size 1 repeated, if it then has the shape. A tile with
-    fewer axes gets axes of size 1 after the partition, as when tiles are combined."""
+    """Return the tile with free axes of size 1 repeated, if it then has this shape. A tile with
+    fewer axes gets axes of size 1 after the partition axis, as when tiles are combined."""
     spread = value
     for _ in range(len(shape) - len(value.shape)):
         spread = spread.expand_dims(1)
@@ -420,9 +422,9 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot with a number: memset, or in SBUF a DMA of a constant if no engine can start at
-    its first partition; in HBM a DMA of a filled tile (published kernels assign numbers there, such
-    as nki-llama-nyu)."""
+    """Fill a slot with a number, by memset. If no engine can start at its first partition in SBUF,
+    a DMA copies a constant. In HBM a DMA copies a filled tile (published kernels assign numbers
+    there, such as nki-llama-nyu)."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})
@@ -467,7 +469,7 @@ def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
 
 
 def _same(slot: Tensor, value: Tensor) -> bool:
-    """Return whether two tiles are the same elements."""
+    """Return whether two tiles have the same elements."""
     if slot.geometry is value.geometry:
         return slot.storage is value.storage and slot.offset == value.offset
     where = [

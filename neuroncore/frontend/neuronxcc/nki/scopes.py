@@ -25,10 +25,11 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 
-Place = tuple[int, Geometry]  # an offset, and the layout of the written elements
+Place = tuple[int, Geometry]  # an offset, and the geometry of the written elements
 Sources = dict[str, Any] | None
 Write = tuple[int, Place, Sources]  # the iteration, the place, and the sources
-FirstWrite = tuple["LoopIndex", dict[int, Write], Write | None]  # and the previous iteration's
+# with the write of the previous iteration
+FirstWrite = tuple["LoopIndex", dict[int, Write], Write | None]
 COMPARED = (bool, int, float, str, Enum, Format)  # arguments that can be compared by `==`
 
 
@@ -36,10 +37,11 @@ class LoopIndex(int):
     """The variable of a loop: an integer that knows its loop."""
 
     loop: Loop
-    over = False  # whether the iteration is over
-    writes: dict[int, Write] | None  # of a parallel loop, by storage: the iteration that wrote
-    # to it last, and the place and the sources of that iteration's first write
-    ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that can't be named after it
+    over = False  # whether its iteration has ended
+    # in a parallel loop, by storage: the last iteration that wrote to it, and the place and the
+    # sources of its first write
+    writes: dict[int, Write] | None
+    ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that end with the iteration
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
         """Remove an entry of a dictionary when the iteration ends."""
@@ -76,7 +78,7 @@ class Turns:
             state.notes.begin_loop(loop)
 
     def begin(self, value: int) -> LoopIndex:
-        """Begin an iteration, and return its variable."""
+        """Begin an iteration, and return the loop variable."""
         state, index = self._state, LoopIndex(value)
         index.loop, index.writes = self.loop, self._writes
         state.loops.append(index)
@@ -88,7 +90,7 @@ class Turns:
         return index
 
     def end(self, index: LoopIndex) -> None:
-        """End an iteration, even one that a refusal has ended."""
+        """End an iteration, also if an error ended it."""
         index.over = True
         del self._state.loops[self._depth :]
         for tiles, block in index.ending or ():
@@ -104,11 +106,11 @@ class Turns:
 
 
 class Marks:
-    """The iterations of one run of a parallel loop, in the record (`Data.iterations`)."""
+    """Marks the iterations of one run of a parallel loop in the record (`Data.iterations`)."""
 
     def __init__(self, state: Running) -> None:
         self._state, self._program = state, current().program
-        # a record without rows is false
+        # compare with None, because a record without rows is false
         self._number = 0 if self._program is None else len(self._program.data.iterations)
 
     def begin(self, value: int) -> None:
@@ -117,7 +119,8 @@ class Marks:
     def end(self) -> None:
         self._mark(~self._number, 0)
         if self._state.pending is not None:
-            self._program = None  # its rows come later, as rows of the next iteration would
+            # its rows come later, and would count as rows of the next iteration
+            self._program = None
 
     def _mark(self, loop: int, value: int) -> None:
         if self._program is not None:
@@ -128,26 +131,30 @@ class Marks:
 class Running:
     """The state of a running kernel of this API."""
 
-    pending: Any = None  # the call that is held back
+    pending: Any = None  # the delayed call
     fills: dict[int, float] = field(default_factory=dict)  # by storage: the initial number
-    loops: list[LoopIndex] = field(default_factory=list)  # running, outermost first
-    parameters: set[int] = field(default_factory=set)  # storages that may not be written
-    met: dict[Any, int] = field(default_factory=dict)  # by place in the source: how many tensors
-    # got addresses there, for a compiler that reads the body of a loop once
-    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: the addresses
-    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM of broadcasts
+    loops: list[LoopIndex] = field(default_factory=list)  # running loops, outermost first
+    # storages of parameters that may not be written
+    parameters: set[int] = field(default_factory=set)
+    # by place in the source: the number of tensors that got addresses there; the compiler traces
+    # the body of a loop once
+    met: dict[Any, int] = field(default_factory=dict)
+    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and number: the addresses
+    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM that broadcasts made
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
-    blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by storage: the tiles of a
-    # tensor with block dimensions, and which of them it is
-    notes: Notes | None = None  # of what the running iteration does
+    # by storage: the tiles of its tensor with block dimensions, and its position among them
+    blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    notes: Notes | None = None  # notes of the current iteration
     plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
     accumulates: bool = False  # whether writes add to the contents
-    shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
-    bias_is_made: bool = False  # whether the compiler makes a bias among placed tensors
+    # whether shared HBM may be allocated in loops and in called functions
+    shares_anywhere: bool = False
+    # whether the compiler provides the bias of activations in kernels that place tensors
+    bias_is_made: bool = False
 
     @property
     def scope(self) -> LoopIndex | None:
-        """Return the running iteration of the innermost loop."""
+        """The current iteration of the innermost loop, or None."""
         return self.loops[-1] if self.loops else None
 
     def accumulating(self, really: bool = True) -> _Accumulating:
@@ -155,8 +162,8 @@ class Running:
 
 
 class _Accumulating:
-    """A context in which writes add to the contents. It takes half the time of a `contextmanager`,
-    and each matrix product enters one."""
+    """A context manager in which writes add to the contents. It takes half the time of a
+    `contextmanager`, and each matrix product enters one."""
 
     __slots__ = ("_before", "_really", "_state")
 
@@ -209,16 +216,16 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Check a write of an instruction with these arguments. Raises ImmutableError for a parameter.
-    Reports LOOP_CARRIED for elements that the previous iteration of a parallel loop has written
-    too."""
+    """Check the write of an instruction with these arguments. Raises ImmutableError for a
+    parameter. Reports LOOP_CARRIED for elements that the previous iteration of a parallel loop has
+    also written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
         note_writes(first, dst, arguments)
 
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
-    """Return the iterations of parallel loops in which a write to a tensor is the first one. Raises
+    """Return the iterations of parallel loops in which this is the first write to a tensor. Raises
     ImmutableError for a parameter."""
     storage = dst.storage
     if storage.id in state.parameters:
@@ -248,7 +255,7 @@ def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, 
 
 
 def carry(storage: Storage) -> None:
-    """Allow iterations of a parallel loop to share a tensor."""
+    """Allow the iterations of a parallel loop to share a tensor."""
     program = current().program
     if program is not None:
         program.data.carried.add(storage.id)
@@ -266,8 +273,8 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
 
 
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
-    """Return the sources of an instruction: equal sources give equal results. None if unknown, such
-    as for an instruction that reads its destination, or takes lists."""
+    """Return the sources of an instruction: equal sources give equal results. Return None if they
+    are unknown, for example if an instruction reads its destination or takes lists."""
     sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
@@ -283,7 +290,7 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
 
 
 def _same(one: Place, other: Place) -> bool:
-    """Return whether two windows of a storage are the same elements."""
+    """Return whether two windows of a storage have the same elements."""
     if one[0] != other[0]:
         return False
     if one[1] is other[1]:
@@ -304,7 +311,8 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
-    """Raise ScopeError for shared HBM in a loop, or in a function that the kernel calls."""
+    """Raise ScopeError for shared HBM that is allocated in a loop, or in a function that the kernel
+    calls."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper():
@@ -320,8 +328,7 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
 
 
 def _in_helper() -> bool:
-    """Return whether the running function of the user was called by another function of the
-    user."""
+    """Return whether the user's running function was called by another function of the user."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back
@@ -330,7 +337,8 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration that encloses the outermost of these loops."""
+    """Return the iteration that contains the outermost of the `folded` loops; None if there is
+    none. Without such a loop, return the innermost iteration."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

@@ -1,4 +1,4 @@
-"""The tensor object of the older API: a tile that index expressions and assignment work on."""
+"""The tensor object of the older API: a tile with index expressions and assignment."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.numerics.formats import Format
 
-# first index, steps along the axes of a tile, shape of the indexed tensor, its axis
+# first index, steps along the axes of a tile, the indexed tensor, and its axis
 Span = tuple[int, Dims, Dims, int]
-# first index along an axis of a tensor, steps along the axes of its part
+# first index along an axis of a tensor, and steps along the axes of its part
 Move = tuple[int, Dims]
 
 
 class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
-    `spans` are the indices that reach outside the tensor; a mask has to shorten such a tile before
-    it can be used.
+    `spans` are indices that reach outside of the tensor. Such a tile can be used only after a mask
+    has shortened it.
     """
 
     __slots__ = ("_allocate", "_spans")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
-    _allocate: Callable[[], Storage]  # of an Awaited tile
+    _allocate: Callable[[], Storage]  # allocates the memory of an Awaited tile
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -74,10 +74,11 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
-        """Return a part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or the
+        """Return a part of the tensor, by ints, slices, `...`, nl.ds or index expressions; or the
         elements of a tile that a mask chooses.
 
-        With expressions the part has their common shape; slices among them add axes at the end.
+        With index expressions the part has their common shape. Slices among them add axes at the
+        end.
         """
         if len(keys) == 1 and (type(keys[0]) is bool or isinstance(keys[0], Mask)):
             return self._masked(keys[0])
@@ -96,7 +97,7 @@ class Tensor(Seen, Unread, Parted):
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
 
     def _masked(self, mask: Mask | bool) -> Tensor:
-        if mask is True:  # a comparison of known numbers, such as loop variables
+        if mask is True:  # the result of comparing known numbers, such as loop variables
             return self
         boxes = [] if mask is False else mask.boxes(self.shape)
         if len(boxes) == 1:
@@ -196,7 +197,8 @@ class Tensor(Seen, Unread, Parted):
         offset: int,
         dynamic: tuple[Dynamic, ...],
     ) -> Tensor:
-        """Return a window with at least the axes of every tensor: two on the chip, one in HBM."""
+        """Return a window with at least the axes that every tensor has: two on the chip, one in
+        HBM."""
         shape, strides = list(shape), list(strides)
         while len(shape) < (2 if self.storage.on_chip else 1):
             shape.append(1)
@@ -279,7 +281,7 @@ class Tensor(Seen, Unread, Parted):
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
         """Note which indices of a part of `of` reach outside the tensor. If a slice of `of` reaches
         outside, this is an error only if elements of the part are outside."""
-        if of.fault is not None and not of.spans:  # a view that can't be followed
+        if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)
         moves = [(start, (*along, *(0,) * (rank - len(along)))) for start, along in moves]
@@ -289,7 +291,7 @@ class Tensor(Seen, Unread, Parted):
         self._check_spans()
 
     def _check_spans(self) -> None:
-        """Refuse indices out of bounds, when an instruction uses the tile."""
+        """Store an error for indices out of bounds; an instruction that uses the tile raises it."""
         self.fault = None
         for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
@@ -355,8 +357,8 @@ class Tensor(Seen, Unread, Parted):
         return self
 
     def view(self, dtype: Any) -> Tensor:
-        """Return the bits as another format; the last axis grows or shrinks by the ratio of the
-        sizes."""
+        """Return the same bits in another format. The size of the last axis changes by the ratio of
+        the element sizes."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
@@ -374,7 +376,7 @@ class Tensor(Seen, Unread, Parted):
         return self.window(shape, strides, self.offset * old // new, form)
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
-        """Return the same elements in row-major order in another shape; one size may be -1."""
+        """Return the same elements, in row-major order, in another shape; one size may be -1."""
         sizes = access.inferred(tuple(map(limits.size, shape)), self.size)
         first = int(self.storage.on_chip)
         strides = None
@@ -413,7 +415,7 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def shaped(self, shape: Dims) -> Tensor:
-        """Return the tile in this shape, by inserting or removing axes of size 1."""
+        """Return the tile in this shape, which differs only in axes of size 1."""
         if self.shape == shape:
             return self
         moved = self.storage.on_chip and self.shape[0] != shape[0]
@@ -434,16 +436,16 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def stretched(self, shape: Dims) -> Tensor:
-        """Return the tile with free axes of size 1 repeated to this shape, without moving data."""
+        """Return a view of the tile in which free axes of size 1 are repeated to this shape."""
         strides = tuple(
             0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
         )
         return self.window(shape, strides, self.offset)
 
     def __bool__(self) -> bool:
-        """Return True: kernels test this way whether an argument is a tensor or None; a tile on the
-        chip gives a warning. Raises DynamicControlError if only the contents of the tile can be
-        meant."""
+        """Return True: kernels test in this way whether an argument is a tensor or None. A tile on
+        the chip gives a warning. Raises DynamicControlError if the test can only be about the
+        contents."""
         if self.storage.on_chip and not is_there(self):
             raise refusals.truth_value(self)
         return True

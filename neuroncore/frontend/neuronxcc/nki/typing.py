@@ -12,7 +12,7 @@ __all__ = ["mutable", "mutable_tensor", "scalar", "tensor"]
 
 class _Scalar(Annotation):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return, in a kernel, the integer in a tile of one element, such as the number of
+        """In a kernel: return the integer in a tile of one element, such as the number of
         iterations of a loop: `range(scalar(steps))`. Raises ShapeError for a larger tile."""
         if not args or not isinstance(args[0], Tensor):
             return super().__call__(*args, **kwargs)

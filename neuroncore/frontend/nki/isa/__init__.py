@@ -1,7 +1,8 @@
 """nki.isa: one function for each clause of the instruction set.
 
-The functions have the clause's parameters, in its order and with its defaults, and `name` at the
-end. Parameters of older releases that published kernels still pass are accepted and ignored.
+The functions have the parameters of the clause, in the same order and with the same defaults, and
+`name` at the end. Parameters of older releases that published kernels still pass are accepted and
+ignored.
 """
 
 import typing as _typing

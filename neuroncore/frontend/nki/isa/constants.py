@@ -1,4 +1,4 @@
-"""nki.isa.constants: the enumerations under the name that published kernels use."""
+"""nki.isa.constants: the enumerations, in a module that published kernels import."""
 
 from neuroncore.base.enums import (
     dge_mode,

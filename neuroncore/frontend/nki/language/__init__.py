@@ -1,7 +1,7 @@
-"""nki.language: formats, memories, tensors, loops, and functions that lower to instructions.
+"""nki.language: formats, memories, tensors, loops, and functions that issue instructions.
 
-Operator names such as `nl.add` are both a function of tiles and the token that nki.isa takes as
-`op`. Every function that computes says in its docstring which instructions it becomes.
+An operator such as `nl.add` is both a function of tiles and the value that nki.isa takes as `op`.
+The docstring of every function that computes names the instructions that it issues.
 """
 
 from neuroncore.base.enums import MemoryRegion as MemoryRegion
@@ -17,7 +17,7 @@ from neuroncore.frontend.nki.language.elementwise import *
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
 from neuroncore.frontend.operators import Operation as _Operation
 from neuroncore.numerics.formats import Format as DType  # noqa: F401
-from neuroncore.numerics.formats import bool_ as bool  # noqa: F401 named so by published kernels
+from neuroncore.numerics.formats import bool_ as bool  # noqa: F401 published kernels use this name
 from neuroncore.numerics.formats import float4_e2m1fn_x4 as float4_e2m1fn_x4
 from neuroncore.numerics.formats import float8_e4m3fn_x4 as float8_e4m3fn_x4
 from neuroncore.numerics.formats import float8_e5m2_x4 as float8_e5m2_x4
@@ -29,8 +29,9 @@ private_hbm = MemoryRegion.private_hbm
 shared_hbm = MemoryRegion.shared_hbm
 hbm = private_hbm
 
-# Names and parameters that neuronxcc.nki had and NKI 0.2 has no more, by the migration guide to it;
-# the compiler of 0.5 fails to resolve nl.arange (bbioren/hf-kernels-neuron, kernels/neuron_rope).
+# Names and parameters that neuronxcc.nki had and NKI 0.2 no longer has, according to its migration
+# guide. The compiler of 0.5 can't resolve nl.arange (bbioren/hf-kernels-neuron,
+# kernels/neuron_rope).
 _INDEX_TENSORS = (
     "index tensors were removed from the API with neuronxcc.nki: use slices like x[0:128, 0:512], "
     "nl.ds(start, size), or x.ap(pattern) for other patterns"
@@ -50,7 +51,7 @@ _REMOVED = {
 __all__ = _dialects.api(globals())
 
 
-def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
+def __getattr__(name: str) -> _Operation:  # for type checkers: a table defines these names
     raise _dialects.unknown("nki.language", name, __all__, _REMOVED)
 
 

@@ -1,7 +1,7 @@
-"""Functions composed of several instructions: rounding, trigonometry, random tensors, folds along
+"""Functions that issue several instructions: rounding, trigonometry, random tensors, folds along
 the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
 
-The Scalar engine knows sine only from -pi to pi. All random tensors draw from the Vector engine's
+The Scalar engine computes sines only from -pi to pi. All random tensors use the Vector engine's
 generators, which `random_seed` seeds.
 """
 
@@ -53,8 +53,8 @@ __all__ = [
 
 
 def _rounded(x: NkiTensor) -> NkiTensor:
-    """Return the nearest integer as float32; x itself if it has no fraction (large numbers and
-    NaN)."""
+    """Return the nearest integer as float32. If x has no fraction (large numbers and NaN), return
+    x."""
     whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
     isa.tensor_copy(whole, x)
     isa.tensor_copy(nearest, whole)
@@ -67,8 +67,8 @@ def _rounded(x: NkiTensor) -> NkiTensor:
 
 
 def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """Return the nearest integer, moved by one if it is on the wrong side of x; x if it is an
-    integer."""
+    """Return the nearest integer; if it is on the wrong side of x, move it by one. Return x if it
+    is an integer."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
@@ -79,19 +79,19 @@ def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> N
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     """The greatest integer not above x. tensor_copy to int32 and back rounds to the nearest
-    integer; tensor_scalar and tensor_copy_predicated keep numbers that are too large for int32;
-    tensor_tensor and scalar_tensor_tensor subtract 1 where rounding went up."""
+    integer. tensor_scalar and tensor_copy_predicated keep numbers that are too large for int32.
+    tensor_tensor and scalar_tensor_tensor subtract 1 if x was rounded up."""
     return _stepped(x, greater, -1.0, dtype)
 
 
 def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The least integer not below x: the instructions of nl.floor."""
+    """The least integer not below x, by the instructions of nl.floor."""
     return _stepped(x, less, 1.0, dtype)
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x without its fraction: tensor_scalar and nl.floor of |x|, and the sign back with activation
-    and tensor_tensor."""
+    """x without its fraction: tensor_scalar and nl.floor for |x|; activation and tensor_tensor
+    restore the sign."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
@@ -101,12 +101,13 @@ def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-# 2 pi as a sum of float32 numbers, the first with so few bits that its small multiples are exact
+# 2 pi as a sum of float32 numbers; the first has so few bits that its small multiples are exact
 TURN = (6.28125, 0.0019353071795864769)
 
 
 def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
-    """sin(x + shift): the nearest whole number of turns is taken off, then activation."""
+    """out = sin(x + shift). The nearest whole number of turns is subtracted, then activation
+    computes the sine."""
     turns, whole, rest = (
         ndarray(x.shape, int32),
         ndarray(x.shape, float32),
@@ -150,8 +151,8 @@ def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 def rand(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
-    """A new tensor of numbers uniform in [0, 1), in steps of 2^-24 before they are rounded to
-    dtype: rand2 from v4 on, before it rng and two tensor_scalar (and dma_copy, for HBM)."""
+    """A new tensor of uniform random numbers in [0, 1), in steps of 2^-24 before they are rounded
+    to dtype. From v4 on: rand2; before: rng and two tensor_scalar. In HBM also dma_copy."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
         _fill(tensor)
@@ -197,8 +198,8 @@ def random_seed(seed: NkiTensor) -> None:
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """x with elements zeroed at random, each with probability `rate`, a number or a [P, 1] tile;
-    the others are not scaled: dropout, and tensor_copy for another format."""
+    """x with elements zeroed at random, each with probability `rate`, a number or a [P, 1] tile.
+    The other elements are not scaled. Issues dropout, and tensor_copy for another format."""
     out = result(x)
     isa.dropout(out, x, rate)
     return out if dtype in (None, x.dtype) else copy(out, dtype)
@@ -255,14 +256,14 @@ def _min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
     return _reduced(x, minimum, axis, dtype, keepdims)
 
 
-# Operators too: the page of tensor_scalar_reduce lists nl.max and nl.min, and the vendor's library
-# reduces by them.
+# They are operators too: the page of tensor_scalar_reduce lists nl.max and nl.min, and the vendor's
+# library reduces with them.
 max = Operation("max", _max, "The greatest element along the last axes: tensor_reduce.", "maximum")
 min = Operation("min", _min, "The least element along the last axes: tensor_reduce.", "minimum")
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
-    """1 where no element along the last axes is 0: tensor_reduce."""
+    """1 if no element along the last axes is 0, else 0: tensor_reduce."""
     return _reduced(x, logical_and, axis, dtype, False)
 
 
@@ -294,10 +295,10 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The variance (of the population) along all free axes: tensor_reduce and tensor_scalar for
-    the mean, then activation and tensor_scalar.
+    """The variance (of the population) along all free axes: tensor_reduce and tensor_scalar compute
+    the mean; then activation and tensor_scalar.
 
-    The reduced axes stay, with size 1, whatever `keepdims` says.
+    The reduced axes are kept with size 1, whatever `keepdims` is.
     """
     shift, total = ndarray((x.shape[0], 1), float32), ndarray((x.shape[0], 1), float32)
     squares, out = result(x, float32), ndarray(_kept(x, axis, True), dtype or x.dtype)
@@ -312,7 +313,7 @@ def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> 
 
 
 def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
-    """e^(x - max) over its sum along all free axes: tensor_reduce, activation, reciprocal,
+    """e^(x - max) divided by its sum, along all free axes: tensor_reduce, activation, reciprocal,
     tensor_scalar."""
     column = (x.shape[0], 1)
     least, total, scale = (ndarray(column, float32) for _ in range(3))
@@ -356,8 +357,8 @@ PSUM = MemoryRegion.psum
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine, which moves bits;
-    tensor_copy to SBUF for another format, and from PSUM if x is there."""
+    """The transpose of a 2-D tile in PSUM: nc_transpose on the Tensor engine, which moves bits. For
+    another format, or if x is in PSUM, tensor_copy too."""
     out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
     return out if dtype in (None, x.dtype) else copy(out, dtype)
@@ -365,7 +366,7 @@ def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
     """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose and tensor_copy
-    if needed."""
+    if they are needed."""
     stationary = x if transpose_x else copy(transpose(x))
     out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
     isa.nc_matmul(out, stationary, y)
@@ -373,15 +374,15 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    """A view with a new axis of size 1; no instruction."""
+    """A view with a new axis of size 1, without an instruction."""
     (at,) = limits.axes(axis)
     wider: NkiTensor = checked(x).expand_dim(at)
     return wider
 
 
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
-    """x repeated along axes of size 1: tensor_copy along free axes, nc_stream_shuffle across
-    partitions, one per group of 32."""
+    """x repeated along axes of size 1: tensor_copy along free axes; nc_stream_shuffle across
+    partitions, once per group of 32."""
     sizes = tuple(shape)
     if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes, strict=False)):
         raise ShapeError(
@@ -402,10 +403,10 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and
-    tensor_copy for another format.
+    """A tile in SBUF with the transpose of a 2-D tensor in HBM: dma_transpose, and tensor_copy for
+    another format.
 
-    Axes of size 1 after the second are dropped, as in the vendor's simulator; published kernels
+    Axes of size 1 after the second one are dropped, as in the vendor's simulator; published kernels
     depend on it (trnsparse, 0.3).
     """
     if len(src.shape) < 2 or any(n > 1 for n in src.shape[2:]):
@@ -426,8 +427,8 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 def gather_flattened(
     data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
 ) -> NkiTensor:
-    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather, and
-    tensor_copy for another format and for what is in PSUM. Other integers than uint32 are
+    """out[p, f] = data[p, indices[p, f]], where all free axes of data count as one: nc_n_gather,
+    and tensor_copy for another format and for tiles in PSUM. Integers other than uint32 are
     converted."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")

@@ -47,7 +47,7 @@ def _value(bound: Bound) -> int:
 
 
 def _note(turns: int) -> None:
-    """Record on the core how many turns the loop of this line takes."""
+    """Record on the core the number of iterations of the loop at this line."""
     core = current()
     core.turns.setdefault(core.birthplace(), []).append(turns)
 
@@ -55,7 +55,7 @@ def _note(turns: int) -> None:
 def dynamic_range(
     start: Bound, stop: Bound | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
-    """A loop that the device runs; its variable is a register that can't be written."""
+    """A loop that the device runs. Its variable is a register that can't be written."""
     if isinstance(step, VirtualRegister) or step < 1:
         raise DynamicControlError(
             "the step of a dynamic loop must be a positive constant",
@@ -64,14 +64,15 @@ def dynamic_range(
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
     turns = builtins.range(first, last, step)
-    _note(len(turns))  # here, as a generator would see another instruction at each next()
+    # here, because in a generator the current instruction would differ at each next()
+    _note(len(turns))
     return (VirtualRegister(i, frozen=True) for i in turns)
 
 
 def fori_loop(
     lower: Bound, upper: Bound, body_fun: Callable[[VirtualRegister], Any], step: int = 1
 ) -> None:
-    """body_fun(i) for i from `lower` below `upper`: a loop that the device runs."""
+    """Call body_fun(i) for i from `lower` below `upper`: a loop that the device runs."""
     for i in dynamic_range(lower, upper, step):
         body_fun(i)
 
@@ -79,7 +80,7 @@ def fori_loop(
 def while_loop(
     init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
 ) -> None:
-    """r = init; while r != 0: r = body_fun(r): a loop that the device runs.
+    """r = init; while r != 0: r = body_fun(r). The device runs this loop.
 
     The body gets the value in a separate register, which it may write and return.
     """
@@ -97,8 +98,8 @@ def while_loop(
     _note(turns)
 
 
-# Outside kernels the functions of the published package have no body, and return None: the three
-# below do so too, since nki-library's tests of 2.28 plan there what a kernel will do.
+# Outside of kernels, the functions of the published package have no body and return None. So do the
+# three functions below: nki-library's tests of 2.28 call them there.
 
 
 def program_id(axis: int = 0) -> int | None:
@@ -130,7 +131,7 @@ def program_ndim() -> int | None:
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep the instructions inside in program order. Neuroncore always uses this order."""
+    """Keep the instructions inside in program order. This is the only order here."""
     return contextlib.nullcontext()
 
 
@@ -140,11 +141,12 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 
 class NKIObject:
-    """Attributes by keyword, as a dataclass would have them, with or without the decorator.
+    """A base class whose attributes can be set by keywords, as in a dataclass, with or without the
+    decorator.
 
-    Published kernels rely on three things that a plain dataclass doesn't give: keywords become
+    Published kernels rely on three things that a plain dataclass doesn't offer: keywords become
     attributes of any subclass, fields need no annotation, and a field without a default may be
-    left out (it is None).
+    omitted (it is None).
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tensors: making them, and moving them between HBM and SBUF."""
+"""Tensors: creating them, and moving them between HBM and SBUF."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class _PartitionSize(int):
 
 
 def par_dim(size: int) -> int:
-    """The size of the partition axis, as kernels of the older API mark it. Here the first axis of a
-    tensor is its partition axis, marked or not, and no other can be."""
+    """Mark the size of the partition axis, as kernels of the older API do. Here the first axis of a
+    tensor is always its partition axis, marked or not."""
     return _PartitionSize(operator.index(size))
 
 
@@ -56,11 +56,11 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """Return a new tensor whose contents are undefined until they are written. It may have no
+    """Return a new tensor, whose contents are undefined until they are written. It may have no
     elements.
 
-    With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with other
-    tensors there; otherwise the system allocates it separately.
+    With `address=(partition, byte)` it is that part of SBUF or PSUM, and shares it with other
+    tensors there. Otherwise the system allocates separate memory.
     """
     if isinstance(buffer, MemoryName):
         buffer = buffer.region
@@ -83,7 +83,7 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
     listed = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
     try:
         sizes = tuple(map(operator.index, listed))
-    except DynamicControlError:  # a register, and a size is a constant
+    except DynamicControlError:  # a register, but a size must be a constant
         raise
     except TypeError:
         sizes = ()
@@ -149,8 +149,8 @@ def full(
 
 
 def in_rows(tensor: NkiTensor) -> NkiTensor:
-    """Return a tensor in HBM as one row per partition, for the largest number of partitions that
-    divides its size."""
+    """Return a tensor in HBM as a matrix with one row per partition. The number of rows is the
+    largest number of partitions that divides its size."""
     return tensor.reshape(rows_of(tensor.size))
 
 
@@ -171,19 +171,19 @@ def ones(
 def zeros_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Zeros of the same shape: memset (and dma_copy, for HBM)."""
+    """A new tensor of zeros with the same shape: memset (and dma_copy, for HBM)."""
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def empty_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """An undefined tensor of the same shape."""
+    """A new tensor with the same shape and undefined contents."""
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile of SBUF with the values of an HBM tensor: dma_copy."""
+    """A tile in SBUF with the values of an HBM tensor: dma_copy."""
     tile = ndarray(src.shape, dtype or src.dtype)
     isa.dma_copy(tile, src)
     return tile
@@ -197,7 +197,7 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """An HBM tensor that holds a numpy array, or the contents of a .npy file."""
+    """An HBM tensor with the contents of a numpy array or a .npy file."""
     array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
     array = np.array(array, order="C", ndmin=1)
     storage = current().constant(array, _format(array.dtype))
@@ -205,7 +205,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """An n x n identity matrix in SBUF: a constant of the program, and dma_copy."""
+    """An n x n identity matrix in SBUF: a constant of the program, copied by dma_copy."""
     form = _format(dtype)
     constant = shared_constant(np.eye(n).astype(form.numpy))
     tile = ndarray((n, n), form) if dst is None else dst

@@ -1,4 +1,4 @@
-"""Functions of each element, and the operators that instructions take."""
+"""Functions that work element by element, and the operators that instructions take."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def checked(x: Any) -> Any:
 
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
-    """Return a new tile in SBUF with the same shape, and the same format unless another is
+    """Return a new tile in SBUF with the same shape, and with the same format unless `dtype` is
     given."""
     return ndarray(checked(like).shape, dtype or like.dtype)
 
 
 def in_sbuf(x: NkiTensor) -> NkiTensor:
-    """The tile itself, or if it is in PSUM a copy: tensor_copy."""
+    """Return the tile itself, or, if it is in PSUM, a copy in SBUF: tensor_copy."""
     if x.region is not PSUM:
         return x
     copied = result(x)
@@ -52,10 +52,10 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
-    """Return a tile that repeats the one partition of a tile in this many partitions:
-    nc_stream_shuffle, one per group of 32. If no engine can start at the partition, a DMA moves it
-    first: broadcast_to is documented for any tile, and equiformer-trainium's Wigner matrices take
-    row after row of a table."""
+    """Return a tile that repeats a tile of one partition in `count` partitions: nc_stream_shuffle,
+    once per group of 32. If no engine can start at its partition, a DMA moves it first:
+    broadcast_to is documented for any tile, and equiformer-trainium's Wigner matrices use single
+    rows of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
@@ -70,7 +70,7 @@ def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
 
 
 def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
-    """Return a view whose free axes of size 1 are repeated to the sizes of the shape; no
+    """Return a view whose free axes of size 1 are repeated to the sizes of the shape, without an
     instruction."""
     for axis in range(1, len(shape)):
         if x.shape[axis] != shape[axis]:
@@ -152,8 +152,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
-    """Return the shape of x, which has one element per partition, with as many axes as the other
-    tile."""
+    """Return a shape for x, a tile with one element per partition, that has as many axes as the
+    other tile. Other tiles keep their shape."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 

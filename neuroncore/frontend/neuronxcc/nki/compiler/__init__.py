@@ -20,10 +20,10 @@ def _as_it_is(func: Callable[..., Any] | None) -> Any:
 
 
 def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
-    """Return the kernel unchanged: there is no middle end.
+    """Return the kernel; neuroncore has no middle end to skip.
 
-    Activations of such a kernel need no bias, even with tensors at explicit addresses: a published
-    probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
+    The kernel's activations then need no bias tensor, even if its tensors have explicit addresses:
+    a published probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
     """
     if func is None:
         return skip_middle_end_transformations
@@ -34,27 +34,27 @@ def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> A
 
 
 def enable_stack_allocator(func: Callable[..., Any] | None = None, log_level: int = 50) -> Any:
-    """Return the kernel unchanged: every tensor has a separate place."""
+    """Return the kernel unchanged: every tensor has separate memory."""
     return _as_it_is(func)
 
 
 def force_auto_alloc(func: Callable[..., Any] | None = None) -> Any:
-    """Return the kernel unchanged: explicit addresses stay."""
+    """Return the kernel unchanged: explicit addresses are kept."""
     return _as_it_is(func)
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep instructions inside in program order, the only order here."""
+    """Keep the instructions inside in program order. This is the only order here."""
     return contextlib.nullcontext()
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """Set how many copies of the tensors inside the compiler keeps; results don't depend on it."""
+    """Set how many copies of the tensors inside the compiler keeps. Results don't depend on it."""
     return contextlib.nullcontext()
 
 
 def allocation_scope() -> contextlib.AbstractContextManager[None]:
-    """A scope of tensors; results don't depend on it."""
+    """Open a scope of tensors. Results don't depend on it."""
     return contextlib.nullcontext()
 
 

@@ -14,7 +14,8 @@ PSUM = MemoryRegion.psum
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """func(block, partitions, bytes per partition) -> (bank, start partition, byte in the bank)."""
+    """Return an allocation by `func`: (block, partitions, bytes per partition) -> (bank, start
+    partition, byte in the bank)."""
     return Allocation(PSUM, by_name(func))
 
 
@@ -23,7 +24,7 @@ def mod_alloc(
     num_bank_tiles: Sequence[int] = (), num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation of blocks to banks in turn, from base_bank on."""
+    """Return an allocation that places blocks in banks in turn, starting at `base_bank`."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (
@@ -36,7 +37,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Let the system choose the place, as buffer=nl.psum."""
+    """Let the system choose the address, as buffer=nl.psum does."""
     return Allocation(PSUM)
 
 

@@ -14,7 +14,8 @@ SBUF = MemoryRegion.sbuf
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """func(block, partitions, bytes per partition) -> (start partition, byte)."""
+    """Return an allocation by `func`: (block, partitions, bytes per partition) -> (start partition,
+    byte)."""
     return Allocation(SBUF, by_name(func))
 
 
@@ -22,7 +23,8 @@ def mod_alloc(
     *, base_addr: int, base_partition: int = 0, num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation of blocks to adjacent places in turn, from base_addr, in bytes."""
+    """Return an allocation that places blocks in adjacent places in turn, starting at byte
+    `base_addr`."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (
@@ -34,7 +36,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Let the system choose the place, as buffer=nl.sbuf."""
+    """Let the system choose the address, as buffer=nl.sbuf does."""
     return Allocation(SBUF)
 
 

@@ -1,5 +1,5 @@
-"""Arguments of the older API: formats, numbers per partition, tiles in a memory that an engine
-reaches."""
+"""Arguments of the older API: formats, numbers per partition, and tiles in a memory that the engine
+can reach."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neuroncore.frontend.operators import format_of
 from neuroncore.numerics.formats import Format, bfloat16, float16, float32
 
 PSUM = MemoryRegion.psum
-Conversion = Callable[[Any, str], Any]  # of an argument and its name
+Conversion = Callable[[Any, str], Any]  # a function of an argument and its name
 BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
@@ -32,12 +32,12 @@ def format_or(dtype: Any, default: Any) -> Format:
 
 
 def number(value: Any, name: str = "") -> Any:
-    """Return a number of numpy or ml_dtypes as one of Python; anything else unchanged."""
+    """Return a number of numpy or ml_dtypes as a Python number; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def column(value: Any, name: str) -> Any:
-    """Return a number, or a tile with one element per partition."""
+    """Return a number, or a tile with one element per partition, as [P, 1]."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return number(value)
     operand = tile(value, name)
@@ -56,7 +56,7 @@ def float32_column(value: Any, name: str, op: Any) -> Any:
 
 
 def bias(value: Any, name: str) -> Any:
-    """Return the bias of each partition, in one of three formats. Raises DtypeError for others."""
+    """Return the bias of each partition. Raises DtypeError for a format other than BIASES."""
     operand = column(value, name)
     if isinstance(operand, Tensor) and operand.dtype not in BIASES:
         raise DtypeError(
@@ -71,7 +71,7 @@ def bias(value: Any, name: str) -> Any:
 
 
 def accumulator(value: Any, name: str) -> Any:
-    """Return a tile with one element per partition that an instruction writes besides its
+    """Return a tile with one element per partition that an instruction writes in addition to its
     result."""
     if value is None:
         return None
@@ -92,25 +92,25 @@ CONVERSIONS: dict[str, Conversion] = {
     "reduce_res": accumulator,
     "range_start": lambda value, _: int(value),
 }
-# arguments of one instruction that are converted in another way
+# by instruction: arguments that are converted in another way
 OF_ONE: dict[str, dict[str, Conversion]] = {
     "scalar_tensor_tensor": CONVERSIONS | {"operand1": tile},
 }
 
 
-# --- memories that an engine reaches --------------------------------------------------------------
+# --- memories that an engine can reach ------------------------------------------------------------
 
 
 def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
-    """Return a copy of a tile in SBUF, made at once."""
+    """Return a copy of a tile in SBUF. Its instruction is issued at once."""
     copy = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
     flush()
     return copy
 
 
 def in_sbuf(value: Any, name: str) -> Tensor:
-    """Return an operand of an engine that reads only SBUF: a tile in PSUM is copied, as the
-    device's compiler does (nki-samples, flash_attn_bwd)."""
+    """Return an operand in SBUF, for an engine that reads only SBUF. A tile in PSUM is copied, as
+    the device's compiler does (nki-samples, flash_attn_bwd)."""
     flush()
     operand = tile(value, name)
     return copied(operand) if operand.region is PSUM else operand
@@ -132,8 +132,8 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 def begin(kwargs: dict[str, Any]) -> None:
-    """Begin a function of the API: refuse keywords that no release has, then issue the call that
-    was held back, before the arguments are read. Raises SignatureError."""
+    """Start a function of the API: refuse keywords that no release has, then issue the delayed
+    call, before the arguments are read. Raises SignatureError."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()
@@ -156,8 +156,8 @@ def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any
 
 
 def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
-    """Issue an instruction, and return its result: a tile with the shape of one of its operands,
-    and with that operand's format unless `dtype` is another."""
+    """Issue an instruction, and return its result: a tile with the shape of one of its operands. It
+    has that operand's format, unless `dtype` is given."""
     mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]
@@ -165,9 +165,9 @@ def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
 
 
 def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) -> Tensor:
-    """Issue an instruction, and return its result: a tile with some columns for each partition of
-    an operand, and with the operand's format unless `dtype` is another. The result of a part of
-    the operand has the same partitions, and all columns."""
+    """Issue an instruction, and return its result: a tile with `columns` elements for each
+    partition of an operand. It has that operand's format, unless `dtype` is given. With a mask, the
+    written part has the chosen partitions and all columns."""
     mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]

@@ -1,4 +1,4 @@
-"""Instructions of the older API that need more than a row of the table: elementwise ones,
+"""Instructions of the older API that need more than a row of the table: elementwise instructions,
 reductions along free axes, and selections by masks, ranges and predicates."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def tensor_tensor(
     data1: Any, data2: Any, op: Any, *, dtype: Any = None, mask: Any = None,
     engine: Any = engine.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data1 <op> data2; free axes of size 1 are repeated, and an operand with one element per
-    partition is repeated along all of them."""
+    """data1 <op> data2. Free axes of size 1 are repeated. An operand with one element per partition
+    is repeated along all free axes."""
     begin(kwargs)
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape:
@@ -54,15 +54,15 @@ def tensor_tensor(
 def combined(
     x: Tensor, y: Tensor, op: Any, form: Format, mask: Any, on: Any = engine.unknown
 ) -> Tensor:
-    """x <op> y of tiles without conversion, in a format."""
+    """Return x <op> y for two tiles, in format `form`, without conversion of the operands."""
     row = getattr(op, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
     return produce("tensor_tensor", (x.shape, form), mask, data1=x, data2=y, op=op, engine=on)
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles with the same number of axes. The pages don't state this, but students'
-    kernels that ran on Trainium add [128, 1] to 3D."""
+    """Return both tiles with the same number of axes. The pages don't mention this, but students'
+    kernels that ran on Trainium add a [128, 1] tile to a tile of three axes."""
     x, y = (
         t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
         if t.free_size == 1 and (other.free_size > 1 or len(t.shape) < len(other.shape))
@@ -73,8 +73,8 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles, with free axes of size 1 repeated to the other tile's size, if all axes
-    fit."""
+    """Return both tiles, with free axes of size 1 repeated to the size in the other tile. If the
+    axes don't fit, return them unchanged."""
     if x.shape == y.shape or len(x.shape) != len(y.shape):
         return x, y
     free = tuple(map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
@@ -87,7 +87,7 @@ def memset(
     shape: Sequence[int], value: Any, dtype: Any, *, mask: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """A tile of SBUF filled with a number."""
+    """A tile in SBUF, filled with a number."""
     begin(kwargs)
     out = (tuple(shape), format_or(dtype, None))
     return produce(
@@ -102,10 +102,10 @@ def tensor_reduce(
     op: Any, data: Any, axis: Axis, *, mask: Any = None, dtype: Any = None, negate: bool = False,
     keepdims: bool = False, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The reduction of a tile along free axes; a mask is over data.
+    """The reduction of a tile along free axes. A mask is over the axes of `data`.
 
-    The access pattern has the reduced axes last, as they stream past a lane. The pages require that
-    order, but kernels reduce other axes too (nki-samples, average_pool2d).
+    The access pattern has the reduced axes last, so that their elements stream one after the other.
+    The pages require this order, but kernels reduce other axes too (nki-samples, average_pool2d).
     """
     begin(kwargs)
     x = tile(data)
@@ -140,7 +140,7 @@ def tensor_reduce(
 
 
 def _folded(x: Tensor, axis: Axis) -> Dims:
-    """Return the axes to reduce, in order. Raises ShapeError for axes that aren't free axes of the
+    """Return the axes to reduce, sorted. Raises ShapeError for axes that aren't free axes of the
     tile."""
     listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     rank = len(x.shape)
@@ -162,7 +162,7 @@ def tensor_copy_predicated(
     *, src: Any, dst: Any, predicate: Any, reverse_pred: bool = False, mask: Any = None,
     dtype: Any = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """dst = src where the predicate isn't 0 (is 0, with reverse_pred)."""
+    """dst = src where the predicate isn't 0; with reverse_pred, where it is 0."""
     check_keywords(kwargs)
     source = tile(src, "src") if isinstance(src, Tensor) else src
     target = tile(dst, "dst")
@@ -178,8 +178,9 @@ def tensor_copy_predicated(
 
 
 def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
-    """Return a predicate for the whole tile from one over its first axes, or of size 1 along some:
-    published kernels leave the other axes out (nki-samples, flash_paged_attn_varlen)."""
+    """Return a predicate for the whole tile from a predicate over its first axes, or with size 1
+    along some axes: published kernels omit the other axes (nki-samples,
+    flash_paged_attn_varlen)."""
     if x.size == prod(shape):
         return x
     behind = x
@@ -190,9 +191,9 @@ def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The values of an index expression, whose first axis is the partition. The number of a program
-    or of an iteration is an expression of one element, shape (1, 1): vLLM's paged attention and
-    nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` this way."""
+    """The values of an index expression; its first axis is the partition. The number of a program
+    or of an iteration is an expression of shape (1, 1): vLLM's paged attention and nki-samples'
+    flash_paged_attn_varlen make a tile of `nl.program_id(1)` this way."""
     begin(kwargs)
     if isinstance(expr, int):
         expr = Index((1, 1), (0, 0), int(expr))

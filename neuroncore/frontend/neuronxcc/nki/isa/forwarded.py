@@ -1,7 +1,7 @@
 """Instructions that differ from the instruction set only in their calls: the clause gives the shape
-of the result, and the arguments are converted (`converted`) and passed on.
+of the result; the arguments are converted (`converted`) and passed on.
 
-The most frequent instructions write their conversions out, which costs less.
+The most frequent instructions convert their arguments themselves, which takes less time.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def scalar_tensor_tensor(
 def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy in SBUF."""
+    """A copy of a tile in SBUF."""
     begin(kwargs)
     x, engine = tile(src, "src"), member(enums.engine, engine)
     return produce("tensor_copy", (x.shape, format_or(dtype, x.dtype)), mask, src=x, engine=engine)
@@ -106,14 +106,15 @@ def tensor_copy_dynamic_dst(
     *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Copy src to a part of dst at a free offset from a tile: dst is indexed with that tile."""
+    """Copy src to a part of dst. dst is indexed with a tile that has the offset along a free
+    axis."""
     return written("tensor_copy", locals())
 
 
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy of the part of src at a free offset from a tile: src is indexed with that tile."""
+    """A copy of a part of src. src is indexed with a tile that has the offset along a free axis."""
     begin(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
@@ -185,24 +186,25 @@ def tensor_tensor_scan(
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Mean and variance from the result of bn_stats: (P, 2)."""
+    """The mean and the variance, from the result of bn_stats: (P, 2)."""
     return per_partition(2, "data", "bn_aggr", locals())
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
+    """Count, mean, and sum of squared differences from the mean, of the even and of the odd
+    elements: (P, 6)."""
     return per_partition(6, "data", "bn_stats", locals())
 
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """The 8 greatest of each partition, the greatest first."""
+    """The 8 greatest elements of each partition, in descending order."""
     return per_partition(8, "src", "max8", locals())
 
 
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """The index in data of each of 8 values, for each partition."""
+    """The indices in data of the 8 values of each partition."""
     dtype = uint32 if dtype is None else dtype
     return per_partition(8, "data", "nc_find_index8", locals())
 
@@ -211,8 +213,8 @@ def nc_match_replace8(
     *, data: Any, vals: Any, imm: Any, dst_idx: Any = None, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data with the first match of each of 8 values replaced by a number; the indices of the
-    matches are in dst_idx."""
+    """data with a number in place of the first match of each of 8 values. dst_idx gets the indices
+    of the matches."""
     return like("data", "nc_match_replace8", locals())
 
 
@@ -236,7 +238,8 @@ def select_reduce(
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: Any = None) -> Tensor:
-    """First and last index of the segment that each element belongs to: (1, 2, F)."""
+    """The start of the segment of each element, and the end (exclusive) of this segment: (1, 2,
+    F)."""
     arguments = converted("sequence_bounds", locals())
     x = arguments["segment_ids"]
     return produce(

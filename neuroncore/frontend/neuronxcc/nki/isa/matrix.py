@@ -1,6 +1,6 @@
 """Instructions of the Tensor engine and of the DMA engines, and local_gather, in the older API.
 
-A partition is broadcast to all partitions by a product with a row of ones, as the pages state
+A partition is broadcast to all partitions by a product with a row of ones, as the pages describe
 ("Trainium/Inferentia2 Architecture", Tensor engine).
 """
 
@@ -40,10 +40,10 @@ def nc_matmul(
     is_moving_onezero: bool = False, is_transpose: bool = False, tile_position: Any = (),
     tile_size: Any = (), mask: Any = None, perf_mode: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """psum[m, n] = sum_k stationary[k, m] * moving[k, n]; a mask is over moving.
+    """psum[m, n] = sum_k stationary[k, m] * moving[k, n]. A mask is over the axes of moving.
 
-    The result is float32; a transpose has the format of its operand. Operands in PSUM are copied to
-    SBUF first, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
+    The result is float32; a transpose has the format of its operand. Operands in PSUM are first
+    copied to SBUF, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
     """
     begin(kwargs)
     s, x = tile(stationary, "stationary"), tile(moving, "moving")
@@ -77,7 +77,7 @@ def nc_matmul(
 
 
 def _transposed_format(data: Tensor) -> Format:
-    """Return the format of a transpose: v2 transposes by a product, whose sums are float32; later
+    """Return the format of a transpose. v2 transposes by a product, whose sums are float32; later
     machines move bits."""
     return data.dtype if current().machine.has("native_transpose") else float32
 
@@ -109,12 +109,13 @@ def _check_transposed(data: Tensor) -> None:
 def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine,
-    which transposes up to 32 x 32 and is the default for such tiles. By default the shape selects
-    the engine: a larger tile in PSUM is copied to SBUF for the Tensor engine.
+    """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine.
+    The Vector engine transposes up to 32 x 32, and is the default for such tiles; for larger tiles
+    the Tensor engine is the default. A tile in PSUM is copied to SBUF for the Tensor engine.
 
-    If the Vector engine is requested for a larger tile, it works in squares: the API's pages allow
-    only one square, but kernels that were measured on trn1 (autocomp's searches) pass 128 x 64.
+    If the Vector engine is requested for a larger tile, it transposes square by square. The API's
+    pages allow only one square, but kernels that were measured on trn1 (autocomp's searches) pass
+    128 x 64.
     """
     begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
@@ -142,10 +143,10 @@ def nc_transpose(
 
 
 def across_partitions(row: Tensor, count: int) -> Tensor:
-    """Return the float32 row [1, F...] in `count` partitions.
+    """Return the float32 row [1, F...] repeated in `count` partitions.
 
-    A row that fits into a bank stays in PSUM, where instructions read it; a wider row goes to SBUF
-    piece by piece.
+    A row that fits into a bank stays in PSUM, where instructions read it. A wider row goes to SBUF
+    in pieces.
     """
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
@@ -176,7 +177,7 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of ones, which a kernel makes once."""
+    """Return a row of ones. A kernel makes each of them once."""
     kept = running().ones
     if count not in kept:
         ones = kept[count] = new((1, count), dtype)
@@ -203,17 +204,17 @@ def dma_copy(
         write("dma_copy", dst, mask, src=source, **modes)
         return
     op = token(dst_rmw_op)
-    if getattr(op, "operator", None) is not newer.add.operator:  # the dialect has a separate nl.add
+    if getattr(op, "operator", None) is not newer.add.operator:  # each dialect has its own nl.add
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
     dst = _picked_row(dst)
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
-    # its compiler lets sums of the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
+    # in this API sums to the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
     write("dma_compute", dst, mask, **sums, unique_indices=False)
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """Return a tensor of one row at a run-time place, which a tile of one number holds, as a tensor
-    whose rows an index picks. Sums accept a run-time place only in this form."""
+    """Return a tensor of one row at a run-time offset (in a tile of one number) as a tensor whose
+    rows an index chooses: sums accept only this form of run-time offset."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
     offset = dst.dynamic[0]
@@ -225,7 +226,8 @@ def _picked_row(dst: Tensor) -> Tensor:
 
 
 def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
-    """dst = src, by DMA. AWS's contributed kernels call it (nki-samples' ring attention)."""
+    """dst = src, by DMA. AWS's contributed kernels call this function (nki-samples' ring
+    attention)."""
     dma_copy(dst=dst, src=src)
 
 
@@ -233,7 +235,8 @@ def dma_transpose(
     src: Any, *, axes: Sequence[int] | None = None, mask: Any = None, dtype: Any = None,
     dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The transpose of a tensor of HBM or SBUF, in SBUF; by default with the axes reversed.
+    """The transpose, in SBUF, of a tensor in HBM or SBUF. By default the order of the axes is
+    reversed.
 
     A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
     """
@@ -263,9 +266,8 @@ def local_gather(
     src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
     mask: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Runs of elements at indices that 16 partitions share: (P, indices / 16, 16,
-    num_elem_per_idx); (P, indices, num_elem_per_idx) if the indices don't fill 16 partitions.
-    """
+    """Runs of elements at indices that 16 partitions share. The shape is (P, indices / 16, 16,
+    num_elem_per_idx), or (P, indices, num_elem_per_idx) if the indices don't fill 16 partitions."""
     flush()
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions

@@ -1,4 +1,5 @@
-"""neuronxcc.nki.isa.neuron_isa: the names of neuronxcc.nki.isa, which some kernels import here."""
+"""neuronxcc.nki.isa.neuron_isa: the names of neuronxcc.nki.isa. Some kernels import them from
+here."""
 
 from __future__ import annotations
 

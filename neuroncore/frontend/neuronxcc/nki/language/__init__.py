@@ -37,7 +37,7 @@ hbm = private_hbm
 __all__ = [*_dialects.api(globals()), "constants"]
 
 
-def __getattr__(name: str) -> _Operation:  # for type checkers: the table makes these names
+def __getattr__(name: str) -> _Operation:  # for type checkers: a table defines these names
     raise _dialects.unknown("neuronxcc.nki.language", name, __all__)
 
 

@@ -1,4 +1,4 @@
-"""Facts about formats, under the name of this API that published kernels import."""
+"""Facts about formats, in the module from which published kernels import them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["sizeinbytes"]
 
 
 def sizeinbytes(dtype: Any) -> int:
-    """Bytes of an element."""
+    """The bytes of an element."""
     return format_of(dtype, position=0).itemsize
 
 

@@ -1,4 +1,4 @@
-"""Tensors of the older API: making them, and moving them between HBM and SBUF."""
+"""Tensors of the older API: creating them, and moving them between HBM and SBUF."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ class _PartitionSize(int):
 
 
 def par_dim(size: int) -> int:
-    """The size of the partition axis; the axes before it number blocks."""
+    """Mark a size as the size of the partition axis. The axes before it number blocks."""
     return _PartitionSize(operator.index(size))
 
 
 def ndarray(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor whose contents are undefined until they are written.
+    """A new tensor, whose contents are undefined until they are written.
 
-    `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. Axes
-    before the one marked by `par_dim` number blocks.
+    `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. The axes
+    before the one that `par_dim` marks number blocks.
     """
     if kwargs:
         check_keywords(kwargs)
     on_chip = type(dtype) is Format and (buffer is None or buffer in ON_CHIP)
     if not (on_chip and type(shape) is tuple and len(shape) > 1 and _are_plain(shape)):
         return _made(shape, dtype, buffer, name, None)
-    # as in `_made`, at a frame whose line `Core.allocate` knows
+    # like `_made`, but in a frame whose line `Core.allocate` knows
     state = flush()
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
     storage.scope = state.scope
@@ -71,8 +71,8 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A new tensor filled with a number: memset, only of parts that are read before they are
-    written; for HBM a DMA of a filled tile."""
+    """A new tensor filled with a number. On the chip, a memset fills parts that are read before
+    they are written. In HBM, a DMA copies a filled tile."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -100,7 +100,7 @@ def full(
 def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new on-chip tensor of zeros; in PSUM, the start of an accumulation."""
+    """A new on-chip tensor of zeros; in PSUM it is the start of an accumulation."""
     check_keywords(kwargs)
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
@@ -116,7 +116,7 @@ def ones(
 def zeros_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Zeros of the same shape."""
+    """A new tensor of zeros with the same shape."""
     check_keywords(kwargs)
     return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
@@ -124,7 +124,7 @@ def zeros_like(
 def empty_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """An undefined tensor of the same shape."""
+    """A new tensor with the same shape and undefined contents."""
     check_keywords(kwargs)
     return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
@@ -176,7 +176,7 @@ def _are_plain(sizes: tuple[Any, ...]) -> bool:
 
 
 def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
-    """Return the shape as plain integers, and the number of the partition axis."""
+    """Return the shape as plain integers, and the position of the partition axis."""
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
@@ -213,7 +213,7 @@ def _format(dtype: Any) -> Format:
 
 
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tile of SBUF with the values of a tensor in HBM: dma_copy."""
+    """A tile in SBUF with the values of a tensor in HBM: dma_copy."""
     if kwargs:
         check_keywords(kwargs, "mode", "oob_mode")
     flush()
@@ -226,8 +226,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
-    """Return a DMA's mode for accesses out of bounds, from the first of these keywords that is
-    passed."""
+    """Return a DMA's mode for accesses out of bounds: the value of the first of these keywords that
+    is passed."""
     modes = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 
@@ -247,8 +247,8 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 
 
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy if the tile is in PSUM; a
-    number is written through a tile of dst's shape."""
+    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy if the tile is in PSUM. A
+    number is first written to a tile of dst's shape."""
     if kwargs:
         check_keywords(kwargs, "mode")
     flush()
@@ -300,7 +300,7 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
 
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tile of SBUF with the transpose of a tensor of two axes in HBM: dma_transpose."""
+    """A tile in SBUF with the transpose of a 2-D tensor in HBM: dma_transpose."""
     begin(kwargs)
     return isa.dma_transpose(_in_hbm(src, "src"), mask=mask, dtype=dtype)
 

@@ -1,8 +1,8 @@
-"""Elementwise functions of the older API: tiles and numbers in, a tile out. Their names are also
-the operators that nki.isa takes.
+"""Elementwise functions of the older API: they take tiles and numbers, and return a tile. Their
+names are also the operators that nki.isa takes.
 
-Functions that issue several instructions are functions of the current API on the parts of a tile
-that a mask chooses.
+A function that issues several instructions is the current API's function, applied to the parts of a
+tile that a mask chooses.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def composed(
     folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
 ) -> Tensor:  # fmt: skip
     """Apply a function of the current API to tiles of the older one. The result has the shape of
-    the first tile; a mask is over that shape, and `cut` cuts the other tiles accordingly.
+    the first tile. A mask is over that shape, and `cut` cuts the other tiles accordingly.
 
-    With `axis` the function gets tiles with only these free axes, one for each position along the
-    other axes. If it `folds` them they are not in the result, or with `keepdims` they have size 1.
+    With `axis` the function gets tiles with only these free axes, one tile for each position along
+    the other axes. With `folds` the result lacks these axes; with `keepdims` too, they have size 1.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
@@ -95,7 +95,7 @@ def _newer(x: Any) -> Any:
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
-    """Cut a box into pieces of size 1 along some axes."""
+    """Cut a box into pieces that have size 1 along the axes `others`."""
     choices = [
         [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
         for a, (first, count) in enumerate(box)
@@ -104,8 +104,8 @@ def _rows(box: Box, others: Sequence[int]) -> list[Box]:
 
 
 def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
-    """Return the axes to work along, counted from the front. Raises ShapeError for the
-    partition."""
+    """Return the free axes to work along, counted from the front. Raises ShapeError for the
+    partition axis."""
     axes = tuple(sorted(a + x.ndim if a < 0 else a for a in limits.axes(axis)))
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
@@ -167,7 +167,7 @@ def _binary(name: str) -> Operation:
 
 
 def _of_bools(comparison: Operation) -> Operation:
-    """Return a comparison whose dtype is bool by default, as its signature shows."""
+    """Return a comparison with bool as the default of `dtype`, as its signature shows."""
     parameters = comparison.__signature__.parameters.values()
     changed = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
     comparison.__signature__ = comparison.__signature__.replace(parameters=changed)
@@ -175,7 +175,7 @@ def _of_bools(comparison: Operation) -> Operation:
 
 
 def on_host(name: str, *numbers: Any) -> Any:
-    """Return the function for numbers that are known while the kernel is traced."""
+    """Return the value of a function of numbers that are known while the kernel is traced."""
     function = getattr(np, name, None)
     if function is None:
         raise SignatureError(f"nl.{name} of {numbers[0]!r:.60}", argument="x", expected="a tile")
@@ -212,7 +212,8 @@ def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_column(x: Tensor, other: Tensor) -> bool:
-    """Return whether x can be a column: one number for each partition of the other tile."""
+    """Return whether x can be a column: a float32 tile with one number for each partition of the
+    other tile."""
     return x.free_size == 1 and x.shape[0] == other.shape[0] and x.dtype is float32
 
 
@@ -285,8 +286,8 @@ copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """src repeated along axes of size 1; across partitions by a product with ones, or by
-    nc_stream_shuffle for formats other than float32."""
+    """src repeated along axes of size 1. Partitions are repeated by a product with ones, or, for
+    formats other than float32, by nc_stream_shuffle."""
     begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):
@@ -308,7 +309,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
 
 
 def static_cast(input_data: Any, dtype: Any) -> Any:
-    """The data in another format: a tile is converted by tensor_copy, an array by numpy."""
+    """The data in another format. A tile is converted by tensor_copy, an array by numpy."""
     if not is_tile(input_data):
         return np.asarray(input_data).astype(format_of(dtype, position=1).numpy)
     return isa.tensor_copy(input_data, dtype=dtype)
@@ -319,7 +320,7 @@ absolute, sign, less = (OPERATIONS[name] for name in ("abs", "sign", "less"))
 
 
 def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """x / y, as x times 1 / y: reciprocal, and tensor_tensor or tensor_scalar."""
+    """x / y, computed as x times 1 / y: reciprocal, and then tensor_tensor or tensor_scalar."""
     check_keywords(kwargs)
     if not is_tile(y):
         if not is_tile(x):
@@ -329,7 +330,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
         inverse = isa.reciprocal(y, dtype=float32, mask=mask)
         flush()
     form = common(x, y)
-    # else nl.floor(rows / width) of nki-samples' resize would floor a rounded number
+    # otherwise nl.floor(rows / width) in nki-samples' resize would get a rounded number
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
 
@@ -357,10 +358,10 @@ sin = Operation("sin", _composed("sin"), "sin x, of any number.")
 def where(
     condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x where the condition isn't 0, else y; both tiles or numbers.
+    """x where the condition isn't 0, else y. Both may be tiles or numbers.
 
-    Comparisons of index expressions are conditions too; affine_select makes them tiles. Example:
-    iitaku/nki-llama, whose flash attention was measured on the device.
+    A comparison of index expressions is a condition too; affine_select makes a tile of it
+    (iitaku/nki-llama, whose flash attention was measured on the device).
     """
     begin(kwargs)
     if isinstance(condition, Mask):
@@ -394,7 +395,7 @@ def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> A
 
 
 def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of y: nl.divide and six more."""
+    """The remainder of x / y, with the sign of y: nl.divide and six more instructions."""
     check_keywords(kwargs)
     if not is_tile(x) and not is_tile(y):
         return on_host("mod", x, y)
@@ -402,7 +403,7 @@ def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> A
 
 
 def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of x: nl.divide and nine more."""
+    """The remainder of x / y, with the sign of x: nl.divide and nine more instructions."""
     check_keywords(kwargs)
     if not is_tile(x) and not is_tile(y):
         return on_host("fmod", x, y)

@@ -1,5 +1,5 @@
-"""Reductions along free axes of a tile, products, transposes and random numbers of the older
-API."""
+"""Functions of the older API: reductions along free axes of a tile, products, transposes and random
+numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """1 if no element along free axes is 0, else 0: tensor_reduce."""
+    """1 if no element along the free axes is 0, else 0: tensor_reduce."""
     check_keywords(kwargs)
     form = bool_ if dtype is bool else dtype
     return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
@@ -70,7 +70,7 @@ def mean(
     x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The mean along free axes, of the elements that a mask chooses: tensor_reduce in float32,
+    """The mean along free axes of the elements that a mask chooses: tensor_reduce in float32, then
     tensor_scalar."""
     begin(kwargs)
     data = tile(x, "x")
@@ -94,7 +94,7 @@ def softmax(
     x: Any, axis: Axis, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """e^(x - max) over its sum, along free axes."""
+    """e^(x - max) divided by its sum, along free axes."""
     check_keywords(kwargs)
     return composed(newer.softmax, mask, x, axis=axis, dtype=dtype or compute_dtype)
 
@@ -103,7 +103,8 @@ def rms_norm(
     x: Any, w: Any, axis: Axis, n: int, epsilon: float = 1e-6, *, dtype: Any = None,
     compute_dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes; w has x's shape, or 1 for sizes."""
+    """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes. w has the shape of x, or size 1 along
+    some axes."""
     begin(kwargs)
     data = tile(x, "x")
     weights = broadcast_to(w, shape=data.shape)
@@ -131,8 +132,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """x @ y, or x.T @ y, in PSUM: nc_matmul, after tensor_copy of operands that are in PSUM
-    and nc_transpose of x."""
+    """x @ y, or x.T @ y, in PSUM: nc_matmul. Before it, operands in PSUM are copied by tensor_copy,
+    and x is transposed by nc_transpose."""
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
@@ -141,15 +142,15 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
 
 
 def expand_dims(data: Any, axis: int) -> Tensor:
-    """A view with a new axis of size 1; no instruction."""
+    """A view with a new axis of size 1, without an instruction."""
     return tile(data).expand_dims(axis)
 
 
 def gather_flattened(
     data: Any, indices: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather. A mask is over
-    indices."""
+    """out[p, f] = data[p, indices[p, f]], where all free axes of data count as one: nc_n_gather. A
+    mask is over indices."""
     begin(kwargs)
     x, places = tile(data), tile(indices, "indices")
     if places.dtype is not uint32:
@@ -163,7 +164,7 @@ def gather_flattened(
 
 
 def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """dst = dst + value in HBM, dst indexed by a tile: dma_compute."""
+    """dst = dst + value in HBM, where a tile indexes dst: dma_compute."""
     check_keywords(kwargs)
     if isinstance(value, int | float | np.number):
         value = isa.memset(dst.shape, value, dst.dtype)
@@ -175,7 +176,7 @@ def all_reduce(
     x: Any, op: Any, program_axes: Any, *, dtype: Any = None, mask: Any = None,
     parallel_reduce: bool = True, asynchronous: bool = False, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Not emulated: programs of a grid run one after the other here."""
+    """Not emulated, because the programs of a grid run one after the other here."""
     check_keywords(kwargs)
     raise NotEmulated("all_reduce over the programs of a grid, which run one after the other here")
 
@@ -184,7 +185,7 @@ def all_reduce(
 
 
 def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
-    """A new tile of numbers uniform in [0, 1)."""
+    """A new tile of uniform random numbers in [0, 1)."""
     begin(kwargs)
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
@@ -205,7 +206,7 @@ def _seed(given: Any) -> int:
 
 
 def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Restart the random numbers, from a number or a [1, 1] tile."""
+    """Restart the random numbers from a seed: a number or a [1, 1] tile."""
     begin(kwargs)
     if not isinstance(seed, Tensor):
         number = new((1, 1), uint32)
@@ -229,7 +230,7 @@ def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> Non
 
 
 def finfo(dtype: Any) -> Any:
-    """numpy's limits of a float format."""
+    """Return numpy's limits of a float format."""
     return ml_dtypes.finfo(format_of(dtype, position=0).numpy)  # type: ignore[no-untyped-call]
 
 

@@ -38,7 +38,7 @@ def affine_range(*args: int, **kwargs: Any) -> Loop:
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
-    """The integers of Python's range, in a loop whose iterations follow each other."""
+    """The integers of Python's range, in a loop whose iterations run one after the other."""
     check_keywords(kwargs)
     return TracedLoop(limits.loop(*args))
 
@@ -51,8 +51,8 @@ def static_range(*args: int) -> range:
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x reduced over the iterations of some loops: a copy in the first of them, then
-    result = result <op> x."""
+    """x reduced over the iterations of some loops. The first iteration copies x, and each later one
+    computes result = result <op> x."""
     begin(kwargs)
     data, combine = tile(x, "x"), token(op)
     listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
@@ -64,7 +64,7 @@ def loop_reduce(
 
     def run(dst: Tensor, _: bool | None) -> None:
         if dst is total and loops and (noting := running().notes) is not None:
-            noting.fault()  # the tile belongs to the loops, and other runs of them have others
+            noting.fault()  # the tile belongs to the loops; another run of them has another tile
         with running().accumulating():
             each(dst)
 
@@ -113,7 +113,7 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class nc:
-    """A number of physical NeuronCores, in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
+    """A number of physical NeuronCores in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
 
     count: int
 
@@ -145,8 +145,9 @@ class spmd_dim:
         programs = next(p for p in pieces if not isinstance(p, nc))
         self.programs = limits.grid_size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
-            # nki-helpers' nki_matmul_spmd.py is launched this way for one tile, and is right on a
-            # device: it is one program, since a second one would read past its operand's rows.
+            # nki-helpers' nki_matmul_spmd.py is launched in this way for one tile, and is right on
+            # a device. So it
+            # is one program: a second one would read past the rows of its operand.
             self.cores = self.programs = 1
 
     def __repr__(self) -> str:
@@ -171,7 +172,7 @@ def program_id(axis: int) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
-    """Return the number of programs in the launch grid along some axes, or all."""
+    """Return the number of programs in the launch grid along some axes; for None along all."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
@@ -198,11 +199,12 @@ def arange(*args: int) -> Index:
     return index
 
 
-_counted: dict[int, Index] = {}  # by their number, from 0 on
+_counted: dict[int, Index] = {}  # expressions that start at 0, by their number of elements
 
 
 class Grid(tuple[Index, ...]):
-    """The expressions of nl.mgrid: a tuple, and `p`, `x`, `y`, `z`, ... of its axes."""
+    """The expressions of nl.mgrid: a tuple, with the attributes `p`, `x`, `y`, `z`, ... for its
+    axes."""
 
     __slots__ = ()
 
@@ -214,7 +216,7 @@ class Grid(tuple[Index, ...]):
 
 
 class _MeshGrid:
-    """`nl.mgrid[0:128, 0:512]`: an expression for each axis, all over the same axes."""
+    """`nl.mgrid[0:128, 0:512]`: an expression for each axis; all have the same axes."""
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Grid:
         ranges = [_span(k) for k in (key if isinstance(key, tuple) else (key,))]

@@ -1,7 +1,7 @@
 """neuronxcc.nki.nccl: collectives over ranks, as AWS's contributed kernels use them.
 
-It is undocumented; each function has the parameters that those kernels pass
-(nki-samples contributed/neuron-team-kernels).
+The module is undocumented. Each function has the parameters that those kernels pass (nki-samples
+contributed/neuron-team-kernels).
 """
 
 from __future__ import annotations

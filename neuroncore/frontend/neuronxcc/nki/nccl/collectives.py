@@ -1,4 +1,5 @@
-"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the sources of their data."""
+"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the origin of the data that
+has arrived."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def collective_permute_implicit(
 
 
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
-    """Return the position in its group of the rank whose data has arrived. `numerator` is the step
-    times the number of channels, plus the channel; `denominator` is the number of channels
+    """Return the position in its group of the rank whose data has arrived. `numerator` is the
+    number of channels times the step, plus the channel; `denominator` is the number of channels
     (inferred from collective_matmul.py of those kernels, which imports it from
     _private.private_api)."""
     step, channel = divmod(numerator, denominator)
@@ -40,8 +41,8 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **given: Any) -> None:
-    """Issue a collective on tensors of the older API, after pending instructions that make its
-    inputs."""
+    """Issue a collective on tensors of the older API, after the delayed instruction, which may
+    compute its inputs."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **given)

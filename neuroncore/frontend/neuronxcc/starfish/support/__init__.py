@@ -1,1 +1,1 @@
-"""Internals of the compiler that published tests import."""
+"""Internals of the vendor's compiler that published tests import."""

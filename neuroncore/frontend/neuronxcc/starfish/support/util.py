@@ -1,4 +1,4 @@
-"""Comparison of results, as published tests call it."""
+"""The comparison of results that published tests call."""
 
 from __future__ import annotations
 
