@@ -1,7 +1,7 @@
-"""Uninitialized memory for tiles and intermediate results, recycled.
+"""Recycled uninitialized memory for tiles and intermediate results.
 
-Fresh large blocks come from the operating system page by page, which takes longer than to compute
-what goes into them. A block is taken again once nothing refers to it any more.
+The operating system hands out fresh large blocks page by page, which takes longer than computing
+their contents. So a block is reused as soon as no array refers to it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ Array = npt.NDArray[Any]
 
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
-SMALL = 1 << 18  # below, the allocator has no need of us
-TRIES = 8  # blocks looked at before a new one is made
-KEPT_BYTES = 1 << 27  # what may be made, on top of what is in use, before free blocks are let go
-LARGE = KEPT_BYTES // 2  # above, what is kept would crowd out all else
+SMALL = 1 << 18  # for smaller blocks the allocator is fast enough
+TRIES = 8  # how many existing blocks are checked before a new one is allocated
+# bytes that may be allocated on top of those in use, before unused blocks are freed
+KEPT_BYTES = 1 << 27
+LARGE = KEPT_BYTES // 2  # larger blocks are not kept: they would crowd out all others
 
 
-# The reference count of a block that only its entry refers to, as Python's release counts it.
+# The reference count of a block that only its pool entry refers to, as this version of Python
+# counts.
 _sample = deque([(np.empty(1, np.uint8), 0)])
 _UNUSED = sys.getrefcount(_sample[0][0])
 
 
 class _Pool(threading.local):
     def __init__(self) -> None:
-        self.blocks: dict[int, deque[tuple[Array, int]]] = {}  # each with where it is aligned
+        # by size: each block and the position of its first cache line
+        self.blocks: dict[int, deque[tuple[Array, int]]] = {}
         self.total = 0
-        self.limit = KEPT_BYTES  # of the total; to look for free blocks takes time for each
-        self.roles: dict[str, Array] = {}  # the memory of each
-        # what each was given last, of that, and its shape and type
+        # of `total`: at this many bytes unused blocks are searched for and freed
+        self.limit = KEPT_BYTES
+        self.roles: dict[str, Array] = {}  # by role: the memory of its scratch array
+        # by role: the shape, the type and the array of its last request
         self.scratch: dict[str, tuple[tuple[int, ...], np.dtype[Any], Array]] = {}
 
 
@@ -49,18 +53,18 @@ def _made(nbytes: int) -> tuple[Array, int]:
 
 
 def fresh(nbytes: int) -> Array:
-    """Bytes that start on a cache line, new from the allocator."""
+    """Return bytes that start on a cache line, new from the allocator."""
     raw, skip = _made(nbytes)
     return raw[skip : skip + nbytes]
 
 
 def _taken(nbytes: int) -> tuple[Array, int]:
-    """Return a block that is not in use, and the position of its first cache line."""
+    """Return a block that is not in use, and the position of its first cache line in bytes."""
     blocks = _pool.blocks.get(nbytes)
     if blocks is None:
         blocks = _pool.blocks[nbytes] = deque()
     for _ in range(min(TRIES, len(blocks))):
-        # the block that was let go last is the one that caches still hold
+        # the block that was freed last is probably still in the caches
         if sys.getrefcount(blocks[0][0]) == _UNUSED:
             return blocks[0]
         blocks.rotate(-1)
@@ -75,19 +79,20 @@ def _taken(nbytes: int) -> tuple[Array, int]:
 
 
 def take(nbytes: int) -> Array:
-    """Bytes that start on a cache line and that nobody else uses."""
+    """Return bytes that no other array uses. If there are at least SMALL, they start on a cache
+    line."""
     if nbytes < SMALL:
         return np.empty(nbytes, BYTE)
     return array((nbytes,), BYTE) if nbytes <= LARGE else fresh(nbytes)
 
 
 def floats(shape: tuple[int, ...]) -> Array:
-    """An uninitialized float32 array."""
+    """Return an uninitialized float32 array."""
     return array(shape, FLOAT)
 
 
 def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialized array."""
+    """Return an uninitialized array, in recycled memory if it has at least SMALL bytes."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
@@ -96,21 +101,21 @@ def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
-    """An array that has the value everywhere."""
+    """Return an array with this value in every element."""
     made = array(shape, np.dtype(dtype))
     made.fill(value)
     return made
 
 
 def copied(values: Array) -> Array:
-    """A copy of a C-contiguous array, in recycled memory unless it is very large."""
+    """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
     made = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
     np.copyto(made, values)
     return made
 
 
 def _release() -> None:
-    """Free every block that nobody uses."""
+    """Free every block that no array uses."""
     for nbytes, blocks in _pool.blocks.items():
         for _ in range(len(blocks)):
             if sys.getrefcount(blocks[0][0]) == _UNUSED:
@@ -121,9 +126,9 @@ def _release() -> None:
 
 
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
-    """An uninitialized array for one step of one computation.
+    """Return an uninitialized array for one step of a computation.
 
-    Each request for a role returns the same memory, so nothing may keep it.
+    All requests for the same role return the same memory, so a caller must not keep the array.
     """
     last = _pool.scratch.get(role)
     if last is not None and last[0] == shape and last[1] is dtype:
@@ -138,7 +143,7 @@ def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> 
 
 
 def contiguous(values: Array) -> Array:
-    """The array itself if it is C-contiguous, else a copy."""
+    """Return the array itself if it is C-contiguous, else a copy."""
     if values.flags.c_contiguous:
         return values
     copy = array(values.shape, values.dtype)

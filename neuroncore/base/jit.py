@@ -22,9 +22,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PACKAGE = Path(__file__).parents[1]
-# The modules of compiled loops, and the two that those import.
+# The modules of compiled loops, and the two modules that these import.
 LOOPS = ("base/jit.py", "base/buffers.py", "*/loops.py", "*/loops/*.py")
-STAMP = "neuroncore.sources"  # the file, beside machine code, that says what that was made of
+STAMP = "neuroncore.sources"  # a file next to the machine code: the hash of its sources
 
 
 def is_there(dispatcher: Any) -> bool:
@@ -38,10 +38,10 @@ def is_there(dispatcher: Any) -> bool:
 
 @cache
 def renew(folder: str) -> None:
-    """Remove machine code that was made from other sources. numba checks only whether the file of a
+    """Remove machine code if any of its sources changed. numba checks only whether the file of a
     loop has changed, not whether the files that it imports have."""
     stamp, sources = Path(folder, STAMP), digest(PACKAGE)
-    with suppress(OSError):  # where nothing can be removed numba keeps nothing either
+    with suppress(OSError):  # if files can't be removed, numba can't write them either
         if not stamp.is_file() or stamp.read_text() != sources:
             for index in Path(folder).glob("*.nbi"):
                 index.unlink(missing_ok=True)
@@ -49,7 +49,7 @@ def renew(folder: str) -> None:
 
 
 def digest(package: Path) -> str:
-    """A hash of all modules with compiled loops, and of those that they import."""
+    """Return a hash of all modules with compiled loops and of the modules that these import."""
     found = sha256()
     for file in sorted(file for kind in LOOPS for file in package.glob(kind)):
         found.update(
@@ -75,18 +75,22 @@ STRICT: dict[str, Any] = {
     "boundscheck": False,
     "error_model": "numpy",
 }
-# Only compiled functions call it: to have it called by Python or C would double its compilation.
+# Only compiled functions call these, so numba need not compile wrappers for Python and C, which
+# would double the compilation time.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# Turns that a loop makes as plain Python, of which one takes up to 20 us. Machine code that there
-# is gets read in 0.06 s, once numba is imported, which takes half a second; to compile a loop takes
-# up to three.
+# The number of loop iterations to run as plain Python before machine code is used: WARM if the
+# machine code is on disk, COLD if it isn't. An iteration takes up to 20 us in Python. Importing
+# numba
+# takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
 WARM, COLD = 3_000, 20_000
-LONGEST_TURN = 30.0  # seconds that a process waits while another one compiles the same function
-QUIET = "NEURONCORE_PROGRESS"  # a variable: 0 for no lines about work that takes long
-ASSERTS = "NEURONCORE_ASSERTS"  # a variable: 1 to hold what machine code is given to its types
+LONGEST_TURN = 30.0  # seconds that a process waits while another process compiles the same function
+QUIET = "NEURONCORE_PROGRESS"  # environment variable: 0 suppresses lines about work that takes long
+# environment variable: 1 asserts the types of all arguments of machine code
+ASSERTS = "NEURONCORE_ASSERTS"
 
-_under_way: list[float] = []  # when compilations began, each inside the one before
-_past: list[float] = []  # how long others have taken
+# start times of compilations that are running, each nested in the one before
+_under_way: list[float] = []
+_past: list[float] = []  # durations of finished compilations, in seconds
 
 
 class CompiledLoop(Generic[P, R]):
@@ -106,8 +110,8 @@ class CompiledLoop(Generic[P, R]):
         return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
 
     def over(self, turns: int) -> Callable[P, R]:
-        """Return the function for a loop with this many turns: plain Python until the turns of all
-        calls are worth compiled code."""
+        """Return the function for a loop of this many iterations: the plain Python function until
+        the iterations of all calls together are worth the compilation, then the compiled one."""
         self.turns += turns
         if self.turns <= WARM or (self.turns <= COLD and not self.is_at_hand):
             return self._on_views
@@ -115,7 +119,7 @@ class CompiledLoop(Generic[P, R]):
 
     @property
     def is_at_hand(self) -> bool:
-        """Return whether its machine code is available at once."""
+        """Return whether the machine code is available without importing numba or compiling."""
         return "numba" in sys.modules and self._is_compiled
 
     @cached_property
@@ -123,12 +127,12 @@ class CompiledLoop(Generic[P, R]):
         return is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the plain Python function with memory views of the arrays, whose elements are Python
-        numbers."""
+        """Call the plain Python function with memoryviews instead of arrays: their elements are
+        Python numbers."""
         given: Any = map(_viewed, args)
         return self.plain(*given, **kwargs)
 
-    # What numba asks of a function that is called by one that it compiles.
+    # numba reads these attributes when a function that it compiles calls this one.
 
     @property
     def _numba_type_(self) -> Any:
@@ -144,22 +148,23 @@ class CompiledLoop(Generic[P, R]):
 
 
 def _viewed(given: Any) -> Any:
-    """Arrays, also in named tuples, as views of their memory."""
+    """Return the memoryview of an array, or a named tuple whose arrays are replaced by
+    memoryviews."""
     if isinstance(given, tuple):
         return type(given)(*map(_viewed, given))
     return given.data if isinstance(given, np.ndarray) else given
 
 
 class LoopPart(CompiledLoop[P, R]):
-    """A part of compiled functions, plain where it is called by plain ones."""
+    """A helper of compiled functions. If plain Python calls it, it runs as plain Python."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.plain(*args, **kwargs)
 
 
 class KeptCode(CompiledLoop[P, R]):
-    """A function whose machine code is kept next to the source or, if that can't be written, in the
-    user's cache, or nowhere."""
+    """A function whose machine code is kept next to its source. If that folder can't be written, it
+    is kept in the user's cache; if neither can, it is not kept."""
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -176,16 +181,16 @@ class KeptCode(CompiledLoop[P, R]):
 
 
 class Turn:
-    """The right to compile a function, which one process at a time has. The others wait, and then
-    load its machine code: processes that start together, such as workers of a test runner, would
-    otherwise compile every loop once each."""
+    """A lock on the compilation of a function. One process at a time holds it; the others wait, and
+    then load the machine code. Otherwise processes that start together, such as the workers of a
+    test runner, would compile every loop once each."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._held: int | None = None
 
     def before(self, load: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that loads machine code; if there is none, the turn is taken."""
+        """Return a `load` that takes the lock if there is no machine code yet."""
 
         def loaded(*given: Any) -> Any:
             found = load(*given)
@@ -199,7 +204,7 @@ class Turn:
         return loaded
 
     def after(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that keeps machine code and ends the turn."""
+        """Return a `save` that also releases the lock."""
 
         def saved(*given: Any) -> None:
             save(*given)
@@ -214,8 +219,8 @@ class Turn:
 
 
 def locked(file: Path) -> int | None:
-    """Return the descriptor of the open file once this process alone has its lock; None if it can't
-    be locked or another process keeps it for longer than LONGEST_TURN."""
+    """Wait for the lock of a file. Return the descriptor of the open file, or None if the file
+    can't be locked or another process holds the lock for longer than LONGEST_TURN seconds."""
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
     except OSError:
@@ -236,7 +241,7 @@ def locked(file: Path) -> int | None:
 
 def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of numba's cache that does nothing in a process that may not open the
-    files, such as that of a candidate which is judged."""
+    files, such as the sandboxed process of a judged kernel."""
 
     def tried(*given: Any) -> Any:
         with suppress(OSError):
@@ -247,8 +252,8 @@ def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def watch_compilation() -> None:
-    """Print a line to standard error when this process compiles a loop for which the cache has no
-    machine code."""
+    """Register a listener that prints a line to standard error when this process compiles a
+    loop."""
 
     class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
@@ -266,7 +271,7 @@ def watch_compilation() -> None:
 
 
 def compiling() -> bool:
-    """True while a loop is being compiled."""
+    """Return whether a loop is being compiled."""
     return bool(_under_way)
 
 
@@ -277,12 +282,13 @@ def seconds_compiling() -> float:
 
 
 def tells() -> bool:
-    """True if lines on standard error report long work."""
+    """Return whether lines about work that takes long are printed to standard error."""
     return os.environ.get(QUIET) != "0"
 
 
 def no_progress() -> None:
-    """Turn such lines off, in this process and those that it starts."""
+    """Suppress lines about work that takes long, in this process and in processes that it
+    starts."""
     os.environ[QUIET] = "0"
 
 
@@ -293,16 +299,18 @@ def say_that_it_compiles() -> None:
 
 
 def compiled(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """Compile a function at its first call, and keep the machine code."""
+    """Return a function that is compiled at its first call, and whose machine code is kept."""
     return KeptCode(function)
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
-    """Compile for these types of arguments alone, so that a new layout of an array needs no new
-    compilation. The result is made at the first call: the machine code itself. A call takes half
-    the time, because it only checks that arrays have the axes and the element size of the types.
-    With NEURONCORE_ASSERTS=1, as tests have it, each call asserts the format, the axes and the
-    order of every array."""
+    """Return a decorator that compiles a function for these argument types only.
+
+    The decorated function takes no arguments and returns the machine code, which is made at the
+    first call. An array of another layout causes no new compilation. A call takes half the time of
+    a call through numba, because it checks only that arrays have the number of axes and the element
+    size of the types. With NEURONCORE_ASSERTS=1, as in tests, each call asserts the format, the
+    axes and the order of every array."""
 
     def made_by(function: F) -> Callable[[], F]:
         @cache
@@ -318,7 +326,8 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
 
 
 def _asserting(function: F, types: Sequence[Any]) -> F:
-    """Return the function with an assertion that its arrays have these types."""
+    """Return a function that asserts that its arrays have these types before it calls
+    `function`."""
 
     def asserting(*given: Any) -> Any:
         for number, (one, wanted) in enumerate(zip(given, types, strict=True)):
@@ -333,17 +342,17 @@ def _asserting(function: F, types: Sequence[Any]) -> F:
 
 
 def inlined(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """A helper of compiled functions, never called by itself."""
+    """Return a helper that is inlined into compiled functions."""
     return LoopPart(function, inline="always")
 
 
 def borrowing(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """A part of a compiled loop that takes tuples of arrays. It does not count references, because
-    that would cost more than its work. Therefore it cannot create an array; numba refuses it if it
-    does."""
+    """Return a helper of compiled loops that takes tuples of arrays. It does not count references,
+    because counting would cost more than its work. Therefore it must not create an array; numba
+    refuses to compile it if it does."""
     return LoopPart(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation for compiled functions, whose machine code `generator` writes."""
+    """Return an operation for compiled functions. `generator` writes its machine code."""
     return extending.intrinsic(generator)  # type: ignore[no-any-return]

@@ -13,8 +13,9 @@ from numba.core import cgutils
 from neuroncore.base.jit import generated
 from neuroncore.numerics.loops.lanes import FUSED, LANES, SECOND_LEVEL, prefetch
 
-# Of the largest block the sums, a weight and the vectors of a moving row are as many registers as
-# there are: 32 of AVX-512 and of ARM, 16 of AVX2.
+# The largest block needs all registers of the processor (32 on AVX-512 and ARM, 16 on AVX2): for
+# its
+# sums, one weight, and the vectors of a moving row.
 ROWS, VECTORS = 4 if LANES == 8 else 8, 3
 SHARED = 32  # rows that share a scale
 
@@ -22,13 +23,14 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 
 
 def block(vectors: int, group: int = 1) -> Any:
-    """The operation (s, x, out, k, ahead, accumulate) that sets the first ROWS x (`vectors` *
-    LANES) elements of `out` to the chain of `k` groups of rows, or adds it; see native.matmul.
+    """Return the operation (s, x, out, k, ahead, accumulate). It sets the first ROWS x (`vectors` *
+    LANES) elements of `out` to the chain of `k` groups of rows, or adds the chain; see
+    `loops.matmul`.
 
     Arrays are float32 matrices with unit stride along rows. While a block computes, its part of
-    `out` is brought into the caches. For groups of single rows the data of the next block is, too:
-    the rows of `s` after its own, and `k` elements of `x`, from ahead[0] on, ahead[1] apart. They
-    need not exist.
+    `out` is prefetched. For groups of single rows, the data of the next block is prefetched too:
+    the following rows of `s`, and `k` elements of `x`, the first at ahead[0] and the others
+    ahead[1] apart. These elements need not exist.
     """
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
@@ -60,9 +62,9 @@ def block(vectors: int, group: int = 1) -> Any:
 
 
 def scaled_block(group: int) -> Any:
-    """The operation (s, x, scales, out, k): the same, not accumulated, for one vector of columns
-    and groups that are multiplied by float64 scales from each side, one for SHARED rows, and
-    rounded to float32 before they join the chain."""
+    """Return the operation (s, x, scales, out, k). It is like that of `block`, for one vector of
+    columns and without accumulation. The sum of a group's products is multiplied by a float64 scale
+    of each operand, one for SHARED rows, and is rounded to float32 before the chain adds it."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -94,8 +96,8 @@ def scaled_block(group: int) -> Any:
 
 
 def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
-    """Return the operation (source, target, rows) that copies the first columns of this number of
-    rows; if `stacked`, each vector of columns is below the previous one."""
+    """Return the operation (source, target, rows) that copies the first columns of `rows` rows.
+    With `stacked`, each vector of columns is copied below the previous one."""
 
     def _copied(typingctx: Any, source: Any, target: Any, rows: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -114,15 +116,15 @@ def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
 
 
 def turned(size: int) -> Any:
-    """The operation (source, target) that sets target[j, i] to source[i, j] for the first `size`
-    rows and columns, a power of two."""
+    """Return the operation (source, target) that sets target[j, i] to source[i, j], for the first
+    `size` rows and columns. `size` is a power of two."""
 
     def _turned(typingctx: Any, source: Any, target: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             places = zip(signature.args, values, strict=True)
             source, target = (_Matrix(context, builder, *place, size) for place in places)
             rows = [source.vectors(_index(i), 1)[0] for i in range(size)]
-            for _ in range(size.bit_length() - 1):  # rows i and i + size / 2 become one of pairs
+            for _ in range(size.bit_length() - 1):  # interleave rows i and i + size / 2
                 halves = zip(rows[: size // 2], rows[size // 2 :], strict=True)
                 rows = [_interleaved(builder, a, b, h) for a, b in halves for h in (0, 1)]
             for i, row in enumerate(rows):
@@ -135,14 +137,15 @@ def turned(size: int) -> Any:
 
 
 def _interleaved(builder: Any, a: Any, b: Any, half: int) -> Any:
-    """a[i], b[i], a[i + 1], b[i + 1], ... of the lower (0) or the upper (1) half of both."""
+    """Return a[i], b[i], a[i + 1], b[i + 1], ... for the lower half (0) or the upper half (1) of
+    both."""
     count = a.type.count
     order = [half * count // 2 + lane // 2 + lane % 2 * count for lane in range(count)]
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_LANE, count), order))
 
 
 class _Matrix:
-    """A two-dimensional array of numba's type `kind`, whose rows are read by vectors."""
+    """A two-dimensional array of numba's type `kind`. Its rows are read in vectors."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any, lanes: int = LANES):
         array = context.make_array(kind)(context, builder, value)
@@ -165,7 +168,7 @@ class _Matrix:
         return [self.builder.load(self.place(row, v), align=self.align) for v in range(count)]
 
     def splat(self, row: Any, column: int) -> Any:
-        """One element in every lane."""
+        """Return a vector with this element in every lane."""
         scalar = self.builder.load(self.element(row, _index(column)))
         undefined = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(_LANE, 0))
@@ -185,7 +188,8 @@ def _rows(builder: Any, step: Any, group: int) -> list[Any]:
 def _chain(
     builder: Any, out: _Matrix, vectors: int, steps: Any, accumulate: Any, link: Any
 ) -> None:
-    """Sums from zero, through `steps` links, at least one, to `out`."""
+    """Write chains to `out`: sums that start at 0, or at `out` to accumulate, after `steps` (at
+    least 1) links."""
     entry = builder.block
     loop, done = (builder.append_basic_block(name) for name in ("chain", "done"))
     builder.branch(loop)
@@ -217,7 +221,7 @@ def _chain(
 def _linked(
     builder: Any, weights: list[Any], moving: list[list[Any]], sums: list[Any]
 ) -> list[Any]:
-    """The next link of the chains of one row of results."""
+    """Return the sums of one row of results after the next link of their chains."""
     if len(weights) == 1:
         return [_fused(builder, weights[0], m, t) for m, t in zip(moving[0], sums, strict=True)]
     columns = zip(*moving, strict=True)
@@ -228,7 +232,7 @@ def _linked(
 
 
 def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
-    """The products of a group, exact, added from the left."""
+    """Return the sum of a group's products, added from the left. The products are exact."""
     products = builder.fmul(weights[0], moving[0])
     for weight, vector in zip(weights[1:], moving[1:], strict=True):
         products = _fused(builder, weight, vector, products)
@@ -236,12 +240,12 @@ def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
 
 
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c with one rounding.
+    """Return a * b + c with one rounding.
 
-    Without an instruction for it: float64 has room for the product and, if its sum is rounded to
-    odd, for a second rounding that changes nothing (Boldo and Melquiond, "Emulation of FMA and
-    correctly rounded sums: proved algorithms using rounding to odd", 2008). An inexact sum is made
-    odd by one step towards what was lost.
+    If the processor has no instruction for it, it is computed in float64. float64 represents the
+    product exactly. Its sum is rounded to odd, so the second rounding changes nothing (Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+    odd", 2008). An inexact sum is made odd by one step toward the part that was lost.
     """
     if FUSED:
         kind = ir.FunctionType(a.type, [a.type] * 3)

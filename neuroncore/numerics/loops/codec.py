@@ -1,4 +1,5 @@
-"""Narrow floats and integers from float32, round-to-nearest-even, over contiguous arrays."""
+"""Conversion of contiguous float32 arrays to narrow floats and integers, rounded to nearest even,
+and back."""
 
 from __future__ import annotations
 
@@ -13,26 +14,26 @@ from neuroncore.base.jit import compiled
 from neuroncore.numerics.loops.lanes import STEP, Lanes, elementwise
 
 Array = npt.NDArray[Any]
-U = np.uint32  # numba promotes uint32 <op> uint32 to uint64: narrow again after every step
+U = np.uint32  # numba promotes uint32 <op> uint32 to uint64, so every step is narrowed again
 
 SIGN, MAGNITUDE = 0x80000000, 0x7FFFFFFF  # of a float32
 EXPONENT, QUIET_NAN = 0x7F800000, 0x7FC00000
-ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
+ROUND = 6755399441055744.0  # 1.5 * 2^52: after adding it, the nearest integer is in the low bits
 
 
 @compiled
 def float32_from_bfloat16(codes: Array, out: Array) -> None:
-    """uint16 codes -> uint32 bits of float32."""
+    """Convert uint16 codes to the uint32 bits of float32."""
     for i in range(codes.shape[0]):
         out[i] = U(U(codes[i]) << U(16))
 
 
 @compiled
 def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
-    """8- or 16-bit codes -> uint32 bits of float32; every NaN becomes the canonical one. `numbers`
-    is `numerics.codec.widening` of the format.
+    """Convert 8- or 16-bit codes to the uint32 bits of float32; every NaN becomes the canonical
+    one. `numbers` is `numerics.codec.widening` of the format.
 
-    Subnormals are made from integers: reading them as float32 subnormals would be a hundred
+    Subnormals are computed from integers: computing with float32 subnormals would be a hundred
     times slower on many processors.
     """
     shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
@@ -49,12 +50,13 @@ def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
         out[i] = U(bits | U(U(code >> sign_shift) << U(31)))
 
 
-# --- scales: an exponent and nothing else -------------------------------------------------------
+# --- scales: formats that have only an exponent --------------------------------------------------
 
 
 @compiled
 def float32_from_scales(codes: Array, out: Array) -> None:
-    """8-bit codes -> uint32 bits of float32. The least is half the smallest normal number."""
+    """Convert 8-bit codes to the uint32 bits of float32. Code 0 is half of the smallest normal
+    number."""
     for i in range(codes.shape[0]):
         code = U(codes[i])
         bits = U(0x400000) if code == U(0) else U(code << U(23))
@@ -63,10 +65,11 @@ def float32_from_scales(codes: Array, out: Array) -> None:
 
 @compiled
 def scales_from(bits: Array, out: Array) -> None:
-    """uint32 bits of float32 -> codes of the nearest powers of two, a tie to the even code.
+    """Convert uint32 bits of float32 to the codes of the nearest powers of two; a tie goes to the
+    even code.
 
-    Half a step is added, less the last unit if the code is even, as for a format without fraction
-    bits.
+    As for a format without fraction bits, half a step is added, less the last unit if the code is
+    even.
     """
     for i in range(bits.shape[0]):
         u = bits[i]
@@ -78,9 +81,9 @@ def scales_from(bits: Array, out: Array) -> None:
 
 
 # --- formats with the exponent of float32: bfloat16, and TF32 in its container -------------------
-#
-# Formulas for `lanes.elementwise`: `u` holds the bits of float32, `width` is that of a code. Their
-# results are in the upper bits.
+# Formulas for `lanes.elementwise`: `u` has the bits of float32, `width` is the width of a code.
+# Results
+# are in the upper bits.
 
 
 def cut(width: int) -> int:
@@ -89,23 +92,24 @@ def cut(width: int) -> int:
 
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
-    """The sum of vectors is NaN if any of them is (and for opposite infinities)."""
+    """Return whether a vector may have a NaN: the sum of the vectors is NaN then, and also if it
+    adds opposite infinities."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Return the code without the bits below the cut, if storing the code does not remove them."""
+    """Return the code without the low bits that the format lacks, unless storing the code removes
+    them."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 
 def canonical(u: Lanes, rounded: Lanes) -> Lanes:
-    """Return `rounded`, or the quiet NaN with the sign of u where u is a NaN."""
+    """Return `rounded`, but the quiet NaN with the sign of u if u is a NaN."""
     return (u & SIGN | QUIET_NAN).where(u.as_float().is_nan(), rounded)
 
 
 def _nearest(width: int, u: Lanes) -> Lanes:
-    """Round to the nearest: add half a step, less one bit if the last bit above the cut is not set
-    (ties to even)."""
+    """Round to nearest even: add half a step, less one unit if the last remaining bit is 0."""
     half = 1 << cut(width) - 1
     odd = (u & 1 << cut(width)) > 0
     return kept(width, u + u.all(half).where(odd, half - 1))
@@ -121,7 +125,7 @@ _wide_one = elementwise(any_nan, _nearest, _nearest_or_nan, upper=True, single=T
 
 @compiled
 def wide_from(values: Array, out: Array) -> None:
-    """float32 -> codes of bfloat16, 16 bits wide, or of TF32, 32 bits."""
+    """Convert float32 to codes of bfloat16 (16 bits) or TF32 (32 bits)."""
     whole = values.shape[0] - values.shape[0] % STEP
     for i in range(0, whole, STEP):
         _wide_step((values,), out, i, ())
@@ -129,11 +133,15 @@ def wide_from(values: Array, out: Array) -> None:
         _wide_one((values,), out, i, ())
 
 
-# --- formats with less exponent -----------------------------------------------------------------
-#
-# Their numbers: `ceiling`, the float32 whose code is what larger ones become; `nan`, the code of
-# NaN; `down`, which brings the sign of a float32 to its place in a code, `sign`; `least`, the
-# exponent of the smallest normal; `shift`, the difference of mantissas; `magic`, see below.
+# --- formats with a smaller exponent
+# ---------------------------------------------------------------
+# The constants of a format: `ceiling`, the float32 to which larger magnitudes are reduced; `nan`,
+# the
+# code of NaN; `down`, the shift of the sign from float32 to a code; `sign`, the mask of the sign in
+# a
+# code; `least`, the exponent of the smallest normal number; `shift`, the difference of mantissa
+# bits;
+# `magic`, see below.
 
 
 def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
@@ -141,12 +149,12 @@ def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
 
 
 def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
-    """The code without its sign, and anything above the width of a code.
+    """Return the code without its sign; bits above the width of a code are arbitrary.
 
-    The processor rounds when 2^(23 - mantissa) times the power of two of the result is added (at
-    least that of the smallest normal number). The last bits of the sum count the steps from that
-    power, and its exponent has the steps up to it. `magic` is 23 - mantissa as an exponent, less
-    the steps that `least` would count, so that they need not be subtracted.
+    The processor rounds: the formula adds 2^(23 - mantissa) times the power of two of the result,
+    which is at least the smallest normal number. The last bits of the sum then count the steps
+    above that power, and its exponent counts the steps up to the power. `magic` is the exponent 23
+    - mantissa, less the steps that `least` would count, which then need not be subtracted.
     """
     exponent = (magnitude & EXPONENT).greatest(least)
     aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()
@@ -173,7 +181,7 @@ _narrow_one = elementwise(any_overflow, _narrow, _narrow_or_special, single=True
 
 @compiled
 def narrow_from(values: Array, out: Array, numbers: Array) -> None:
-    """float32 -> codes, 8 or 16 bits wide, of the format that the numbers describe."""
+    """Convert float32 to the 8- or 16-bit codes of the format that `numbers` describes."""
     n = numbers
     shared = (n[0], n[1], n[2], n[3], n[4], n[5], n[6])
     whole = values.shape[0] - values.shape[0] % STEP
@@ -185,10 +193,11 @@ def narrow_from(values: Array, out: Array, numbers: Array) -> None:
 
 @compiled
 def integer_from(values: Array, out: Array, low: float, high: float) -> None:
-    """float32 -> integers of up to 32 bits: nearest even, then saturate; NaN is 0."""
+    """Convert float32 to integers of up to 32 bits, to nearest even. They saturate; NaN becomes
+    0."""
     for i in range(values.shape[0]):
         x: Any = np.float64(values[i])
         x = high if x > high else x
         x = low if x < low else x
         x = 0.0 if x != x else x
-        out[i] = np.float64(x + ROUND).view(np.int64)  # its low bits
+        out[i] = np.float64(x + ROUND).view(np.int64)  # the low bits of the sum

@@ -1,9 +1,9 @@
-"""Elementary functions of float32 arrays: computed in float64 and rounded once.
+"""Elementary functions of float32 arrays, computed in float64 and rounded once.
 
-The polynomials keep the relative error below 1e-11, so that results are within 0.501 ulp of the
-true value (0.51 near the zeros of the derivatives, where large terms cancel). They use explicit
-fused multiply-adds and no library calls: the same bits on every processor, in loops that
-vectorize. Helpers take and return float64; NaN passes through.
+The polynomials keep the relative error below 1e-11. So results are within 0.501 ulp of the true
+value (0.51 near the zeros of the derivatives, where large terms cancel). They use explicit fused
+multiply-adds and no library calls, in loops that vectorize: every processor gives the same bits.
+Helpers take and return float64; NaN passes through.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ LOG2E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # their sum is ln 2
 SQRT_HALF, SQRT_HALF_BITS = 0.7071067811865476, 0x3FE6A09E667F3BCD
 SQRT_2_OVER_PI = 0.7978845608028654
-PI_LOW = 1.2246467991473532e-16  # pi less the float64 nearest to it
+PI_LOW = 1.2246467991473532e-16  # pi minus the nearest float64
 TWO_OVER_SQRT_PI, ONE_OVER_SQRT_2PI = 1.1283791670955126, 0.3989422804014327
-NEGATIVE_NAN = np.copysign(np.nan, -1.0)  # that processors make of invalid operands
+NEGATIVE_NAN = np.copysign(np.nan, -1.0)  # the result of invalid operations on x86 processors
 TAN_PI_8, TAN_3PI_8 = 0.4142135623730951, 2.414213562373095
 
 # Coefficients from the highest power down.
 EXPM1 = tuple(1 / factorial(n) for n in range(12, 1, -1))  # (e^r - 1 - r) / r^2
 ATANH = tuple(1 / n for n in range(27, 2, -2))  # (atanh z - z) / z^3 in z^2
-ATANH_NEAR_0 = ATANH[-10:]  # enough for |z| < 0.172
+ATANH_NEAR_0 = ATANH[-10:]  # enough terms for |z| < 0.172
 SIN = tuple((-1) ** (n // 2) / factorial(n) for n in range(19, 2, -2))  # (sin y - y) / y^3 in y^2
 ATAN = tuple((-1) ** (n // 2) / n for n in range(33, 2, -2))  # (atan z - z) / z^3 in z^2
-# mpmath: chebyfit(lambda u: q((7*u + 9)/16), [-1, 1], 18) with q(1/(1 + z/2)) =
-# erfc(z) exp(z^2) (1 + z/2), for z from 0 to 14
+# From mpmath: chebyfit(lambda u: q((7*u + 9)/16), [-1, 1], 18), where q(1/(1 + z/2)) is
+# erfc(z) exp(z^2) (1 + z/2), for z from 0 to 14.
 ERFC = (
     *(-4.976919184718073e-09, 4.805917987242776e-08, -5.925095422450466e-08),
     *(-2.96461334555136e-07, 9.429977120508221e-07, -4.973025219278158e-09),
@@ -45,7 +45,7 @@ ERFC = (
     *(-0.0010153095967314137, -0.007265694562633566, 0.00830745773747414),
     *(0.1114009418493911, 0.3318706832332613, 0.5559551406335601),
 )
-# mpmath: chebyfit(lambda s: erf(sqrt(s))/sqrt(s), [0, 1], 11)
+# From mpmath: chebyfit(lambda s: erf(sqrt(s))/sqrt(s), [0, 1], 11).
 ERF = (
     *(9.428596956834164e-09, -1.5188281247335167e-07, 1.631035651387174e-06),
     *(-1.4913300906316395e-05, 0.00012054681918310599, -0.0008548304871782741),
@@ -54,7 +54,8 @@ ERF = (
 )
 
 
-ERFC_ODD, ERFC_EVEN = ERFC[0::2], ERFC[1::2]  # of powers of u; short enough to be unrolled
+# coefficients of odd and of even powers of u; short enough to be unrolled
+ERFC_ODD, ERFC_EVEN = ERFC[0::2], ERFC[1::2]
 
 
 @inlined
@@ -67,13 +68,13 @@ def _horner(x: Any, coefficients: Any) -> Any:
 
 @inlined
 def _within(x: Any, low: float, high: float) -> Any:
-    """x moved into [low, high]."""
+    """Return x, clipped to [low, high]."""
     return low if x < low else (high if x > high else x)
 
 
 @inlined
 def _reduced(x: Any) -> Any:
-    """2^k and e^r - 1 for x = k ln 2 + r, |r| <= ln(2) / 2."""
+    """Return 2^k and e^r - 1, where x = k ln 2 + r and |r| <= ln(2) / 2."""
     shifted = fma(x, LOG2E, ROUND)
     k = shifted - ROUND
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
@@ -106,14 +107,15 @@ def _tanh(x: Any) -> Any:
 
 @inlined
 def _twice_atanh(z: Any, coefficients: Any) -> Any:
-    """2 atanh(z) for |z| <= 1/3."""
+    """Return 2 atanh(z) for |z| <= 1/3."""
     s = z * z
     return 2.0 * fma(_horner(s, coefficients) * s, z, z)
 
 
 @inlined
 def _log(x: Any) -> Any:
-    """ln x = k ln 2 + ln m of a positive, normal float64, m from sqrt(1/2) to sqrt(2)."""
+    """Return ln x of a positive normal float64 as k ln 2 + ln m, where m is from sqrt(1/2) to
+    sqrt(2)."""
     bits = np.float64(x).view(np.int64) - np.int64(SQRT_HALF_BITS)
     k = np.float64(bits >> np.int64(52))
     fraction = bits & np.int64(0xFFFFFFFFFFFFF)
@@ -124,14 +126,14 @@ def _log(x: Any) -> Any:
 
 @inlined
 def _softplus(x: Any) -> Any:
-    """ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)"""
+    """Return ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)."""
     t = _exp(-abs(x))
     return (0.0 if x < 0.0 else x) + _twice_atanh(t / (2.0 + t), ATANH)
 
 
 @inlined
 def _erfc_tail(z: Any) -> Any:
-    """Return erfc(z) for z >= 0; beyond 14 it is 0 in float32."""
+    """Return erfc(z) for z >= 0. Above 14 it is 0 in float32."""
     z = _within(z, 0.0, 14.0)
     t = 1.0 / (1.0 + 0.5 * z)
     u = (16.0 * t - 9.0) / 7.0
@@ -140,7 +142,7 @@ def _erfc_tail(z: Any) -> Any:
 
 @inlined
 def _erf_middle(x: Any) -> Any:
-    """erf x for |x| <= 1"""
+    """Return erf x for |x| <= 1."""
     return x * _horner(x * x, ERF)
 
 
@@ -152,7 +154,7 @@ def _erf(x: Any) -> Any:
 
 @inlined
 def _normal_cdf(x: Any) -> Any:
-    """Phi(x) = erfc(-x / sqrt 2) / 2, accurate in the lower tail."""
+    """Return Phi(x) = erfc(-x / sqrt 2) / 2, accurate in the lower tail."""
     z = abs(x) * SQRT_HALF
     half_tail = 0.5 * _erfc_tail(z)
     middle = 0.5 + 0.5 * _erf_middle(x * SQRT_HALF)
@@ -161,15 +163,15 @@ def _normal_cdf(x: Any) -> Any:
 
 @inlined
 def _finite_below(x: Any) -> Any:
-    """x with -inf moved to where x * sigmoid(x) and its kind have long become 0."""
+    """Return x, but a finite number for -inf: x * sigmoid(x) and similar functions are 0 there."""
     return -1e30 if x < -1e30 else x
 
 
 @inlined
 def _sin(x: Any) -> Any:
-    """sin x on [-pi, pi]; beyond, the cubic that the Scalar engine extrapolates.
+    """Return sin x on [-pi, pi]; beyond that range, the cubic that the Scalar engine extrapolates.
 
-    The published sin(9) = 27.65 is the Taylor cubic at pi, -d + d^3/6 with d = x - pi
+    The published sin(9) = 27.65 is the Taylor cubic at pi: -d + d^3/6 with d = x - pi
     (nki.api.shared.rst, note below the activation functions).
     """
     y = abs(x)
@@ -183,7 +185,8 @@ def _sin(x: Any) -> Any:
 
 @inlined
 def _arctan(x: Any) -> Any:
-    """arctan x = start + arctan z; z = -1/x, (x - 1)/(x + 1) or x, by one division."""
+    """Return arctan x as start + arctan z, where z is -1/x, (x - 1)/(x + 1) or x, by one
+    division."""
     y = abs(x)
     far, middle = y > TAN_3PI_8, y > TAN_PI_8
     above = -1.0 if far else (y - 1.0 if middle else y)
@@ -217,7 +220,7 @@ def tanh(x: Array, out: Array) -> None:
 
 @compiled
 def log(x: Array, out: Array) -> None:
-    """-inf at 0 and NaN below, as IEEE has it."""
+    """ln x; -inf at 0 and NaN for negative numbers, as in IEEE 754."""
     for i in range(x.shape[0]):
         v = np.float64(x[i])
         y = _log(v)
@@ -277,7 +280,8 @@ def gelu(x: Array, out: Array) -> None:
 @compiled
 def gelu_dx(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        v = _within(np.float64(x[i]), -19.0, 1e30)  # below, nothing is left of it but the sign
+        # for smaller numbers only the sign of the result is left
+        v = _within(np.float64(x[i]), -19.0, 1e30)
         out[i] = _normal_cdf(v) + v * ONE_OVER_SQRT_2PI * _exp(-0.5 * v * v)
 
 
@@ -318,20 +322,20 @@ def arctan(x: Array, out: Array) -> None:
 
 @compiled
 def rsqrt(x: Array, out: Array) -> None:
-    """From the quotient in the type of x, by a step of third order, whose error is 2^-60 and less:
-    several times as fast as a root and a quotient in float64."""
+    """1 / sqrt(x): the quotient in the type of x, and one step of third order with an error of at
+    most 2^-60. This is several times as fast as a root and a quotient in float64."""
     for i in range(x.shape[0]):
         near = np.float64(x.dtype.type(1.0) / np.sqrt(x[i]))
         error = fma(-np.float64(x[i]) * near, near, 1.0)
         value = fma(fma(error, 0.375, 0.5) * error, near, near)
-        out[i] = value if abs(error) < 1.0 else near  # of 0, infinity and negative numbers
+        out[i] = value if abs(error) < 1.0 else near  # 0, infinity and negative numbers get `near`
 
 
 @inlined
 def _power(a: Any, b: Any, power: Any) -> Any:
-    """a to the b (C99, F.10.4.4) from the power of |a|, which only a = 0 lacks. It is negative for
-    a negative number and an odd exponent, and NaN for one that is not whole unless a number is
-    infinite."""
+    """Return a to the b (C99, F.10.4.4). `power` is |a| to the b, or 1 to the b if a is 0. The
+    result is negative for a negative a and an odd b. For a negative a and a b that is not an
+    integer it is NaN, unless one of them is infinite."""
     of_zero = 0.0 if b > 0.0 else (np.inf if b < 0.0 else (1.0 if b == 0.0 else b))
     power = of_zero if a == 0.0 else power
     whole = np.rint(b) == b
@@ -345,15 +349,15 @@ def _power(a: Any, b: Any, power: Any) -> Any:
 
 @compiled
 def magnitudes(x: Array, out: Array) -> None:
-    """|x|, and 1 in place of 0."""
+    """out = |x|, with 1 in place of 0."""
     for i in range(x.shape[0]):
         out[i] = x.dtype.type(1.0) if x[i] == 0.0 else abs(x[i])
 
 
 @compiled
 def powers(found: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, of float32 matrices, from powers of their `magnitudes` in float64; `b` may
-    have a single column."""
+    """out = a to the b, for float32 matrices. `found` has the powers of the `magnitudes` of a, in
+    float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z, result = a[p], b[p], found[p], out[p]
@@ -363,7 +367,7 @@ def powers(found: Array, a: Array, b: Array, out: Array) -> None:
 
 # --- the range of the engine's tables -------------------------------------------------------------
 
-BLOCK = 1024  # elements that are looked at together
+BLOCK = 1024  # elements that are tested together
 
 
 @inlined
@@ -373,9 +377,11 @@ def _is_outside(size: Any, x: Any, low: Any, high: Any, most: Any) -> Any:
 
 @compiled
 def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
-    """Return the index of the first `size` that is outside a range and whose `x` is not 0, infinite
-    or NaN; -1 if there is none. `most` is the largest finite number. All have one type, so that the
-    first loop can be vectorized."""
+    """Return the first index at which `size` is outside of the range and `x` is not 0, infinite or
+    NaN; -1 if there is none.
+
+    `most` is the largest finite number. All arguments have the same type, so that the first loop
+    can be vectorized."""
     for start in range(0, x.shape[0], BLOCK):
         sizes, numbers = size[start : start + BLOCK], x[start : start + BLOCK]
         found = np.int32(0)

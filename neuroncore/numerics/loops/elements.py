@@ -1,4 +1,4 @@
-"""Loops over elements that numpy takes several times as long for: choices and sums of integers."""
+"""Loops over elements for which numpy takes several times as long: choices and sums of integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Array = npt.NDArray[Any]
 
 
 def choose(chosen: Array, source: Array, out: Array) -> None:
-    """out[i] = source[i] where chosen[i], of vectors of unsigned integers of up to 4 bytes."""
+    """out[i] = source[i] where chosen[i] is true. The vectors are unsigned integers of up to 4
+    bytes."""
     _choices[out.itemsize]()(chosen, source, out)
 
 
@@ -45,7 +46,7 @@ _column = types.Array(types.f4, 1, "A", readonly=True)
 
 @compiled_once(_matrix, types.f4, _column, types.f4[:, ::1])
 def affine(x: Array, scale: Any, terms: Array, out: Array) -> None:
-    """out[p, j] = x[p, j] * scale + terms[p], rounded twice."""
+    """out[p, j] = x[p, j] * scale + terms[p], rounded after each operation."""
     for p in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[p, j] = x[p, j] * scale + terms[p]
@@ -73,5 +74,6 @@ def _subtract(x: Array, column: Array, out: Array) -> None:
 
 
 by_column: dict[Any, Any] = {np.multiply: _multiply, np.add: _add, np.subtract: _subtract}
-"""A loop for each of these functions of numpy, of a matrix, a number for each row, and the result,
-all float32. A loop takes a third of numpy's time. The result shares no memory with operands."""
+"""For each of these numpy functions, a loop for a matrix, a vector with one number per row, and the
+result, all float32. A loop takes a third of numpy's time. The result must not share memory with the
+operands."""

@@ -1,7 +1,7 @@
-"""Folds and scans along the rows of float matrices, first element to last.
+"""Folds and scans along the rows of float matrices, from the first element to the last.
 
-The order is part of the result for sums and products, so it is fixed; eight rows at a time keep
-the processor's adders busy all the same.
+The order affects the results of sums and products, so it is fixed. Working on eight rows at a time
+keeps the processor's adders busy in spite of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def minimum(x: Array, state: Array) -> None:
 
 @compiled
 def larger_magnitude(x: Array, state: Array) -> None:
-    """Fold by the largest magnitude; of equal ones, the last element is the result."""
+    """Fold by the largest magnitude. If magnitudes are equal, the last element wins."""
     for p in range(x.shape[0]):
         a = state[p]
         for j in range(x.shape[1]):
@@ -90,7 +90,7 @@ def smaller_magnitude(x: Array, state: Array) -> None:
 
 @compiled
 def elementwise_maximum(a: Array, b: Array, out: Array) -> None:
-    """Matrices; `b` may have a single column."""
+    """out = the maximum of the matrices a and b; `b` may have a single column."""
     for p in range(out.shape[0]):
         if b.shape[1] == 1:
             v = b[p, 0]
@@ -115,7 +115,7 @@ def elementwise_minimum(a: Array, b: Array, out: Array) -> None:
 
 @inlined
 def _apply(op: int, a: Any, b: Any) -> Any:
-    """The operator with that number in `SCANNED`."""
+    """Apply the operator with the number `op` in `SCANNED`."""
     if op == 0:
         return a + b
     if op == 1:
@@ -132,7 +132,7 @@ SCANNED = ("add", "multiply", "subtract", "maximum", "minimum")
 
 @compiled
 def cumulate(x: Array, state: Array, out: Array, op: int) -> None:
-    """r = x[p, j] <op> r along each row, every r kept; the operator is numbered as in SCANNED."""
+    """x[p, j] = r = x[p, j] <op> r along each row. `op` is the operator's number in SCANNED."""
     for p in range(x.shape[0]):
         r = state[p]
         for j in range(x.shape[1]):
@@ -146,9 +146,10 @@ def scan(
     first: Array, second: Array, state: Array, out: Array, op0: int, op1: int, swap0: bool,
     swap1: bool,
 ) -> None:  # fmt: skip
-    """r = op1(op0(first[p, j], r), second[p, j]) along each row, operands swapped on request.
+    """out[p, j] = r = op1(op0(first[p, j], r), second[p, j]) along each row; `swap0` and `swap1`
+    swap the operands.
 
-    Operators are numbered as in SCANNED. `state` holds r, before and after.
+    Operators are numbers in SCANNED. `state` is r before the first and after the last element.
     """
     for p in range(first.shape[0]):
         r = state[p]

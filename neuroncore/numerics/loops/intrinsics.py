@@ -1,4 +1,4 @@
-"""Single machine operations that numba has no name for."""
+"""Single machine operations for which numba has no name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from neuroncore.base.jit import generated
 
 
 def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
-    """Signature and code generator of an LLVM intrinsic on `count` scalars of one type."""
+    """Return the signature and the code generator of an LLVM intrinsic on `count` scalars of one
+    type."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         value = context.get_value_type(kind)
@@ -24,25 +25,25 @@ def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
 
 @generated
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c in float64 with one rounding, the same bits on every processor."""
+    """Return a * b + c in float64 with one rounding. The bits are the same on every processor."""
     return _llvm("llvm.fma.f64", types.float64, 3)
 
 
 @generated
 def maximum(typingctx: Any, a: Any, b: Any) -> Any:
-    """The greater of two floats of one type; NaN if either is; +0 is above -0."""
+    """Return the greater of two floats of one type; NaN if either is NaN; +0 is above -0."""
     return _llvm(f"llvm.maximum.f{a.bitwidth}", a, 2)
 
 
 @generated
 def minimum(typingctx: Any, a: Any, b: Any) -> Any:
-    """The less of two floats of one type; NaN if either is; -0 is below +0."""
+    """Return the smaller of two floats of one type; NaN if either is NaN; -0 is below +0."""
     return _llvm(f"llvm.minimum.f{a.bitwidth}", a, 2)
 
 
 @generated
 def pointer(typingctx: Any, address: Any) -> Any:
-    """The pointer to float32 numbers at an address."""
+    """Return the pointer to the float32 numbers at an address."""
     kind = types.CPointer(types.float32)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Arithmetic on whole vector registers, for loops that the compiler doesn't vectorize well itself.
+"""Arithmetic on whole vector registers, for loops that the compiler doesn't vectorize well.
 
-A `Lanes` represents one vector value while machine code is generated: its operators append the
+A `Lanes` represents one vector value while machine code is generated: its operators append
 instructions. A formula of operators can be written once and used for vectors and for scalars.
 """
 
@@ -18,8 +18,8 @@ from neuroncore.base.jit import generated
 
 
 def _features() -> dict[str, bool]:
-    """The features of the processor that numba compiles for: this one, unless NUMBA_CPU_FEATURES
-    says otherwise."""
+    """Return the features of the processor that numba compiles for: NUMBA_CPU_FEATURES, by default
+    those of this processor."""
     if config.CPU_FEATURES is None:
         return dict(llvmlite.binding.get_host_cpu_features())
     return {f[1:]: f[0] == "+" for f in config.CPU_FEATURES.split(",") if f}
@@ -27,21 +27,23 @@ def _features() -> dict[str, bool]:
 
 _FEATURES = _features()
 _IS_X86 = llvmlite.binding.get_default_triple()[:4] in ("x86_", "i386", "i686")
-FUSED = _FEATURES.get("fma", not _IS_X86)  # instructions for a * b + c; others always have them
-# 32-bit lanes of a vector register
+# the processor has instructions for a * b + c; processors other than x86 always do
+FUSED = _FEATURES.get("fma", not _IS_X86)
+# the number of 32-bit lanes in a vector register
 LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx2") else 4
-VECTORS = 4  # that a loop takes at a time, so that whether any needs care is asked seldom
+VECTORS = 4  # vectors per step of a loop, so that rare cases are tested for less often
 STEP = LANES * VECTORS
 _WORD, _INDEX, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
-FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of caches, as llvm.prefetch has them
-AHEAD = ir.Constant(_INDEX, 1024)  # elements; memory was read a fifth faster with it
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # numbers of cache levels for llvm.prefetch
+# elements to prefetch ahead; memory was read a fifth faster with it
+AHEAD = ir.Constant(_INDEX, 1024)
 
 
 class Lanes:
     """A vector of unsigned integers or of float32. The second operand of an operator is another
-    vector, or a number, which is the same in every lane."""
+    vector, or a number that is the same in every lane."""
 
-    __array_ufunc__ = None  # numpy's scalars leave the operator to us
+    __array_ufunc__ = None  # numpy's scalars leave operators to this class
 
     def __init__(self, builder: ir.IRBuilder, value: Any) -> None:
         self.builder, self.value = builder, value
@@ -58,11 +60,11 @@ class Lanes:
         return ir.Constant(kind, [number] * kind.count)
 
     def each(self, numbers: Iterable[int]) -> Lanes:
-        """Return lanes of the same type with these numbers."""
+        """Return a vector of the same type with these numbers in its lanes."""
         return self._made(ir.Constant(self.value.type, list(numbers)))
 
     def all(self, number: int) -> Lanes:
-        """The number in every lane."""
+        """Return a vector with this number in every lane."""
         return self._made(self._like(number))
 
     def __and__(self, other: Any) -> Lanes:
@@ -105,7 +107,8 @@ class Lanes:
         return isinstance(self.value.type.element, ir.FloatType)
 
     def where(self, condition: Lanes, other: Any) -> Lanes:
-        """This where the condition holds, the other elsewhere."""
+        """Return this vector's lanes where the condition is true, and those of `other`
+        elsewhere."""
         return self._made(self.builder.select(condition.value, self.value, self._like(other)))
 
     def least(self, other: Any) -> Lanes:
@@ -118,24 +121,24 @@ class Lanes:
         return self._made(self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def as_float(self) -> Lanes:
-        """The same bits, read as float32."""
+        """Return the same bits as float32."""
         return self._made(self.builder.bitcast(self.value, self._of(_FLOAT)))
 
     def as_word(self) -> Lanes:
-        """The same bits, read as uint32."""
+        """Return the same bits as uint32."""
         return self._made(self.builder.bitcast(self.value, self._of(_WORD)))
 
     def to_float(self) -> Lanes:
-        """The same integers below 2^31 as float32."""
+        """Convert integers below 2^31 to float32."""
         return self._made(self.builder.sitofp(self.value, self._of(_FLOAT)))
 
     def to_word(self) -> Lanes:
-        """Convert floats in [0, 2^32) to integers; the fraction is cut off."""
+        """Convert floats in [0, 2^32) to integers; the fraction is truncated."""
         return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
 
     def upper(self) -> Lanes:
-        """Return the upper half of each lane of 64 bits, with arbitrary bits above it. This avoids
-        a shift, for which processors have fewer ports."""
+        """Return the upper half of each 64-bit lane, with arbitrary bits above it. A shift would do
+        the same, but fewer ports of a processor execute shifts."""
         halves = ir.VectorType(_WORD, 2 * self.value.type.count)
         odd = ir.Constant(ir.VectorType(_WORD, halves.count), [i | 1 for i in range(halves.count)])
         words = self.builder.bitcast(self.value, halves)
@@ -143,7 +146,7 @@ class Lanes:
         return self._made(self.builder.bitcast(picked, self.value.type))
 
     def lowest(self, bits: int) -> Lanes:
-        """The lowest bits, in lanes no wider than that."""
+        """Return the lowest `bits` bits of each lane, in lanes of this width."""
         if bits == self.value.type.element.width:
             return self
         return self._made(self.builder.trunc(self.value, self._of(ir.IntType(bits))))
@@ -160,13 +163,15 @@ def elementwise(
     upper: bool = False,
     single: bool = False,
 ) -> Callable[..., Any]:
-    """The operation (inputs, out, i, numbers) that sets out[i : i + STEP], or out[i] if `single`.
+    """Return the operation (inputs, out, i, numbers) that sets out[i : i + STEP], or out[i] if
+    `single`.
 
-    `inputs` is a tuple of arrays of 32-bit words and `numbers` one of scalars that all elements
-    share. A formula takes the width of an element of `out` and, as Lanes, the inputs and the
-    numbers; its result is in the lowest bits, or the upper ones. `rare` takes a list of vectors of
-    the first input, and the numbers. The `quick` formula must be right if `rare` is false in every
-    lane, and the `careful` one always.
+    `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars that all
+    elements share. A formula is a function of the width of an element of `out` and, as Lanes, of
+    the inputs and the numbers. Its result is in the lowest bits, or with `upper` in the upper bits.
+    `rare` is a function of a list of vectors of the first input and of the numbers. The `quick`
+    formula must be right if `rare` is false in every lane; the `careful` formula must always be
+    right.
     """
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 
@@ -197,7 +202,7 @@ def elementwise(
 def _loaded(
     builder: ir.IRBuilder, source: Any, start: Any, count: int, vectors: int
 ) -> list[Lanes]:
-    """Load adjacent vectors, and prefetch those of a later step."""
+    """Load adjacent vectors, and prefetch the vectors of a later step."""
     found = []
     for v in range(vectors):
         place = builder.add(start, ir.Constant(_INDEX, v * count))
@@ -208,7 +213,7 @@ def _loaded(
 
 
 def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -> None:
-    """Bring the line of an address into a cache. The address need not be valid."""
+    """Load the cache line of an address into a cache. The address need not be valid."""
     byte = ir.PointerType(ir.IntType(8))
     kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
@@ -217,8 +222,8 @@ def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -
 
 
 def _narrowed(results: list[Lanes], width: int, upper: bool) -> list[Lanes]:
-    """Return lanes of `width` bits: the lowest bits of each lane, or the upper bits of two vectors
-    at a time."""
+    """Return lanes of `width` bits: the lowest bits of each lane, or with `upper` the upper bits.
+    For 16 bits two vectors are combined."""
     if width == 32:
         return results
     if upper and width == 16 and len(results) > 1:
@@ -227,7 +232,7 @@ def _narrowed(results: list[Lanes], width: int, upper: bool) -> list[Lanes]:
 
 
 def _upper_halves(a: Lanes, b: Lanes) -> Lanes:
-    """The upper 16 bits of all lanes of two vectors."""
+    """Return the upper 16 bits of all lanes of two vectors, in one vector."""
     builder, count = a.builder, 2 * a.value.type.count
     halves = [builder.bitcast(x.value, ir.VectorType(ir.IntType(16), count)) for x in (a, b)]
     odd = ir.Constant(ir.VectorType(_WORD, count), [2 * i + 1 for i in range(count)])
@@ -235,7 +240,7 @@ def _upper_halves(a: Lanes, b: Lanes) -> Lanes:
 
 
 def splat(builder: ir.IRBuilder, scalar: Any, count: int) -> Lanes:
-    """A vector whose lanes all hold a scalar of the code."""
+    """Return a vector with a scalar in every lane."""
     undefined = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
     everywhere = ir.Constant(ir.VectorType(_WORD, count), [0] * count)
     first = builder.insert_element(undefined, scalar, ir.Constant(_WORD, 0))
@@ -243,7 +248,7 @@ def splat(builder: ir.IRBuilder, scalar: Any, count: int) -> Lanes:
 
 
 def interleaved(low: Lanes, high: Lanes) -> Lanes:
-    """low[0], high[0], low[1], high[1], ..."""
+    """Return low[0], high[0], low[1], high[1], ..."""
     count = low.value.type.count
     order = [lane + count * half for lane in range(count) for half in range(2)]
     picked = ir.Constant(ir.VectorType(_WORD, 2 * count), order)
@@ -251,8 +256,8 @@ def interleaved(low: Lanes, high: Lanes) -> Lanes:
 
 
 def lower_halves(low: Lanes, high: Lanes) -> Lanes:
-    """Return lanes of 64 bits: the lower halves of the lanes of `low`, and above them the lower
-    halves of the lanes of `high`."""
+    """Return 64-bit lanes: the lower halves of `low`'s lanes in the lower bits, and the lower
+    halves of `high`'s lanes in the upper bits."""
     builder, count = low.builder, 2 * low.value.type.count
     words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
     order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]
@@ -261,7 +266,8 @@ def lower_halves(low: Lanes, high: Lanes) -> Lanes:
 
 
 def store_pairs(context: Any, kind: Any, array: Any, start: Any, pairs: Lanes) -> None:
-    """Lanes of 64 bits to an array of 32-bit words from element `start` on, lower halves first."""
+    """Store 64-bit lanes to an array of 32-bit words, starting at element `start`, lower halves
+    first."""
     builder = pairs.builder
     place = builder.gep(_data(context, builder, kind, array), [start])
     both = builder.bitcast(place, ir.PointerType(pairs.value.type))
@@ -269,14 +275,14 @@ def store_pairs(context: Any, kind: Any, array: Any, start: Any, pairs: Lanes) -
 
 
 def _any(flags: Lanes) -> Any:
-    """Return whether a condition holds in any lane."""
+    """Return whether a condition is true in any lane."""
     builder, mask = flags.builder, ir.IntType(flags.value.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(flags.value, mask), ir.Constant(mask, 0))
 
 
 def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: Any) -> Any:
-    """Return where the elements of a one-dimensional array of numba's type `kind` begin, as
-    integers."""
+    """Return a pointer, as to integers, to the elements of a one-dimensional array of numba's type
+    `kind`."""
     base = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(base, ir.PointerType(ir.IntType(kind.dtype.bitwidth)))
 

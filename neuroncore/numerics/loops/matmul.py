@@ -1,17 +1,17 @@
-"""The Tensor engine's product as a chain of fused multiply-adds from row 0 to the last.
+"""The Tensor engine's product as a chain of fused multiply-adds, from row 0 to the last row.
 
 out[m, n] = fma(s[K-1, m], x[K-1, n], ... fma(s[1, m], x[1, n], fma(s[0, m], x[0, n], 0)))
 
-Where an element of the array multiplies a group of rows at a time, their products are added first,
-from the left, and the chain is one of float32 additions:
+If an element of the array multiplies a group of rows at a time, their products are added first,
+from the left. Then the chain consists of float32 additions:
 
 out[m, n] = ... + (((s[4, m] x[4, n] + s[5, m] x[5, n]) + s[6, m] x[6, n]) + s[7, m] x[7, n])
 
-(of which the products are exact, since 8-bit floats are all that is multiplied in that way).
+Its products are exact, because only 8-bit floats are multiplied in this way.
 
-A block of results stays in registers while k runs: the order is that of the definition, and the
-speed that of a BLAS library. As in such a library, operands are first copied so that a block reads
-them contiguously, because rows 2 KiB apart would share a few sets of the cache.
+A block of results stays in registers while k runs. The order is that of the definition, and the
+speed is that of a BLAS library. As in such a library, operands are first copied so that a block
+reads them contiguously: rows 2 KiB apart would share a few sets of the cache.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ COLUMNS = LANES * VECTORS
 FLOAT_BYTES = 4
 NOTHING = np.empty((0, 0), np.float32)
 EDGE = ROWS, COLUMNS
-NOWHERE = 0, 0  # blocks of groups bring nothing: they take 5 % longer if they do
+NOWHERE = 0, 0  # blocks of groups prefetch nothing: prefetching makes them 5 % slower
 
 _block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
 _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
 _quad_1, _quad_2 = (block(v, 4) for v in (1, 2))
 _scaled_single, _scaled_quad = (scaled_block(group) for group in (1, 4))
 _SOURCE, _TARGET = (types.Array(types.float32, 2, "A", readonly=r) for r in (True, False))
-STACK = 4  # blocks whose weights are packed together: whole lines of the cache are read, once
+STACK = 4  # blocks whose weights are packed together, so that whole cache lines are read once
 _copied_rows, _copied_stack = copied(ROWS), copied(ROWS, STACK, stacked=True)
 _copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 
 @compiled_once(_SOURCE, types.float32[:, :, ::1])
 def pack_weights(s: Array, weights: Array) -> None:
-    """s [K, M] as the weights of blocks, [M / ROWS, K, ROWS]."""
+    """Pack s [K, M] into the weights of blocks, [M / ROWS, K, ROWS]."""
     _pack_weights(s, weights)
 
 
 @compiled_once(_SOURCE, types.float32[::1])
 def pack_panels(x: Array, panels: Array) -> None:
-    """Pack x [K, N] into panels [K, vectors * LANES] of the columns that a block uses together, one
-    after the other."""
+    """Pack x [K, N] into panels, one after the other. A panel [K, vectors * LANES] has the columns
+    that a block uses together."""
     k, n = x.shape[0], 0
     while n < x.shape[1]:
         vectors = _vectors(x.shape[1] - n, 3)
@@ -77,13 +77,15 @@ def chain(
     packed: bool,
     edge: Array,
 ) -> None:
-    """out = s.T @ x, or += with one more rounding, by blocks of up to three vectors of columns.
+    """out = s.T @ x, or with `accumulate` out += s.T @ x, with one more rounding.
 
-    `weights` are those of s [K, M]; x [K, N], out [M, N], float32. `panels` are those of x if it is
-    `packed`, and then x has no elements; else they have room for one. `edge` is a block.
+    `weights` are the packed s [K, M]; x [K, N] and out [M, N] are float32. If x is `packed`,
+    `panels` are the packed x, and x itself is empty; otherwise `panels` has room for one panel.
+    `edge` has room for a block.
 
-    A kernel's operands are rarely in the nearest caches. Each block brings the weights of the next
-    one there, and its share of the next panel: products of a large matmul take an eighth less.
+    A block has up to three vectors of columns. A kernel's operands are rarely in the nearest
+    caches. So each block prefetches the weights of the next block and a share of the next panel:
+    products of a large matmul take an eighth less.
     """
     _chain(weights, x, out, accumulate, panels, packed, edge)
 
@@ -95,9 +97,9 @@ def chain(
 def chains(
     listed: Array, first: int, end: int, low: int, high: int, out: Array, edge: Array
 ) -> None:
-    """The products `first` to `end` of those that are listed, one after the other, in the blocks of
-    rows `low` to `high` of a result. A product is the addresses of packed weights and panels, K,
-    and whether it is added."""
+    """Compute the products `first` to `end` of a list, one after the other, for the blocks of rows
+    `low` to `high` of the result. A product is listed as the address of its packed weights, that of
+    its packed panels, K, and whether it is added."""
     blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
     part = out[low * ROWS : high * ROWS]
     for i in range(first, end):
@@ -111,8 +113,9 @@ def chains(
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
-    """The product, `group` rows (2 or 4) at a time, whose moving vectors leave registers for blocks
-    of two; K is a multiple of the group."""
+    """out = s.T @ x, or += with `accumulate`, in groups of `group` rows (2 or 4); K is a multiple
+    of `group`. The moving vectors of a group need registers, so a block has at most two vectors of
+    columns."""
     k = s.shape[0] // group
     weights, panel, edge = _carved(scratch, s.shape[0])
     _pack_weights(s, weights)
@@ -140,10 +143,10 @@ def grouped_chain(
 def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, group: int
 ) -> None:
-    """out = the chain of groups of 1 or 4 rows, whose sums of products are multiplied by a float64
-    scale from each side, [K / 32, M] and [K / 32, N], and rounded before it joins.
+    """out = a chain over groups of 1 or 4 rows. The sum of a group's products is multiplied by a
+    float64 scale of each operand, [K / 32, M] and [K / 32, N], and rounded before it is added.
 
-    Unit strides; whole blocks of ROWS and LANES.
+    Strides must be 1, and sizes must be multiples of ROWS and LANES.
     """
     k = s.shape[0] // group
     for n in range(0, x.shape[1], LANES):
@@ -192,30 +195,30 @@ def _chain(
 
 @inlined
 def _vectors(columns: int, most: int) -> int:
-    """Return how many vectors of columns the next block has; the last ones share four as two and
-    two."""
+    """Return the number of vectors of columns in the next block. If four are left, two blocks have
+    two each."""
     left = -(-columns // LANES)
     return 2 if left == 4 else min(left, most)
 
 
 @inlined
 def _share(vectors: int, rows: int) -> int:
-    """Return how many elements of each row of the next panel a block brings into the cache, so that
-    the blocks of all rows together bring the whole panel; with few blocks, the part for one vector.
-    """
+    """Return how many elements of each row of the next panel a block prefetches. The blocks of all
+    rows together prefetch the whole panel; if there are few blocks, one vector of it."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 
 @inlined
 def _is_whole(out: Array, m: int, n: int, vectors: int) -> bool:
-    """Return whether a block can write to its place."""
+    """Return whether a whole block fits at its place in `out`."""
     inside = m + ROWS <= out.shape[0] and n + vectors * LANES <= out.shape[1]
     return inside and out.strides[1] == FLOAT_BYTES
 
 
 @inlined
 def _carved(scratch: Array, k: int) -> tuple[Array, Array, Array]:
-    """Weights [M / ROWS, K, ROWS], a panel [K, COLUMNS] and a block at the edge of the result."""
+    """Divide the scratch array into weights [M / ROWS, K, ROWS], a panel [K, COLUMNS] and a block
+    for the edge of the result."""
     panel, edge = k * COLUMNS, ROWS * COLUMNS
     return (
         scratch[panel + edge :].reshape(-1, k, ROWS),
@@ -240,7 +243,8 @@ def _pack_weights(s: Array, weights: Array) -> None:
 
 @inlined
 def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
-    """Return the first vectors of columns; without a copy if they are read only `once`."""
+    """Return the columns of a panel, copied to `panel`. If they are read only `once`, they are not
+    copied."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)
@@ -273,9 +277,10 @@ def _put(edge: Array, out: Array, accumulate: bool) -> None:
 
 
 def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out [M, N] = s.T @ x, or += with one more rounding, for any sizes and strides; s [K, M] and
-    x [K, N] float32, K at least 1. For a group of 1 they may have been packed."""
-    if s.ndim == 3 and x.ndim == 1:  # both are packed, as of tiles that stay as they are
+    """out [M, N] = s.T @ x, or with `accumulate` +=, with one more rounding, for any sizes and
+    strides. s [K, M] and x [K, N] are float32; K is at least 1. With `group` 1 they may be
+    packed."""
+    if s.ndim == 3 and x.ndim == 1:  # both are packed; this is so if their tiles are unchanged
         chain()(s, NOTHING, out, accumulate, x, True, buffers.scratch("edge", EDGE))
         return
     if is_narrow(*out.shape):
@@ -292,18 +297,18 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
 
 
 def is_narrow(rows: int, columns: int) -> bool:
-    """Return whether a result has fewer columns than lanes, and more rows: its operands are
-    swapped, and can't have been packed."""
+    """Return whether a result has fewer columns than lanes, and more rows than columns. Then its
+    operands are swapped, and can't be packed."""
     return columns < LANES and columns < rows
 
 
 def packed_weights(s: Array) -> Array:
-    """The packed form of s [K, M] that `product` accepts; it can be used again for another x."""
+    """Return the packed form of s [K, M] for `product`. It can be reused with another x."""
     return _weights(s, buffers.floats(_weights_shape(s)))
 
 
 def packed_panels(x: Array) -> Array:
-    """The packed form of x [K, N]."""
+    """Return the packed form of x [K, N] for `product`."""
     panels = buffers.floats((len(x) * blocked(x.shape[1], LANES),))
     pack_panels()(x, panels)
     return panels
@@ -319,7 +324,7 @@ def _weights_shape(s: Array) -> tuple[int, int, int]:
 
 
 def _scratch(k: int, m: int) -> Array:
-    """The work arrays of `grouped_chain`."""
+    """Return scratch memory for `grouped_chain`."""
     size = k * (COLUMNS + blocked(m, ROWS)) + ROWS * COLUMNS
     return buffers.scratch("chain", (size,))
 
@@ -327,7 +332,8 @@ def _scratch(k: int, m: int) -> Array:
 def scaled_product(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """`scaled_chain` for any sizes and strides."""
+    """Compute `scaled_chain` for any sizes and strides; with `accumulate` the result is added to
+    `out`."""
     m, n = out.shape
     left, right = (
         [_padded(a, size) for a in pair]
@@ -342,7 +348,7 @@ def scaled_product(
 
 
 def blocked(size: int, block: int) -> int:
-    """`size` rounded up to whole blocks."""
+    """Return `size` rounded up to a multiple of `block`."""
     return -(-size // block) * block
 
 

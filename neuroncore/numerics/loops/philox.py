@@ -32,8 +32,9 @@ BLOCK_WORDS = 4 * BLOCK_STEP
 
 
 def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any, upper: Any) -> Any:
-    """Words of a counter and of a key in 64 bits each -> the four random words of a block, in the
-    lower 32; `upper` takes the upper half of 64 bits."""
+    """Return the four random words of a block, in the lower 32 bits. a, b, c, d are the words of
+    the counter, and k0, k1 those of the key, in 64 bits each. `upper` returns the upper half of 64
+    bits."""
     for _ in range(10):
         x, y = MULTIPLY0 * (a & LOW), MULTIPLY1 * (c & LOW)
         a, b, c, d = upper(y) ^ b ^ k0, y & LOW, upper(x) ^ d ^ k1, x & LOW
@@ -51,7 +52,8 @@ def _upper(x: Any) -> Any:
 
 @inlined
 def _block(low: Any, high: Any, key: Any, words: Any) -> None:
-    """The four numbers of one block, whose number is high * 2^64 + low."""
+    """Set `words` to the four numbers of one block. The number of the block is high * 2^64 +
+    low."""
     words[0], words[1], words[2], words[3] = _scalar_rounds(
         low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF, _upper
     )
@@ -64,11 +66,11 @@ def _joined(state: Any, word: int) -> Any:
 
 @compiled
 def draw(states: Array, out: Array) -> None:
-    """The next numbers of every lane: states [P, S, 6], which move on, and out [P, N].
+    """Set out [P, N] to the next numbers of every lane. The states [P, S, 6] advance.
 
-    A state is a counter of 128 bits and a key of 64, least significant word first. Number n of a
-    state is word n % 4 of block n // 4. The S states of a lane count together and take turns, four
-    numbers each, by the counter of the first.
+    A state has a counter of 128 bits and a key of 64 bits, least significant word first. Number n
+    of a state is word n % 4 of block n // 4. The S states of a lane count together. They alternate
+    after every four numbers, as the counter of the first state counts them.
     """
     streams, count = states.shape[1], out.shape[1]
     words = np.empty(4, np.uint64)
@@ -95,7 +97,7 @@ def draw(states: Array, out: Array) -> None:
 
 @generated
 def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any) -> Any:
-    """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks, beginning with block `low`.
+    """Set out[i : i + BLOCK_WORDS] to the words of BLOCK_STEP blocks, beginning with block `low`.
 
     A counter has 128 bits: `low` and `middle` are 32 bits each, and `high` is the other 64.
     """
@@ -114,11 +116,11 @@ def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, 
 
 @compiled
 def words(stream: Array, block: int, out: Array, ones: int) -> None:
-    """The words of a stream from the first of `block`, a multiple of BLOCK_STEP, on, of which bits
-    set in `ones` are set.
+    """Set `out` to the words of a stream, starting at the first word of `block`, which is a
+    multiple of BLOCK_STEP. Bits that are set in `ones` are set in every word.
 
-    `stream` is the counter above the number of the block, then the key, of 64 bits each. Behind
-    `out` there must be room for BLOCK_WORDS: whole steps are written.
+    `stream` has two words of 64 bits: the upper part of the counter, and the key. After the end of
+    `out` there must be room for BLOCK_WORDS, because whole steps are written.
     """
     high, key = stream[0], stream[1]
     for i in range(0, out.shape[0], BLOCK_WORDS):
@@ -131,13 +133,14 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
 
 @compiled
 def draw_blocks(states: Array, out: Array, row: Array) -> None:
-    """Draw as `draw` does, for one state in each lane and a step of blocks at a time, if no counter
-    passes 2^64. `row` has room for two steps more than the numbers of a lane."""
+    """Draw numbers as `draw` does, for one state per lane, in whole steps of blocks. No counter may
+    pass 2^64. `row` has room for the numbers of a lane and two more steps."""
     count = out.shape[1]
     for p in range(states.shape[0]):
         state = states[p, 0]
         low, high, key = _joined(state, 0), _joined(state, 2), _joined(state, 4)
-        before = np.int64(low & np.uint64(BLOCK_WORDS - 1))  # of the first step that are not drawn
+        # words at the start of the first step that are not used
+        before = np.int64(low & np.uint64(BLOCK_WORDS - 1))
         first = (low >> TWO | high << TOP) & ~np.uint64(BLOCK_STEP - 1)
         for i in range(0, before + count, BLOCK_WORDS):
             number = first + np.uint64(i // 4)

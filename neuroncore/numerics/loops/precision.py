@@ -1,4 +1,4 @@
-"""Distances between results and the results in float64."""
+"""Distances between results and the same results in float64."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def distance(real: Array, exact: Array) -> tuple[float, float]:
-    """Sums of (real - exact)^2 and of exact^2, of vectors; eight sums at a time keep the
-    processor's adders busy."""
+    """Return the sums of (real - exact)^2 and of exact^2 over two vectors. Eight partial sums keep
+    the processor's adders busy."""
     n = real.shape[0]
     a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
     b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = 0.0
@@ -47,20 +47,21 @@ def distance(real: Array, exact: Array) -> tuple[float, float]:
 
 @inlined
 def _exponent(x: Any) -> Any:
-    """floor(log2 |x|) of a normal float64; -1023 for 0 and subnormals."""
+    """Return floor(log2 |x|) of a normal float64; -1023 for 0 and subnormals."""
     bits = np.float64(x).view(np.int64)
     return ((bits >> np.int64(52)) & np.int64(0x7FF)) - np.int64(1023)
 
 
 @compiled
 def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
-    """Return the number of finite elements and, for their |real - exact|, the sum of squares, the
-    sum of squares in units of the last place of `exact`, and the greatest in such units.
+    """Return the number of finite elements and three figures about their errors |real - exact|: the
+    sum of squares, the sum of squares in units in the last place of `exact`, and the largest error
+    in such units.
 
-    The sum in units is the mean square error times the number, by the mean square unit: a few
-    results near zero, whose units are tiny, would make up a mean of ratios.
+    The second sum is the mean square error divided by the mean square unit, times the number of
+    elements. A mean of ratios would be dominated by a few results near 0, whose units are tiny.
 
-    The format has `mantissa` bits of fraction and subnormals below 2^least.
+    The format has `mantissa` bits of fraction, and subnormals below 2^least.
     """
     count, error, units, greatest = 0, 0.0, 0.0, 0.0
     for i in range(real.shape[0]):
@@ -78,8 +79,8 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 
 @compiled
 def largest(codes: Array, mask: Any) -> Any:
-    """The largest magnitude among codes of floats; `mask`, of the same unsigned type, removes the
-    sign."""
+    """Return the largest magnitude among codes of floats. `mask`, of the same unsigned type,
+    removes the sign."""
     greatest = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         greatest = max(greatest, codes.dtype.type(codes[i] & mask))
@@ -88,7 +89,7 @@ def largest(codes: Array, mask: Any) -> Any:
 
 @compiled
 def greatest(codes: Array) -> Any:
-    """The largest magnitude among integers, where -n counts as n - 1."""
+    """Return the largest magnitude among integers, where -n counts as n - 1."""
     found = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         magnitude = codes.dtype.type(codes[i] ^ (codes[i] >> 31))
@@ -98,8 +99,8 @@ def greatest(codes: Array) -> Any:
 
 @compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
-    """Return how many elements differ, and the sum of the binary exponents of their relative
-    errors."""
+    """Return the number of elements that differ, and the sum of the binary exponents of their
+    relative errors."""
     count, total = 0, 0
     for i in range(real.shape[0]):
         difference = real[i] - exact[i]

@@ -1,5 +1,5 @@
-"""Loops along the rows of float32 matrices: means and variances in float64, rounded once at the
-end, and searches for values."""
+"""Loops along the rows of float32 matrices: means and variances, in float64 and rounded once, and
+searches for values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def moments(x: Array, out: Array) -> None:
-    """out[p] = count, mean and sum of (x - mean)^2 of the even elements, then of the odd ones."""
+    """out[p] = count, mean and sum of (x - mean)^2 of the even elements, then of the odd
+    elements."""
     rows, columns = x.shape
     for p in range(rows):
         for parity in range(2):
@@ -33,8 +34,8 @@ def moments(x: Array, out: Array) -> None:
 
 @compiled
 def aggregate(x: Array, out: Array) -> None:
-    """out[p] = mean and variance of the data that the triples (count, mean, sum of squares) in x[p,
-    :] describe."""
+    """out[p] = mean and variance of the data that the triples in x[p, :] describe: (count, mean,
+    sum of squared differences from the mean)."""
     for p in range(x.shape[0]):
         count, total, spread = 0.0, 0.0, 0.0
         for j in range(0, x.shape[1], 3):
@@ -52,7 +53,7 @@ MISSING = 0xFFFFFFFF
 
 @compiled
 def largest(ranks: Array, out: Array) -> None:
-    """out[p] = the greatest of the integers ranks[p, :], in descending order."""
+    """out[p, :] = the greatest of the integers ranks[p, :], in descending order."""
     last = out.shape[1] - 1
     for p in range(ranks.shape[0]):
         out[p, :] = np.iinfo(out.dtype).min
@@ -68,8 +69,9 @@ def largest(ranks: Array, out: Array) -> None:
 
 @compiled
 def occurrences(data: Array, wanted: Array, out: Array, backwards: bool) -> None:
-    """out[p, i] = where in data[p, :] wanted[p, i] is, MISSING if nowhere. Equal values take one
-    occurrence after the other, in the order of i, or the last i first."""
+    """out[p, i] = the position of wanted[p, i] in data[p, :]; MISSING if it isn't there. If
+    wanted[p, :] has a value several times, the first i gets the first position, and so on; with
+    `backwards` the last i gets the first position."""
     count = wanted.shape[1]
     for p in range(data.shape[0]):
         for i in range(count):

@@ -1,4 +1,4 @@
-"""Random numbers of shift registers, many lanes at a time: XORWOW (Marsaglia: "Xorshift RNGs",
+"""Random numbers of shift registers, for many lanes at a time: XORWOW (Marsaglia: "Xorshift RNGs",
 Journal of Statistical Software 8(14), 2003) and a linear-feedback shift register."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ONE, TWO, FOUR = np.uint32(1), np.uint32(2), np.uint32(4)
 
 @compiled
 def xorwow(states: Array, out: Array) -> None:
-    """The next numbers, out [N, S, P], of states [S, 6, P], which move on."""
+    """Set out [N, S, P] to the next numbers of the states [S, 6, P], which advance."""
     for n in range(out.shape[0]):
         for s in range(out.shape[1]):
             x, y, z, w, v, d = states[s]
@@ -34,7 +34,8 @@ def xorwow(states: Array, out: Array) -> None:
 
 @compiled
 def lfsr(states: Array, out: Array) -> None:
-    """The next numbers, out [N, S, P], of states [S, 1, P]: the registers after 32 shifts each."""
+    """Set out [N, S, P] to the next numbers of the states [S, 1, P], which advance: each number is
+    a register after 32 shifts."""
     for n in range(out.shape[0]):
         for s in range(out.shape[1]):
             for p in range(out.shape[2]):

@@ -1,7 +1,7 @@
-"""float32 to narrow floats by stochastic rounding, defined in `neuroncore.numerics.stochastic`.
+"""Stochastic rounding of float32 to narrow floats, as defined in `neuroncore.numerics.stochastic`.
 
-A magnitude goes up if its random word is below the part of it that is cut off, as a fraction of
-2^32 of the last place that is kept.
+A magnitude is rounded up if its random word is below 2^32 times the part that is cut off, as a
+fraction of the last place that is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from neuroncore.numerics.loops.philox import BLOCK_WORDS, words
 
 Array = npt.NDArray[Any]
 
-CHUNK = 1 << 11  # words drawn at a time: they stay in the first-level cache
+CHUNK = 1 << 11  # words per draw: they stay in the first-level cache
 
 
 def _wide(width: int, u: Lanes, word: Lanes) -> Lanes:
@@ -39,8 +39,8 @@ def _wide_or_nan(width: int, u: Lanes, word: Lanes) -> Lanes:
 
 
 def _steps(magnitude: Lanes, word: Lanes, least: Lanes, shift: Lanes, per_unit: Lanes) -> Lanes:
-    """The code without its sign; `per_unit` is how many of the smallest subnormals there are to
-    one. Those are counted by floating-point arithmetic, all of it exact."""
+    """Return the code without its sign. `per_unit` is 1 divided by the smallest subnormal.
+    Floating-point arithmetic counts these subnormals; all of it is exact."""
     count = magnitude.as_float() * per_unit.as_float()
     below = count.to_word()
     rest = (count - below.to_float()) * 2.0**32
@@ -75,7 +75,7 @@ _narrow_one = elementwise(any_overflow, _narrow, _narrow_or_special, single=True
 
 @compiled
 def wide_from(values: Array, random: Array, out: Array) -> None:
-    """float32 and as many random words -> codes of bfloat16 or TF32."""
+    """Convert float32 to codes of bfloat16 or TF32, with one random word per value."""
     whole = values.shape[0] - values.shape[0] % STEP
     for i in range(0, whole, STEP):
         _wide_step((values, random), out, i, ())
@@ -85,7 +85,8 @@ def wide_from(values: Array, random: Array, out: Array) -> None:
 
 @compiled
 def narrow_from(values: Array, random: Array, out: Array, numbers: Array) -> None:
-    """float32 and as many random words -> codes of the format that the numbers describe."""
+    """Convert float32 to codes of the format that `numbers` describes, with one random word per
+    value."""
     n = numbers
     shared = (n[0], n[1], n[2], n[3], n[4], n[5], n[6])
     whole = values.shape[0] - values.shape[0] % STEP
@@ -99,9 +100,10 @@ def narrow_from(values: Array, random: Array, out: Array, numbers: Array) -> Non
 def rows_from(
     values: Array, out: Array, numbers: Array, stream: Array, first: int, pitch: int, ones: int
 ) -> None:
-    """float32 [rows, n] -> codes [rows, n]; a format with the exponent of float32 has no numbers.
+    """Convert float32 [rows, n] to codes [rows, n]. `numbers` is empty for a format with the
+    exponent of float32.
 
-    Element [r, i] takes word first + r * pitch + i of the stream.
+    Element [r, i] uses word first + r * pitch + i of the stream.
     """
     random = np.empty(CHUNK + 2 * BLOCK_WORDS, np.uint32)
     n = values.shape[1]

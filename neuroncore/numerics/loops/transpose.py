@@ -1,4 +1,4 @@
-"""Transposed copies, block by block: a column of a matrix shares few sets of the cache."""
+"""Transposed copies in blocks: a column of a matrix would use only few sets of the cache."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from neuroncore.numerics.loops.lanes import LANES
 
 Array = npt.NDArray[Any]
 
-BLOCK = max(LANES, 8)  # 16 numbers of 4 bytes are a line of the cache
+BLOCK = max(LANES, 8)  # 16 numbers of 4 bytes are a cache line
 _turned = turned(BLOCK)
 
 
 def turn(source: Array, target: Array) -> None:
-    """target[j, i] = source[i, j], of unsigned integers of up to 4 bytes with unit strides along
+    """target[j, i] = source[i, j], for unsigned integers of up to 4 bytes with unit strides along
     rows."""
     _turns[source.itemsize]()(source, target)
 
