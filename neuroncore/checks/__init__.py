@@ -2,7 +2,8 @@
 
 * `check` combines both: it is `neuroncore check` and `neuroncore.check`.
 * `execution` runs a file in a separate process, with limits of time and memory.
-* `recorded` reads the record and the schedule of a launch; `uses` has what uses each byte.
-* `races` compares accesses of threads and cores to the same bytes; `orders` runs them, and the
-  iterations of a loop, in other orders.
+* `recorded` reads the record and the schedule of a launch; `uses` finds the instructions that use
+  each byte.
+* `races` compares accesses of threads and cores to the same bytes; `orders` executes cores, and
+  iterations of loops, in other orders.
 """

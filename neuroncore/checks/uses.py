@@ -2,7 +2,8 @@
 uses:
 
 * sums in PSUM that continue after they were read, or that are never read,
-* tensors at addresses that overlap, or without an address in a memory where others have one,
+* tensors whose addresses overlap, and tensors without an address in a memory where other tensors
+  have one,
 * iterations of a parallel loop that read bytes that other iterations write.
 """
 
@@ -77,7 +78,7 @@ class Uses:
 
     @cached_property
     def area(self) -> Array:
-        """The number of each operand's area, in the order of first use."""
+        """The number of each operand's area. Areas are numbered in the order of first use."""
         numbers: Array = self.areas.of_box[self.box]
         return numbers
 

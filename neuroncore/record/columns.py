@@ -31,7 +31,7 @@ MOVING = 1 << 62  # in rows, a window that moves has this plus its number as its
 class Columns:
     """The rows as arrays. Instruction i has the Call call[i], the line line[i], and the windows (or
     boxes) operands[start[i]:start[i + 1]], in the order of its Call's `reads + indices + writes`;
-    values[i] is the number of its values, or -1 if it has none."""
+    values[i] is the index of its values in `Data.values`, or -1 if it has none."""
 
     call: Array
     line: Array
@@ -76,7 +76,7 @@ def tiles_of(calls: Sequence[Call]) -> Array:
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return, for each Call, whether its rows end with the number of their values."""
+    """Return, for each Call, whether its rows end with an index of `Data.values`."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
@@ -113,8 +113,8 @@ def _starts(widths: Array) -> Array:
 
 def joined(columns: Columns) -> tuple[Array, Array]:
     """Return rows one after the other, and the beginning of each row with the end of the last one.
-    A row is a Call, a line, the numbers of its windows, and the number of its values if it has any.
-    """
+    A row has the indices of its Call, its line and its windows, and, if it has values, their index
+    in `Data.values`."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)

@@ -158,7 +158,7 @@ class Data:
     skipped: int = 0  # accesses that the host left out, or resolved, by the values of indices
 
     def value(self, key: tuple[Hashable, ...]) -> int:
-        """Return the number of a tuple of values, each followed by its type."""
+        """Return the index in `values` of a tuple of values, each followed by its type."""
         return self.values.setdefault(key, len(self.values))
 
     def derive(self, operation: str, left: int, right: int) -> int:

@@ -54,8 +54,8 @@ def apart(
     values: Array,
 ) -> None:
     """Split rows into columns. A row has one word with ~ its Call above its line, three words for
-    each window, and one word for values if there are any. `tiles` and `has_values` have, for each
-    Call, its number of windows and whether it has values."""
+    each window, and, if it has values, one word with their index. `tiles` and `has_values` have,
+    for each Call, its number of windows and whether it has values."""
     at, operand = 0, 0
     for i in range(call.shape[0]):
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER

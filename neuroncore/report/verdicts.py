@@ -134,7 +134,8 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 
 
 def _always(text: str) -> Callable[[Timeline, str], str]:
-    """Return the function that makes the same sentence for all runs, with the name of a line."""
+    """Return a `BoundText.sentence` that has the same text for all runs, with the name of a line in
+    it."""
     return lambda _, where: text.format(where)
 
 

@@ -44,8 +44,8 @@ class Change:
 @dataclass(frozen=True)
 class Resource:
     """A resource that may limit a kernel, and a change that gives more of it: `how` describes the
-    change, and `machine` makes the changed machine. `saves` takes the parts of the critical path
-    and returns the nanoseconds that the change can save of the path at most, because other waits
+    change, and `machine` returns the changed machine. `saves` takes the parts of the critical path,
+    and returns an upper bound on the nanoseconds that the change saves of it, because other waits
     remain. With `renamed`, every result gets separate space (`Variation.renamed`)."""
 
     name: str

@@ -51,9 +51,10 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return the number of the contents that each tile has at each of its uses. Tile a is used by
-    uses[ends[a]:ends[a + 1]], which are sorted indices of operands. The number increases with each
-    write after which no earlier contents are read. `boxes` is `Boxes.table` of the record."""
+    """Number the successive contents of each tile, and return the number at each of its uses. Tile
+    a is used by uses[ends[a]:ends[a + 1]], which are sorted indices of operands. The number
+    increases with each write after which no earlier contents are read. `boxes` is `Boxes.table` of
+    the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

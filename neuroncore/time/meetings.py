@@ -1,5 +1,5 @@
-"""Meetings: instructions at which cores of a world wait for each other, and the time of a
-collective on the instance of the ranks."""
+"""Meetings: instructions at which cores of a launch wait for each other. This includes collectives,
+whose time depends on the instance on which the ranks run."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 
 
 def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
-    """Return the time of a collective among the group of core `number`. The instance is that of the
-    world, or else the smallest one with enough ranks. Return None if there is no such instance, or
-    if it does not have these ranks or this many cores per rank."""
+    """Return the time of a collective among the group of core `number`. The instance is the one
+    that the world names, or else the smallest one with enough ranks. Return None if there is no
+    such instance, or if it does not have these ranks or this many cores per rank."""
     group = done.group(world.rank(number))
     most = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None

@@ -97,7 +97,7 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """Return the rules by which the compiler changes a program in this order."""
+    """Return the policy of the compiler for a program in this order."""
     policy = POLICIES[order]
     if program.software and order in PATHS.values():
         return replace(policy, software=True)

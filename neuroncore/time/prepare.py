@@ -142,8 +142,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Return additional waits, as consumers and their producers, for instructions of which one does
-    the work of several. That one, the head, waits for the inputs of the others, and they wait for
+    """Return the additional waits of merged instructions, as consumers and their producers. The
+    head of a group does the work of all: it waits for the inputs of the others, and they wait for
     the head."""
     members = np.flatnonzero(heads >= 0)
     if not len(members):

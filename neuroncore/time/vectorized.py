@@ -237,9 +237,9 @@ class _Distribution:
         return found
 
     def _varies(self, row: Array) -> bool:
-        """Return whether these rows can be merged: each operand has the same bytes in all rows or
-        different bytes in each, results are different, and no operand is in a separate PSUM tile
-        for each row, which would be in different banks."""
+        """Return whether these rows can be merged. Each operand must have the same bytes in all
+        rows, or different bytes in each; results must have different bytes. No operand may be in a
+        separate PSUM tile for each row, because these tiles are in different banks."""
         boxes, areas = self._operands(row), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)

@@ -151,7 +151,8 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of more of each resource, without those that can't be the best."""
+    """Yield the outcomes of changes that give more of one resource, except changes that can't be
+    the best."""
     total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
@@ -171,6 +172,6 @@ def matters(resource: Resource, found: PathParts, total: float, least: float) ->
 
 
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
-    """Return the effect of a change on the core of a timeline without it."""
+    """Return the effect of a change on a core, whose timeline without the change is `timeline`."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)

@@ -35,8 +35,8 @@ class Buffer(NamedTuple):
 
 class SpaceWait(NamedTuple):
     """Waits for space on the critical path: the buffer, the line that waits (`place`), and how
-    often. If the buffer is not `reused`, the line waits for other tiles, because the memory is
-    full."""
+    often it waits (`times`). If the buffer is not `reused`, the line waits for other tiles, because
+    the memory is full."""
 
     buffer: Buffer
     place: Place

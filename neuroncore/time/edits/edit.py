@@ -81,7 +81,8 @@ def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
 
 
 def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
-    """Return the program in which the instructions of each pair make the call of the pair."""
+    """Return a program with other calls. Each pair in `instead` has some instructions, and the call
+    that they make in the new program."""
     rows = np.full(len(program), -1)
     for number, (own, _) in enumerate(instead):
         rows[own] = number

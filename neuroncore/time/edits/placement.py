@@ -1,4 +1,4 @@
-"""Other engines and formats, sums in PSUM, and fewer barriers."""
+"""Edits that use other engines or formats, sum in PSUM, or have fewer barriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer transfers: several tiles per transfer, and loads whose data are kept."""
+"""Edits with fewer transfers: several tiles per transfer, and loads whose data are kept."""
 
 from __future__ import annotations
 

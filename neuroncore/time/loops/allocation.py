@@ -37,14 +37,14 @@ class Lives(NamedTuple):
 def reuse_of_space(
     uses: BufferUses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
 ) -> int:
-    """Let each user of a tile wait, in previous[i, q], for the last users of the space that the
-    tile reuses. All users wait, because a compiler may begin any of them first. Return the peak of
-    live bytes.
+    """Let the users of a tile wait until the space that the tile reuses is free: previous[i, q]
+    becomes the last user of that space on queue q. All users wait, because a compiler may begin any
+    of them first. Return the peak of live bytes.
 
-    size[t] is the size of a tile. waits[i] is True if a tile that instruction i uses first waits
-    even while more bytes are alive than fit. Births are -1 at the beginning. Tiles are numbered by
-    first use. The space that has been free the longest is reused first. Missing space comes from
-    tiles that are spilled; they get it back when the tile dies.
+    size[t] is the size of a tile. waits[i] is True if a tile whose first user is instruction i
+    waits even while more bytes are alive than fit. Births are -1 at the beginning. Tiles are
+    numbered by first use. The space that has been free the longest is reused first. Missing space
+    comes from tiles that are spilled; they get it back when the tile dies.
     """
     start, operands, tile, queue = uses
     birth, last, last_user, space = lives

@@ -246,7 +246,7 @@ class Overwritten(NamedTuple):
 def first_uses(accesses: Accesses, moving: Array) -> Array:
     """Return, for each `moving` instruction, the first instruction that reads or overwrites its
     result. If the inputs of an instruction are overwritten before that, the instruction does not
-    move. It and all other instructions have their own position."""
+    move. For it, and for all instructions that are not `moving`, return their own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=np.full(boxes, -1, np.int32),

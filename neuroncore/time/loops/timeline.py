@@ -19,9 +19,10 @@ OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
 class ReorderWindows(NamedTuple):
     """The instructions that each queue may begin next. A place is a position in `Queues.order`.
 
-    The reach of queue q goes to place allowed[q]. Instructions that read nothing (`Work.fresh`) are
-    admitted as soon as they are in the reach; those before reached[q] have been. Instructions that
-    read something are admitted up to place admitted[q]; held[q] of them have not begun.
+    Queue q can reach the instructions up to place allowed[q]. Those that read nothing
+    (`Work.fresh`) are admitted as soon as the queue can reach them; up to place reached[q] this has
+    been done. Instructions that read something are admitted up to place admitted[q]; held[q] of
+    them have not begun.
 
     An admitted instruction may wait for an end time that is not known yet. It is then in a chain:
     waiting[p] is the first place that waits for instruction p, and following[place] the next one.
@@ -29,8 +30,8 @@ class ReorderWindows(NamedTuple):
 
     Once all of its times are known, an admitted instruction is an entry k of its queue, from low[q]
     to high[q], in the order of the queue. place[q, k] is its place, ready[q, k] the time at which
-    it is ready, and why[q, k] the instruction that ended last before. choice[q] is the entry that
-    can begin soonest, at soonest[q], unless queue q is stale.
+    it is ready, and why[q, k] its dependency that ends last. choice[q] is the entry that can begin
+    soonest, at soonest[q], unless queue q is stale.
     """
 
     allowed: Array
@@ -122,7 +123,7 @@ def _choose(
 def _let_in(
     q: int, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Admit the instructions that have come into the reach of queue q."""
+    """Admit the instructions that queue q can now reach."""
     reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
     within = min(windows.allowed[q], queues.start[q + 1])
     while reached < within or (admitted < reached and held < queues.limits[q, 0]):
