@@ -37,7 +37,8 @@ SHOWN = 4  # lines whose tiles are listed
 
 
 class Alive(NamedTuple):
-    """The tiles that are alive where a tile is made that doesn't fit, and the kind of that tile."""
+    """The first tile that does not fit (`culprit`), and the kinds and bytes of the tiles that are
+    alive when it is made."""
 
     culprit: Area
     bytes_needed: int

@@ -338,8 +338,9 @@ class Nesting:
 
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each pair of lines in which one line reads, in an iteration of a parallel
-    loop, bytes that the other line wrote last in another iteration, or overwrites later in one."""
+    """Yield a finding for each pair of lines in which one line, in an iteration of a parallel loop,
+    reads bytes that the other line has written in another iteration or overwrites in a later one.
+    """
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return

@@ -1,5 +1,5 @@
 """Kinds of hidden inputs. A kernel that is right for random numbers may be wrong for large, equal
-or extreme ones."""
+or extreme numbers."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ Registers = dict[engine, Array]
 
 
 class Recent:
-    """The last exact inputs, in float64: products that follow each other share operands."""
+    """A cache of the last exact inputs in float64, because successive products share operands."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Beside]] = {}
 
     def exact(self, tile: Tile) -> Beside:
         storage = tile.storage
-        if storage.image is not None:  # others may write there
+        if storage.image is not None:  # other tensors may share these bytes
             return made(chip_doubles(tile), tile)
         key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
         version, known = self._tiles.pop(key, (-1, None))
@@ -41,7 +41,7 @@ class Recent:
 
 
 class Around:
-    """The shared state of the steps of one core."""
+    """The state that all steps of one core share."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found, self.recent = core, found, Recent()
@@ -53,7 +53,7 @@ class Around:
         self._stand = Stand(self)
 
     def standing(self, registers: Registers, peers: Any = None) -> Stand:
-        """The replacement for the core, for one evaluation."""
+        """Return the replacement for the core, prepared for one evaluation."""
         self._stand.begin(registers, peers)
         return self._stand
 
@@ -70,7 +70,7 @@ class Stand:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Be as the core is before its instruction, with these accumulators."""
+        """Take the state of the core before its instruction, but these accumulators and peers."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -78,16 +78,16 @@ class Stand:
 
     @property
     def packs(self) -> Packs:
-        """Operands of products are not kept from one evaluation to another."""
+        """A new cache, so that operands of products are not kept from one evaluation to another."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
-        """Return the function of the chip."""
+        """Do nothing. Only the chip's computation reports."""
 
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return the elements that depend on leftovers. The chip has NaN there; another NaN is
-        moved like a leftover."""
+        """Return which elements depend on uninitialized memory; None if there are none. They are
+        NaN on the chip. Any other NaN counts too, because it is moved in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

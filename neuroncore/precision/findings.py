@@ -1,8 +1,8 @@
-"""Results of the analysis: lines, results, and their findings, and float64 copies of tiles, which
+"""Results of the analysis (lines, results, and their findings), and float64 copies of tiles, which
 instructions use like tiles.
 
-A storage whose floats differ from the float64 results has a `Double`, the same elements in float64.
-A storage without one is exact, so inputs need none.
+A storage whose floats differ from the float64 results has a `Double`: the same elements in float64.
+A storage without a Double is exact, so inputs need none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     display = Lazy("neuroncore.base.display")
 
-ROWS = 20  # of lines in a notebook
+ROWS = 20  # lines that a notebook shows
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",
     "SATURATED",
@@ -50,9 +50,9 @@ class LineError:
     instructions: set[str] = field(default_factory=set)
     formats: set[Format] = field(default_factory=set)
     count: float = 0.0  # elements written
-    squares: float = 0.0  # of their errors in ulps
+    squares: float = 0.0  # the sum of their squared errors, in ulps
     max_ulps: float = 0.0
-    share: float = 0.0  # of the results' error, estimated
+    share: float = 0.0  # the estimated share of the results' error
 
     @property
     def rms_ulps(self) -> float:
@@ -61,7 +61,7 @@ class LineError:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first result of an instruction that is further from float64 than it may be."""
+    """The first result of an instruction whose distance from float64 is larger than `bound`."""
 
     line: LineError
     instruction: str
@@ -71,16 +71,18 @@ class Beyond:
 
 @dataclass(eq=False)
 class Result:
-    """A tensor that a launch returns: its name, its float64 result, and its distance from that."""
+    """A tensor that a launch returns: its name, its float64 result, and its distance from that
+    result."""
 
     name: str
     exact: Array
-    rel_l2: float  # of what is finite
+    rel_l2: float  # over elements that are finite in both
     lost: int = 0  # elements that are finite in float64 only
 
 
 class Precision:
-    """The results for one launch, on all its cores."""
+    """The analysis of one launch, on all its cores. `bound` is the relative L2 error beyond which a
+    result is reported; None means a bound for each format."""
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound
@@ -126,7 +128,8 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """Add a result of `numerics.loops.precision.ulps` for elements of a format."""
+        """Add errors that an instruction introduced. `ulps` is the result of
+        `numerics.loops.precision.ulps` for its elements."""
         count, _, squares, greatest = ulps
         found = self.lines[line]
         found.instructions.add(instruction)
@@ -136,7 +139,8 @@ class Precision:
         found.max_ulps = max(found.max_ulps, greatest)
 
     def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
-        """Remember the first result that is too far from float64."""
+        """Remember the first result that is too far from float64. `error` and `size` are the sums
+        of the squared errors and of the squared float64 elements."""
         if self.beyond is not None or not error:
             return
         bound = self.asked
@@ -204,15 +208,15 @@ def flat(values: Array) -> Array:
     return values.ravel()
 
 
-Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
+Energy = dict[int, float]  # by source line, the sum of the squared errors that it caused
 Window = tuple[int, int, int, int, int, Format]
 WIDE = (float32, tfloat32)
 DOUBLE = np.dtype(np.float64)
 
 
 class Beside(Tile):
-    """A tile whose values are float64; integers are those of the chip. The chip records its
-    writes."""
+    """A tile of the float64 computation. Its floats are float64, and its integers are those of the
+    chip. It does not record writes, because the chip's tile does."""
 
     __slots__ = ()
 
@@ -252,7 +256,8 @@ class Beside(Tile):
 
 
 def is_float(tile: Tile) -> bool:
-    """Return whether a tile is floats, and not bits of another format viewed as floats."""
+    """Return whether a tile contains floats, and not the bits of another format viewed as
+    floats."""
     form, kept = tile.dtype, tile.storage.dtype
     return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
 
@@ -297,7 +302,7 @@ def made(array: Array, like: Tile, held: Format = float64) -> Beside:
 
 
 def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
-    """A new tile of a layout with the elements of a contiguous array."""
+    """Return a new tile with this layout and the elements of a contiguous array."""
     storage = Storage(-1, lies, held)
     storage.data = array.reshape(-1).view(np.uint8)
     found = Beside.of(storage)
@@ -323,10 +328,10 @@ class Double:
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
     ended: bool = False
-    whole: Beside | None = None  # the tile of all of it
+    whole: Beside | None = None  # the whole storage as a tile
 
     def window(self, tile: Tile) -> Beside:
-        """Return the elements of a tile of the chip's storage."""
+        """Return the tile of the Double that corresponds to a tile of the chip."""
         if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
             return on(self.storage, tile)
         if self.whole is None or self.whole.shape != tile.shape:  # a window opened again
@@ -340,8 +345,8 @@ def copied(storage: Storage) -> Double:
 
 
 def begun(storage: Storage, first: Tile) -> Double:
-    """Return the Double of a storage to which a tile has been written; a copy if something else has
-    been written there."""
+    """Return the Double of a storage after its first write, of the tile `first`. If other data has
+    been written before, the Double is a copy of the chip's values."""
     if not first.is_only_written:
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -358,7 +363,8 @@ def adopted(array: Array, owner: Storage) -> Double:
 
 
 def kept(shadow: Beside, tile: Tile) -> Double:
-    """Return the Double of a storage that a tile covers, with the elements of its shadow."""
+    """Return the Double of a storage that a tile covers. It takes over the memory of the tile's
+    shadow."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
@@ -371,9 +377,9 @@ def source_of(tile: Tile) -> Tile:
 
 
 class Doubles:
-    """The Doubles of one core's memories. Storages at explicit addresses may overlap, so a write
-    through one window ends the Doubles of all overlapping windows. A window that is opened again
-    finds its Double."""
+    """The Doubles of one core's memories. Storages at addresses that the kernel chose may overlap:
+    a write through one window ends the Doubles of all other windows on the same bytes. A window
+    that is opened again gets its Double again."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}
@@ -389,14 +395,14 @@ class Doubles:
         return double
 
     def put(self, double: Double, storage: Storage) -> None:
-        """Make this the Double of a storage."""
+        """Set the Double of a storage."""
         storage.double = double
         if storage.image is not None and self._placed.get(_window(storage)) is not double:
             self.end([storage])
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """Drop the Double of data that is now exact, or unknown."""
+        """Drop the Doubles of storages whose data is now exact or unknown."""
         for storage in storages:
             storage.double = None
             if storage.image is not None:

@@ -38,7 +38,8 @@ from neuroncore.precision.watch import Evaluation, evaluation
 
 
 class _Peers:
-    """The other cores, which are met a second time to exchange the float64 values of their data."""
+    """The other cores of a meeting. After the chip's data, they exchange the float64 data in a
+    second meeting."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -66,7 +67,7 @@ class _Peers:
 
 
 class Shadow:
-    """An observer that computes every instruction of one core in float64 too (`Core.beside`)."""
+    """An observer that also computes every instruction of one core in float64 (`Core.beside`)."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found = core, found
@@ -75,7 +76,7 @@ class Shadow:
         self.owed: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
         self.received: Energy = {}
-        self.is_first = True  # of the cores of a rank that have met, to go on
+        self.is_first = True  # the first core of its rank to continue after a meeting
         self._around = Around(core, found)
         self._scattered: list[Written] = []
 
@@ -130,7 +131,7 @@ class Shadow:
             step.evaluate(self.accumulators, {}, _Peers(self))
             received = self.received
             if shared and not self.is_first:
-                return  # the other core has kept what both have
+                return  # the other core has stored the result that both share
         owed = step.compare(received)
         if unit:
             error, _, _ = distance(self.core.accumulators[unit], self.accumulators[unit])
@@ -139,14 +140,14 @@ class Shadow:
             self._keep(written)
 
     def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Return whether a call is executed once for both cores of a rank, because its tensors are
-        in their HBM."""
+        """Return whether an exchange happens once for both cores of a rank, because its tensors are
+        in the HBM that they share."""
         tiles = [arguments[n] for n in (*call.reads, *call.writes)]
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Wait for the rank's other core, which may still have to write a part of the data that is
-        sent."""
+        """Wait for the other core of the rank, which may not have written its part of the data
+        yet."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
@@ -160,7 +161,7 @@ class Shadow:
     def _keep(self, written: Written) -> None:
         """Store the float64 values of a tile, and the lines that caused the difference."""
         if isinstance(written.tile, Picked):
-            self._scattered.append(written)  # once the chip has written it
+            self._scattered.append(written)  # stored by `scatter`, after the chip has written it
             return
         storage, double, shadow = written.tile.storage, written.before, written.shadow
         if not written.wrong and (written.covers or double is None):

@@ -1,4 +1,4 @@
-"""Float64 tiles for one evaluation after the other, whose memory is used again."""
+"""Float64 tiles whose memory is used again in the next evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of 
 
 
 class Slots:
-    """The tiles of one call: contiguous arrays, whose contents last until the next step."""
+    """The float64 tiles for the evaluations of one call. They are contiguous arrays, and keep their
+    contents until the next step."""
 
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call
@@ -35,7 +36,8 @@ class Slots:
         return found
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Beside:
-        """Return the tile of a role, uninitialized. `shape` is the same for each use of a call."""
+        """Return the tile with this role, uninitialized. `shape` is the same for each use of a
+        call."""
         found = self._tiles.get(role)
         if found is not None:
             return found
@@ -49,7 +51,7 @@ class Slots:
         return found
 
     def copy(self, role: Role, like: Tile, values: Array) -> Beside:
-        """Return the tile of a role with these values."""
+        """Return the tile with this role, with these values."""
         found = self.tile(role, like, values.shape)
         np.copyto(found.codes(), values)
         return found

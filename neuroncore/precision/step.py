@@ -42,8 +42,8 @@ from neuroncore.precision.findings import (
 from neuroncore.precision.watch import Evaluation
 
 SAMPLED = f"{__name__}.sample"  # in `Call.found`
-SAMPLE = 4096  # elements of a result on which errors are told apart
-LOST = 2.0  # decimal digits that are worth being told of
+SAMPLE = 4096  # elements of a result whose errors are attributed to inputs
+LOST = 2.0  # least loss of decimal digits that is reported
 DECIMAL = log10(2)
 Inputs = dict[str, Tile]
 
@@ -55,16 +55,15 @@ class Written:
 
     name: str
     tile: Tile
-    before: Double | None  # what its storage had
+    before: Double | None  # of its storage, before the write
     shadow: Beside
-    keeps: bool  # whether what was there before counts
-    covers: bool  # all of its storage, in order
+    keeps: bool  # whether the result depends on the previous contents
+    covers: bool  # whether it is its whole storage, in memory order
     fresh: Any  # which elements start a sum
     index: Any  # of its sample
-    old: float = 0.0  # the error of what is overwritten
-    parts: list[Array] = field(
-        default_factory=list
-    )  # the sample, as each input of the chip's joins
+    old: float = 0.0  # the squared error of the contents that are overwritten
+    # the sample of the result, with the chip's values for one more input each time
+    parts: list[Array] = field(default_factory=list)
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
 
@@ -75,7 +74,8 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input whose values on the chip will replace its float64 values: a sample of both."""
+    """An input, for which the chip's values replace the float64 values: samples of both, and the
+    lines that caused the difference."""
 
     name: str
     energy: Energy
@@ -103,11 +103,11 @@ class Step:
         self.slots = around.slots.of(call)
         names = (*call.reads, *call.writes) if call.dynamic else ()
         dynamic = any(arguments[n].dynamic for n in names)
-        # addresses of run time, and results that may overlap, mean windows on whole storages
+        # if addresses are known only at run time, or results may overlap, use whole storages
         self.windows = dynamic or (
             len(before) > 1 and len({arguments[n].storage for n in before}) < len(before)
         )
-        # of what moves, and of what comes from other cores, no sample is evaluated
+        # no sample is evaluated for data that is moved or comes from other cores
         self.whole = self.windows or traits.moves or call.instruction.traits.exchanges
         self.sample: dict[str, Any] = {}
         if not self.whole:
@@ -115,7 +115,7 @@ class Step:
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
         self.joining: list[Joining] = []
-        self.added: Joining | None = None  # what a product is added to
+        self.added: Joining | None = None  # the sum to which a product is added
 
     # --- tiles -----------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Step:
         return written
 
     def _overwritten(self, written: Written) -> float:
-        """Return the error of a tile's contents before it is written."""
+        """Return the sum of squared errors of a tile's contents before it is written."""
         tile = written.tile
         assert written.before is not None
         if tile.dynamic or _covers(tile):
@@ -202,7 +202,8 @@ class Step:
         perform(self.call, arguments, stand, staged(self.around, self.call, arguments, stand))
 
     def _join(self, owed: Energy) -> None:
-        """Find the inputs whose values differ on the chip, and the old contents of destinations."""
+        """Collect the inputs and previous contents of destinations whose values differ between the
+        chip and float64, in `joining`."""
         command = self.arguments.get(self.call.instruction.traits.command)
         if owed and command is reduce_cmd.reduce:
             self.joining.append(Joining("", owed, None, None))
@@ -229,11 +230,11 @@ class Step:
         return self.slots.copy((role, name, 0), self.arguments[name], values)
 
     def _old(self, written: Written) -> Tile:
-        """The old contents of a destination in float64."""
+        """Return a sample of the previous contents of a destination, in float64."""
         return self._part("old exact", written.name, written.shadow.codes()[written.index])
 
     def _evaluate_sample(self, registers: Registers) -> None:
-        """Evaluate the sample with the chip's values for one input after the other."""
+        """Evaluate the sample repeatedly, each time with the chip's values for one more input."""
         tiles = {name: self._sampled(name, tile) for name, tile in self.inputs.items()}
         state = {j.name: j.exact for j in self.joining if j.exact is not None}
         for written in self.written:
@@ -247,14 +248,15 @@ class Step:
             arguments = {**self.arguments, **tiles, **state, **results}
             given = self._chip_registers() if self.traits.registers else registers
             stand = self.around.standing(given)
-            # the tiles of all evaluations lie alike
+            # the tiles of all evaluations have the same layouts
             run = run or staged(self.around, self.call, arguments, stand)
             perform(self.call, arguments, stand, run)
             for written in self.written:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """A part of an input that all evaluations have in common."""
+        """Return the sample of an input whose values are the same in all evaluations; the input
+        itself if it is not sampled."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
         codes = tile.codes()[self.sample[name]]
@@ -263,7 +265,8 @@ class Step:
         return made(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
-        """A destination of an evaluation, with its old contents, which is 0 if they don't count."""
+        """Return the destination of one evaluation, with its previous contents, or with zeros if
+        the result does not depend on them."""
         tile = self.arguments[name]
         if contents is not None:
             return self.slots.copy(("result", name, number), tile, contents.codes())
@@ -273,7 +276,8 @@ class Step:
         return found
 
     def _chip_registers(self) -> Registers:
-        """Return the chip's accumulators of the sampled lanes as a contiguous float64 array."""
+        """Return the chip's accumulators in float64, with those of the sampled lanes next to each
+        other."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
@@ -287,8 +291,9 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Compare with the chip: the distance of each result from float64, and the lines that
-        caused it; likewise for the accumulators. `received` is the error in another core's data."""
+        """Compare the results with the chip: find the distance of each from float64, and the lines
+        that caused it. Return these lines for the accumulators. `received` is the error in data of
+        other cores."""
         number = self.found.line()
         owed: Energy = {}
         for written in self.written:
@@ -302,8 +307,8 @@ class Step:
         return owed
 
     def _moved(self, written: Written) -> float:
-        """Return the error of a result that is only moved data, or whose address is known only at
-        run time."""
+        """Return the squared error of a result that was only moved, or whose address is known only
+        at run time."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)
@@ -326,7 +331,7 @@ class Step:
         return owed
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """Return the share of each line in a result's error, and the whole error."""
+        """Return the lines that caused a result's error, and the sum of its squared errors."""
         tile, index = written.tile, written.index
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
@@ -355,7 +360,7 @@ class Step:
         return owed, error
 
     def _cancelled(self, written: Written, exact: Array) -> None:
-        """Report a relative error that is much larger than the error of any input."""
+        """Report a result whose relative error is much larger than the error of any input."""
         count, places = native.lost(flat(written.parts[-1]), flat(exact))
         inputs = [
             native.lost(flat(j.real.codes()), flat(j.exact.codes()))
@@ -394,8 +399,8 @@ class Step:
 
 
 def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stand) -> Run | None:
-    """Return the function of a call with tiles like these, made once; None for tiles at places that
-    are only known at run time."""
+    """Return the function for a call with tiles like these, which is made once. Return None for
+    tiles whose positions are known only at run time."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
@@ -409,8 +414,8 @@ def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stan
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample that represents large operands: every n-th lane, or for a product some
-    columns."""
+    """Return the parts of large operands that represent the whole: every n-th lane, or some columns
+    for a product. The result is empty if the whole is used."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -430,8 +435,8 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Return the operands that a DMA may write in part, because addresses are only known at run
-    time."""
+    """Return whether DMA may run the call: it may write a part of an operand if addresses are known
+    only at run time."""
     return engine.dma in call.instruction.engines
 
 

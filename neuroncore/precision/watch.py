@@ -40,35 +40,37 @@ from neuroncore.precision.findings import (
     on,
 )
 
-CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with
+CHOOSERS = {"predicate", "index", "indices"}  # operands that select, and are not computed with
 WIDE_INTEGERS = (int32, uint32)
 
 
 @dataclass(frozen=True)
 class Evaluation:
+    """Facts about a call, which decide the checks that it needs."""
+
     floats: tuple[str, ...]
     """Operands that are written as floats."""
     moves: bool
-    """Nothing is computed or rounded."""
+    """True if nothing is computed or rounded."""
     partial: frozenset[str]
-    """Operands of which some elements are read or written."""
+    """Operands that may be read or written only in part."""
     accumulates: bool
-    """The result may be added to the destination."""
+    """True if the result may be added to the destination."""
     registers: bool
-    """It uses accumulator registers."""
+    """True if the call uses accumulator registers."""
     integers: tuple[str, ...]
     """Operands of 32-bit integers that are read as numbers."""
     casts: bool
-    """Integer results may have been rounded or saturated."""
+    """True if integer results may be rounded or saturated."""
     numbers: tuple[str, ...]
     """Arguments that are numbers, or may be."""
     bounded: bool
-    """32-bit results are sums, products and the like of 32-bit integers, element by element: none
-    is larger than the product of all operands, each increased by 1."""
+    """True if 32-bit results are sums, products and the like of 32-bit integers, element by
+    element, so that none is larger than the product of all operands, each increased by 1."""
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the facts of a Call; they are computed once for the copies of the Call in all
+    """Return the facts about a call. They are found once, for the copies of a call in all
     launches."""
     found: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return found
@@ -124,8 +126,8 @@ def _holds(wide: Format, narrow: Format) -> bool:
     return both and wide.exponent >= narrow.exponent and wide.mantissa >= narrow.mantissa
 
 
-EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
-SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it
+EXACT_INTEGER = 1 << 24  # float32 represents all integers up to this one
+SUSPICIOUS = EXACT_INTEGER - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^24 - 1
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
@@ -147,9 +149,9 @@ def check_written(
     narrow: bool,
     run: Callable[[], None],
 ) -> None:
-    """Let a call `run`, and report integers that it has written inexactly: rounded to float32, or
-    cut off. Integers of less than 32 bits are reported only if they are checked too. Suspicious
-    results are then evaluated in float64, inside the context `around`."""
+    """Execute a call (`run`), and report integers that it has written inexactly: rounded to
+    float32, or saturated. Integers of less than 32 bits are included if `narrow`. Suspicious
+    results are evaluated again in float64, with the state that `around` returns."""
     if known.bounded and _runs_small(call, arguments, known, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
@@ -227,8 +229,9 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Remember a bound on the integers that the current instruction has written, to the `whole`
-    tile or a part. The storage's version increases by one at the end of it."""
+    """Remember a bound on the integers that the current instruction has written to a tile, or to a
+    part of it if not `whole`. The storage's version increases by one at the end of the instruction.
+    """
     storage = tile.storage
     if storage.image is not None:
         return
@@ -259,7 +262,8 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return a bound on magnitudes: beyond every limit for narrow integers that may be cut off."""
+    """Return a bound on the magnitude of results. Narrow integers at the ends of their range may
+    have been saturated, and count as SUSPICIOUS."""
     if tile.dtype in WIDE_INTEGERS:
         found = _measured(tile)
         _remember(tile, True, found)
@@ -290,8 +294,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). Functions of calls outlive the core together with
-    their record."""
+    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
+    that it makes are kept with calls, which outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -303,8 +307,8 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return `run` with the checks that a call needs before and after it. `arguments` are the
-        first arguments of the call."""
+        """Return `run` with the checks that a call needs before and after it. `arguments` are those
+        of the first instruction with this call."""
         if UNWATCHED in call.found:
             return run
         known = evaluation(call)
@@ -343,7 +347,7 @@ class Watch:
         return found
 
     def _around_run(self, call: Call, known: Evaluation) -> RunWatched | None:
-        """Return the function that runs a call and checks its results, if any check applies."""
+        """Return the function that runs a call and checks its results; None if no check applies."""
         narrow = [n for n in known.floats if _is_narrow(call.view(n).dtype)]
         if narrow and call.reads and not known.moves:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
@@ -409,7 +413,7 @@ class Watch:
                 data.storage.id,
             )
 
-    # --- a bias that gets lost -------------------------------------------------------------------
+    # --- a bias that the device leaves out -------------------------------------------------------
 
     def _check_bias(self, now: Arguments) -> None:
         bias = now["bias"]

@@ -24,32 +24,33 @@ from neuroncore.record.program import Record
 from neuroncore.replay.execution import Execution, Meetings, Waits
 from neuroncore.replay.tensors import Content, Snapshot, Tensors, content, entered, state
 
-Turns = Callable[[Sequence[int]], int | None]  # None where there is none to choose from
+Turns = Callable[[Sequence[int]], int | None]  # from cores that can continue to one, or None
 ROOM = 1 << 30  # bytes that snapshots may take
-APART = 64  # steps from one snapshot to the next, at first
+APART = 64  # initial distance of snapshots, in steps
 
 
 class Values(NamedTuple):
-    """The elements of a tile, and flags of those that were never written; None if all were. An
-    element that was never written has the value that an instruction would read: poison, or 0 with
-    that option."""
+    """The elements of a tile, and flags of those that were never written, or None if all were. An
+    element that was never written has the value that an instruction would read: poison, or 0 if the
+    option says so."""
 
     elements: Array
     unwritten: Array | None
 
 
 class Replay:
-    """A record that is executed again: it is positioned before an instruction, can go to any other,
-    forward or back, and returns the contents of tiles there.
+    """A record that is executed again. It is always before one instruction, can move forward or
+    back to any other, and returns the contents of tiles there.
 
-    A step is one instruction of one core; steps of several cores are in the order of the run.
-    `inputs` are arrays by name or in order, or those of each rank, rank by rank; by default those
-    of the run, if the record has them. `snapshots` is the number of bytes that it may keep for
-    going back; with 0, going back starts from the beginning. `turns` chooses among the cores that
-    can continue, listed with the last one first; the default is the last one, as in the run.
+    A step is one instruction of one core. Steps of several cores are in the order of the run.
+    `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the
+    run, if the record has them. `snapshots` is the number of bytes that may be used for moving
+    back; with 0, moving back starts from the beginning. `turns` chooses one of the cores that can
+    continue, which are listed with the last one first. By default the last one continues, as in the
+    run.
 
-    Raises UsageError for inputs with other names, shapes or formats, for a record that ends before
-    its program does, and if the kernel would have taken another branch with these inputs. Raises
+    Raise UsageError for inputs with other names, shapes or formats, for a record that ends before
+    its program does, and if the kernel would have taken another branch with these inputs. Raise
     KernelError if the device would refuse an instruction, with the kernel's line.
     """
 
@@ -78,7 +79,7 @@ class Replay:
         ]
         self._together = len(self.cores) > 1 and self.world.cores <= cores_together(setting.machine)
         self._meetings = Meetings()
-        self._order = array("h")  # which core each step is of, as far as it has been
+        self._order = array("h")  # the core of each step that was executed
         self._snapshots: list[Snapshot] = []
         self._apart = APART
         self._due = 0  # bytes of results before the next snapshot
@@ -95,7 +96,7 @@ class Replay:
         """Return the number of instructions of all cores."""
         return sum(len(program) for program in self.record.programs)
 
-    # --- going -----------------------------------------------------------------------------------
+    # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
         """Go to an instruction of a core; the number of its instructions means the end."""
@@ -144,7 +145,7 @@ class Replay:
         """Return the core of each step that the replay has reached so far."""
         return np.array(self._order, np.int16)
 
-    # --- what is there ---------------------------------------------------------------------------
+    # --- contents --------------------------------------------------------------------------------
 
     @property
     def next(self) -> tuple[int, int] | None:
@@ -155,11 +156,12 @@ class Replay:
         )
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Return the contents of an operand before an instruction, or with `after` behind it, in
-        the numpy type that users know. If an index picks elements or rows, return everything from
-        which they are picked.
+        """Return the contents of an operand before an instruction, or `after` it: elements in the
+        numpy type that users know. If an index picks elements or rows, return the whole tensor that
+        they are picked from.
 
-        The cursor goes there. Raises UsageError for a name that is not a tile of the instruction.
+        This moves the replay there. Raise UsageError for a name that is not a tile of the
+        instruction.
         """
         self.to(instruction, core)
         execution = self.executions[core]
@@ -173,8 +175,9 @@ class Replay:
         return Values(elements, found.missing())
 
     def results(self) -> Any:
-        """Return the kernel's results as numpy arrays; for a kernel that returns none, the inputs
-        that it changed, in order. For several ranks it is a list. The cursor goes to the end."""
+        """Return the kernel's results as numpy arrays, or, for a kernel that returns none, the
+        inputs that it changed, in order. For several ranks return a list with the results of each.
+        This moves the replay to the end."""
         self.finish()
         found = [self._results_of(rank) for rank in range(self.world.ranks)]
         return found if len(found) > 1 else found[0]
@@ -210,8 +213,8 @@ class Replay:
         return found if given is tile.held else codec.encode(given, found).view(given.numpy)
 
     def _given_as(self, tile: Tile) -> Format:
-        """Return the format of a tensor's elements for the caller: an input keeps its format,
-        however memory holds it."""
+        """Return the format in which the caller gets the elements of a tensor. An input keeps its
+        format, even if memory holds it in another."""
         roots = (self._tensors.roots.get(one.storage) for one in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
         whole = tile.storage in inputs and tile.covers_storage
@@ -238,7 +241,7 @@ class Replay:
         """Execute the next instruction that does not have to wait for another core."""
         if self._is_due():
             self._keep()
-        for _ in self.cores:  # each begins anew at most once before a row is finished
+        for _ in self.cores:  # each core starts its row at most once before some row is finished
             rank = self._turn = self._able()
             if self._attempt(rank):
                 break
@@ -278,8 +281,8 @@ class Replay:
     # --- going back ------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
-        """Return whether to take a snapshot here. Instructions have written as many bytes as are to
-        be copied, so copies take no longer than the program."""
+        """Return whether to take a snapshot here. One is due when instructions have written as many
+        bytes as it would copy, so that copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -303,12 +306,12 @@ class Replay:
             self._snapshots = [one for one in self._snapshots if one.step % self._apart == 0]
 
     def _changing(self) -> dict[int, Storage]:
-        """Return the storages that may change, by their numbers."""
+        """Return the storages that the programs write to, by their numbers."""
         roots = self._tensors.roots.items()
         return {n: root.storage for n, root in roots if n in self._tensors.written}
 
     def _to_copy(self, last: Snapshot | None) -> int:
-        """Return the number of bytes that have changed since the last snapshot."""
+        """Return the number of bytes in storages that have changed since the last snapshot."""
         kept = last.contents if last else {}
         changing = self._changing().items()
         return sum(s.nbytes for n, s in changing if n not in kept or kept[n].version != s.version)

@@ -23,27 +23,28 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction has to start again after the other core has arrived."""
+    """Raised if an instruction has to wait for other cores. It starts again when they have
+    arrived."""
 
 
 class Meetings:
-    """The cores at each point, with their data. `waiting` are the cores in order of arrival."""
+    """The cores that wait at each point, with the data that they bring. `waiting` has the cores in
+    the order of their arrival."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
-        self.complete: dict[int, Brought] = {}  # what a core that waited will be given
+        self.complete: dict[int, Brought] = {}  # by core, the data for cores that have waited
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy of the meetings without the data of waiting cores, which will bring it
-        again."""
+        """Return a copy without the data of waiting cores, which bring their data again."""
         made = Meetings()
         made.complete, made.waiting = dict(self.complete), dict(self.waiting)
         return made
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Return the data of each of the point's cores; the last to arrive calls `then`. Raises
-        Waits until all have arrived."""
+        """Return the data that the cores of a point bring. The last core to arrive calls `then`.
+        Raise Waits until all cores have arrived."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -59,7 +60,7 @@ class Meetings:
         return brought
 
 
-CHUNK = 4096  # rows that are lists of Python at a time
+CHUNK = 4096  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
@@ -85,7 +86,7 @@ class Execution:
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
         self.program, self.core, self.tensors = program, core, tensors
         self.registers = Registers(program.data)
-        self.row = self.wrote = 0  # the next row, and bytes of results of those before
+        self.row = self.wrote = 0  # the next row, and the bytes of all results before it
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(call.of_launch()) for call in program.calls]
         self._rows, self._begins = program.raw()
@@ -168,9 +169,9 @@ class Execution:
         return (*checked, found)
 
     def operand(self, name: str) -> Tile | None:
-        """Return the tile that the next instruction reads or writes under a name, at its current
-        offset. For rows or elements that an index picks, return everything that it picks from. None
-        if there is no such tile."""
+        """Return the tile that the next instruction reads or writes under this name, at its current
+        offset; None if there is no such tile. If an index picks rows or elements, return the whole
+        tensor that they are picked from."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -186,11 +187,11 @@ class Execution:
 
     @property
     def call(self) -> Call:
-        """Return the plan of the next instruction."""
+        """The call of the next instruction."""
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """Return the numbers of the storages that the next instruction reads and writes."""
+        """Return the storages of the next instruction's operands, by their numbers."""
         row, found = self._row(), {}
         for at in self.plans[row[0]].operands.values():
             number = self._storage[row[at]]
@@ -247,9 +248,9 @@ class Execution:
         return root.at(lies, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
-        """Return the tiles whose offsets are known only now, by their places in the row. Tiles of
-        indices come after the operands that are read, registers after the values of parameters,
-        both in the order of `Call.dynamic`."""
+        """Return the tiles whose offsets are only known now, by their positions in the row. In a
+        row, the indices follow the operands that are read, and the registers follow the values of
+        parameters. Both are in the order of `Call.dynamic`."""
         call, found = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])
@@ -269,7 +270,7 @@ class Execution:
         index = self._register(next(held)) if by_register else self._tile(next(indices))
         return Dynamic(index, step, limit, vector=kind == 1, picks=kind == 2)
 
-    # --- letting go ------------------------------------------------------------------------------
+    # --- freeing ---------------------------------------------------------------------------------
 
     def _last_uses(self) -> tuple[list[int], list[int]]:
         """Return the last row that uses each window (by its number) and each window's storage (by

@@ -1,6 +1,6 @@
-"""The tensors of a replay: the arrays that it begins with, checked against those of the run;
-tensors that are made when an instruction uses them first, and freed after the last one; and their
-contents before a step, to come back to."""
+"""The tensors of a replay: the arrays at its beginning, which are compared with those of the run;
+tensors, which are made when an instruction first uses them and freed after their last use; and
+snapshots of their contents."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Given = Mapping[str, Any] | Sequence[Any] | None
 
 
 def entered(setting: Setting, given: Given, memory: Memory) -> dict[int, Array]:
-    """Return arrays in the format of memory, by the numbers of storages: the given inputs, by name
-    or in their order (for several ranks also rank by rank), or the inputs of the record."""
+    """Return the inputs in the format of memory, by the numbers of their storages. `given` has the
+    arrays by name, in order, or for each of several ranks; None means the inputs in the record."""
     named = _named(setting, given)
     return {one.storage: _held(one, named[one.name], memory) for one in setting.inputs}
 
@@ -99,10 +99,10 @@ Numbers = dict[int, int]
 
 
 class Tensors:
-    """The tensors of the cores of a launch, by the record's numbers of storages.
+    """The tensors of a launch's cores, by the numbers that the record has for storages.
 
-    `inputs` are C-contiguous arrays by such numbers, in the formats in which memory stores them.
-    They are copied if the programs write to them.
+    `inputs` are arrays by such numbers. They are C-contiguous, and in the formats in which memory
+    holds them. They are copied if the programs write to them.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class Tensors:
         self.names = {n: name for p in programs for n, name in p.called().items()}
         self.written = {int(n) for p in programs for n in written_storages(p)}
         self.roots: dict[int, Tile] = {}
-        self.owners: dict[int, Core] = {}  # in whose memory they are
+        self.owners: dict[int, Core] = {}  # the core whose memory has the tensor
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """Return a whole storage on a core as a tile. Shared storage is in the memory of its rank's
+        """Return a storage as one tile, for a core. Shared storage is in the memory of its rank's
         first core.
 
-        Raises UsageError if memory allocates a tensor of this layout differently.
+        Raise UsageError if memory allocates a tensor of this layout differently.
         """
         root = self.roots.get(number)
         if root is None:
@@ -179,8 +179,8 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The contents of a storage, and the core whose memory it is in. A storage at an address has
-    the bytes of its memory."""
+    """The contents of a storage before a step, and the core whose memory it is in. A storage at an
+    address has no data here: its bytes are in the image of its memory."""
 
     core: Core
     layout: Layout
@@ -205,7 +205,7 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """The state of one core other than its tensors."""
+    """The state of one core before a row, except its tensors."""
 
     row: int
     program_id: int
@@ -221,7 +221,7 @@ class CoreState:
         return sum(data.nbytes for data, _ in self.images.values())
 
     def put_back(self, core: Core, storages: list[Storage]) -> None:
-        """Restore a core but for its tensors, which are `storages`."""
+        """Restore the core, except its tensors. `storages` are these tensors."""
         core.program_id = self.program_id
         core.packs.clear()
         for unit, registers in self.accumulators.items():
@@ -256,13 +256,13 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The complete state before one step. `nbytes` is the size of the data that no earlier snapshot
-    contains."""
+    """The complete state before one step. `nbytes` is the size of the data that it does not share
+    with earlier snapshots."""
 
     step: int
-    turn: int  # which core goes on
+    turn: int  # the core that continues
     contents: Mapping[int, Content]  # by the numbers of storages
     cores: tuple[CoreState, ...]
-    issued: Any  # of stochastic rounding, rank by rank
+    issued: Any  # the counters of stochastic rounding, rank by rank
     meetings: Any
     nbytes: int

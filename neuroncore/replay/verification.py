@@ -1,5 +1,5 @@
-"""The comparison of the emulator with the plain reading: both execute one record, and are compared
-after each instruction."""
+"""Comparison of the emulator with the plain reading: both execute one record, and their results are
+compared after each instruction."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.tensors import entered
 
-BLAS = "blas"  # stands for a function where sums have no order (Options.matmul)
-BLAS_ROOM = 2.0**-12  # of the largest result
+BLAS = "blas"  # used like the name of a function, for sums without an order (Options.matmul)
+BLAS_ROOM = 2.0**-12  # the difference that such sums may have, relative to the largest result
 
 
 def native(array: Any) -> Array:
@@ -88,7 +88,7 @@ def differing(
 
 
 def _moves_bits(row: Row, given: Mapping[str, Any]) -> bool:
-    """Return whether an instruction computes nothing, so even the bits of NaN are the source's."""
+    """Return whether an instruction only moves bits, so that even the bits of NaN must be equal."""
     traits = row.call.instruction.traits
     operands = [given[n] for n in (*row.call.reads, *row.call.writes)]
     same = len({one.held for one in operands}) == 1
@@ -105,7 +105,7 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return how many numbers of the format lie between the two, and one."""
+    """Return the distance of each code from the emulator's, in units of the last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -136,8 +136,8 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Replace results of the plain reading by the emulator's bits where the difference is
-    allowed."""
+    """Write the emulator's codes to the reading's operand where the two differ, so that the reading
+    continues with the same numbers."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -188,9 +188,9 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a verification. `compared` instructions were equal bit for bit. `taken_over`
-    instructions were within the last places that `plain.arithmetic.ULPS` allows, and the reading
-    went on from the emulator's bits."""
+    """The result of a verification. `compared` instructions were equal bit by bit. `taken_over`
+    instructions differed by at most the units in the last place that `plain.arithmetic.ULPS`
+    allows; the reading then continued with the emulator's bits."""
 
     instructions: int
     compared: int
@@ -218,16 +218,16 @@ class Verdict:
 
 
 class _Before(NamedTuple):
-    """An instruction that is about to be executed: the storages that it uses, and the elements of
-    operands that depend on uninitialized memory."""
+    """The data about an instruction that must be noted before it is executed: the storages that it
+    uses, and for its operands the elements that depend on uninitialized memory."""
 
     written: Mapping[int, Storage]
     leftover: Mapping[str, Array]
 
 
 class Verification:
-    """A record in the emulator and in the plain reading, side by side. `inputs` are those of
-    `Replay`, by default the run's. Raises what Replay does."""
+    """Executes a record in the emulator and in the plain reading, side by side. `inputs` are as for
+    `Replay`, by default the inputs of the run. It raises the errors of Replay."""
 
     def __init__(
         self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
@@ -247,20 +247,21 @@ class Verification:
         return self.replay.steps
 
     def run(self) -> Verdict:
-        """Execute all of the record, or up to the first difference."""
+        """Execute the whole record, or up to the first difference."""
         difference = None
         while difference is None and self.replay.step < self.instructions:
             difference = self._step()
         if difference is None:
             difference = next(self._of_results(), None)
-        self.replay.turns = None  # which refers to this, and would keep all tensors alive
+        self.replay.turns = None  # it refers to this object, and would keep all tensors alive
         return Verdict(self.instructions, self.compared, self.taken_over, difference)
 
     def with_results(
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
-        """Return the verdict, or the place where an array that the run returned differs from that
-        of the replay. Then the run took another way through the emulator."""
+        """Compare the arrays that the run returned with those of the replay. Return the verdict,
+        with the first difference if there is one. A difference means that the run used other code
+        of the emulator."""
         for number, (one, other) in enumerate(zip(run, replayed, strict=True)):
             got, wanted = native(one), native(other)
             wrong = unequal_arrays(got, wanted)
@@ -305,8 +306,8 @@ class Verification:
     def _compared(
         self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
-        """Return where the result of an instruction differs; otherwise continue from the emulator's
-        bits."""
+        """Compare the results of an instruction, and return the first that differs. If they agree,
+        continue with the emulator's bits."""
         function, given = approximate(i), vars(i)
         if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
             function = BLAS
@@ -339,8 +340,8 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Return where a tensor that the kernel returns differs although no instruction did: other
-        code has written to it."""
+        """Yield the results of the kernel that differ although no instruction's result did: other
+        code has written to them."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):

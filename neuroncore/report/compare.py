@@ -108,8 +108,8 @@ def compare(got: Any, want: Any) -> Comparison:
 
 
 def _numeric(given: Any) -> Array:
-    """Return an array whose elements are known to be numbers; text and objects as
-    float64."""
+    """Return an array of numbers. Text and objects are converted to float64. Raise Incomparable if
+    this is not possible."""
     try:
         array = np.asarray(given)
         if array.dtype.kind in TEXT_OR_OBJECTS:

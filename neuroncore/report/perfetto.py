@@ -250,7 +250,8 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
 
 
 def _described(call: Call) -> tuple[str, str]:
-    """Return the format of an event of a call, before and after its place."""
+    """Return the JSON of an event of a call as two format strings: the parts before and after its
+    place."""
     alike: dict[str, list[str]] = {}
     usual = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The bottleneck of a run, and what would help: for people and for programs."""
+"""The bottleneck of a run, and the changes that would help, for people and for programs."""
 
 from __future__ import annotations
 
