@@ -5,7 +5,7 @@ does, a run refers to the caller's array, and checks a sample of it whenever it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -39,7 +39,7 @@ class OriginalArray:
 
     def __init__(self, array: Array) -> None:
         self.array, self.name = array, ""
-        self._sample: Array | None = None
+        self._sample: bytes | None = None
         self._copy: Array | None = None
 
     def keep(self) -> None:
@@ -57,7 +57,7 @@ class OriginalArray:
         has changed since the launch."""
         if self._copy is not None:
             return self._copy
-        if self._sample is not None and not np.array_equal(_sample(self.array), self._sample):
+        if self._sample is not None and _sample(self.array) != self._sample:
             raise UsageError(
                 f"argument {self.name or 'of the kernel'} has changed since the launch; a run has "
                 f"no copy of an array of {LARGE >> 20} MiB or more that the kernel only reads: "
@@ -68,14 +68,14 @@ class OriginalArray:
         return view
 
 
-def _sample(array: Array) -> Array:
+def _sample(array: Array) -> bytes:
     """Return a sample of an array: one word of each block, and its last bytes. A block has BLOCK
     bytes; an array with more than MOST blocks is divided into MOST larger ones. Changes of two
     adjacent blocks are always detected; a change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
-    return np.append(words[_places(count)], content[-WORD:].view(np.uint64))
+    return words.take(_places(count)).tobytes() + content[-WORD:].tobytes()
 
 
 @lru_cache(maxsize=8)
@@ -96,7 +96,7 @@ class Originals:
         """Copy the arguments; with `lazily`, large arrays are not copied. `lazily` is for kernels,
         because other functions may change arrays without instructions. Raises UsageError for an
         argument that can't be copied."""
-        large = _large(arguments) if lazily else []
+        large = _large(leaves(list(arguments))) if lazily else []
         self.of = {id(one): OriginalArray(one) for one in large}
         self._given = copied(arguments, but=large)
 
@@ -153,17 +153,27 @@ class OriginalArrays(Mapping[str, Array]):
         return len(self._arrays)
 
 
-def _large(arguments: Arguments) -> list[Array]:
+def _large(each: list[Any]) -> list[Array]:
     """Return the large numpy arrays whose memory is in no other argument; a write to another
     argument would change them too."""
-    arrays = {id(one): one for one in leaves(list(arguments)) if is_array(one)}.values()
-    large = [one for one in arrays if type(one) is np.ndarray and one.nbytes >= LARGE]
+    large = {id(one) for one in each if type(one) is np.ndarray and one.nbytes >= LARGE}
     if not large:
-        return large
+        return []
+    arrays = {id(one): one for one in each if is_array(one)}.values()
+    apart = arrays if all(map(_owns, arrays)) else _apart(arrays)
+    return [
+        one for one in apart if id(one) in large and one.flags.carray and not one.dtype.hasobject
+    ]
+
+
+def _owns(array: Any) -> bool:
+    """Return whether an array allocated its memory. Two such arrays never share memory."""
+    return type(array) is np.ndarray and array.flags.owndata
+
+
+def _apart(arrays: Collection[Any]) -> list[Any]:
     spans = [span(as_numpy(one)) for one in arrays]
-    apart = [one for one, whole in zip(arrays, spans, strict=True) if _overlaps(whole, spans) == 1]
-    ids = set(map(id, large))
-    return [one for one in apart if id(one) in ids and one.flags.carray and not one.dtype.hasobject]
+    return [one for one, whole in zip(arrays, spans, strict=True) if _overlaps(whole, spans) == 1]
 
 
 def _overlaps(whole: tuple[int, int], spans: list[tuple[int, int]]) -> int:

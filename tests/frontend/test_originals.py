@@ -120,8 +120,17 @@ def test_the_sample_of_a_very_large_array_has_limited_size_and_sees_columns():
     x = np.zeros((8192, 2048), np.float32)  # 64 MiB
     kept = OriginalArray(x)
     kept.launched()
-    assert len(originals._sample(x)) <= originals.MOST + 1
+    assert len(originals._sample(x)) <= (originals.MOST + 1) * originals.WORD
     kept.value()
     x[:, 5] = 1.0
     with pytest.raises(UsageError, match="has changed since the launch"):
         kept.value()
+
+
+def test_arrays_that_allocated_their_memory_are_kept_lazily():
+    whole = np.zeros((2, 1 << 18), np.float32)
+    own = np.zeros(1 << 18, np.float32)
+    assert originals.Originals(((own, own), {}), True).of.keys() == {id(own)}
+    halves = whole[0], whole[1]
+    assert originals.Originals((halves, {}), True).of.keys() == {*map(id, halves)}
+    assert not originals.Originals(((whole, whole[0]), {}), True).of
