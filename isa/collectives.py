@@ -36,7 +36,7 @@ def all_reduce(
     srcs: words.Addends, dsts: words.Sums, replica_group: words.Groups, op: words.Joins,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
     mine = do.part(core, srcs, dsts, op=op, replica_group=replica_group)
     do.together("all_reduce", mine, lambda parts: do.reduce(parts, op))
 
@@ -54,7 +54,7 @@ def all_gather(
     srcs: words.Srcs, dsts: words.Dsts, replica_group: words.Groups, collective_dim: words.Dim,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = srcs[i] of all ranks of the group, one after the other along collective_dim"""
+    """dsts[i] = srcs[i] of all ranks of the group, concatenated along collective_dim"""
     mine = do.part(core, srcs, dsts, replica_group=replica_group, collective_dim=collective_dim)
     do.together("all_gather", mine, lambda parts: do.gather(parts, collective_dim))
 
@@ -72,7 +72,8 @@ def reduce_scatter(
     srcs: words.Addends, dsts: words.Sums, replica_group: words.Groups, collective_dim: words.Dim,
     op: words.Joins, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = the rank's piece along collective_dim of op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
+    ranks"""
     mine = do.part(core, srcs, dsts, op=op, replica_group=replica_group)
     do.together("reduce_scatter", mine, lambda parts: do.scatter(parts, op, collective_dim))
 
@@ -90,7 +91,7 @@ def all_to_all(
     srcs: words.HbmSrcs, dsts: words.HbmDsts, replica_group: words.Groups,
     collective_dim: words.Dim, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """piece k of dsts[i] = the rank's piece of srcs[i] of rank k of the group"""
+    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
     mine = do.part(core, srcs, dsts, replica_group=replica_group)
     groups.check_whole_chips(core, mine.ranks, "all_to_all")
     do.together("all_to_all", mine, do.exchange)
@@ -145,7 +146,7 @@ def collective_permute(
     srcs: words.HbmSrcs, dsts: words.SomeDsts, source_target_pairs: words.Pairs,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
     group = groups.ends(core, source_target_pairs)
     mine = do.part(core, srcs, dsts, source_target_pairs=source_target_pairs, ranks=group)
     if core.rank in group:
@@ -212,7 +213,7 @@ def collective_permute_implicit_current_processing_rank_id(
     dst: OutRegister, iteration_id: InRegisterOrNumber, replica_group: words.Groups,
     channel_id: words.Dim = 0, *, core: Core,
 ) -> None:  # fmt: skip
-    """dst = the rank whose data has come here after this many steps around the channel's ring"""
+    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
     steps = iteration_id.value if isinstance(iteration_id, VirtualRegister) else iteration_id
     around = groups.ring(core, groups.own_group(core, replica_group), channel_id)
     origin = around[(around.index(core.rank) - steps) % len(around)]

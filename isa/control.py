@@ -65,7 +65,7 @@ def register_store(dst: words.OneOut, src: InRegister) -> None:
 def core_barrier(
     data: words.Shared, cores: words.Cores, engine: engine = engine.gpsimd, *, core: Core
 ) -> None:
-    """no core continues before all of `cores` are here; then their writes to data are visible"""
+    """no core continues before all `cores` have arrived; then their writes to data are visible"""
     if data.region is SBUF:
         # Published kernels end a loop in this way; the documentation requires shared HBM.
         core.report(
@@ -97,6 +97,6 @@ def sendrecv(
     *,
     core: Core,
 ) -> None:
-    """dst = src of core recv_from_rank, while src goes to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
     point = f"sendrecv(pipe_id={pipe_id})"
     dst.codes()[...] = exchange(core, point, src, send_to_rank, recv_from_rank, dst)

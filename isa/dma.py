@@ -47,7 +47,8 @@ def dma_copy(
     *,
     core: Core,
 ) -> Run:
-    """dst = src, element by element in row-major order; formats convert through float32"""
+    """dst = src, element by element in row-major order; different formats are converted through
+    float32"""
     if dst.dynamic or src.dynamic:
         return partial(moved_rows, oob_mode is SKIP)
     if dst.held is not src.held:
@@ -68,8 +69,8 @@ def dma_compute(
 ) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data. Where indices
-    aren't unique, a row that is picked twice gets one sum after the other."""
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
+    unique, a row that is chosen twice gets both sums, one after the other."""
     adds_to_itself(dst, srcs)
     into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
     if dst.dynamic and unique_indices:
@@ -98,8 +99,8 @@ def dma_transpose(
 ) -> None:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    Where src is a gather, row w is row i[w % P, w // P] of the tensor under it, i its index of P
-    partitions.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
+    index and P the number of partitions of i.
     """
     order = words.ORDERS[len(src.shape)]
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)

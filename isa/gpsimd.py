@@ -95,7 +95,7 @@ def local_gather(
 ) -> None:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    n is num_elem_per_idx, i counts up to num_valid_indices. An index counts elements.
+    n is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
     """
     each = core.machine.limits.gpsimd_core_partitions
     cores = src_buffer.shape[0] // each
@@ -115,7 +115,7 @@ def local_gather(
     rules=[rules.same_dtype("data", "dst")],
 )
 def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices) -> None:
-    """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""
+    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
     table = data.codes().reshape(data.shape[0], -1)
     places = indices.codes().reshape(data.shape[0], -1)
     inside(places, table.shape[1], 1, "indices", "partition")
@@ -152,8 +152,8 @@ def rng(dst: words.Integers, engine: engine = vector, *, core: Core) -> None:
 def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
 
-    u takes the upper 24 bits of a random number. Each operation rounds to float32, so that max
-    itself is possible.
+    u is the upper 24 bits of a random number. Each operation rounds to float32, so the result may
+    be max itself.
     """
     require(
         isinstance(min, Tile) or isinstance(max, Tile) or min < max,
@@ -174,7 +174,7 @@ def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
 def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    Elements that are kept are not scaled; their bits stay.
+    Elements that are kept are not scaled: their bits are unchanged.
     """
     require(
         isinstance(prob, Tile) or 0 <= prob <= 1,
@@ -192,7 +192,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
 
 @instruction(vector, shapes="src_seeds: 1 1", cost=cost.streaming())
 def set_rng_seed(src_seeds: words.Seed, *, core: Core) -> None:
-    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine restart from the seed src_seeds[0, 0]"""
     engines.seed(core, vector, int(src_seeds.codes().view(np.uint32).flat[0]))
 
 

@@ -34,10 +34,11 @@ from .words.tensor import Pair
 def quantize_mx(dst: Quantized, src: Wide, dst_scale: Scales, *, core: Core) -> None:
     """dst[p, f][i] = src[p, 4f + i] / X;  dst_scale[p/8, f] = X = 2^(floor(log2 amax) - emax + 1)
 
-    amax is the greatest magnitude of a group, 8 partitions times 4 elements; emax is 8 for e4m3fn,
-    15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros is 2^-127;
-    a group with NaN or an infinity in it is NaN, scale and all (unpublished). Other partitions of
-    dst_scale are left as they are. `Options.mx_scale` has the older rule.
+    amax is the greatest magnitude of a group, which is 8 partitions times 4 elements. emax is 8 for
+    e4m3fn, and 15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros
+    is 2^-127. If a group has a NaN or an infinity, its scale and all its elements become NaN
+    (unpublished). Other partitions of dst_scale are unchanged. `Options.mx_scale` can select the
+    older rule.
     """
     assert dst.dtype.element is not None
     values = src.values().reshape(src.shape[0], -1)
@@ -74,7 +75,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once; then as in nc_matmul. `Options.mx_order` has another order.
+    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
+    order.
     """
     s = operand(core, "stationary_scale", stationary, stationary_scale)
     x = operand(core, "moving_scale", moving, moving_scale)

@@ -115,7 +115,7 @@ def select_reduce(
 ) -> None:
     """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
 
-    max_f is the largest of dst[p, :] before it is rounded.
+    max_f is the greatest of dst[p, :] before rounding.
     """
     chosen = numeric.mask(predicate, dst, reverse_pred)
     kept = numeric.shaped(on_true.values(), dst.shape)
@@ -151,7 +151,8 @@ def tensor_partition_reduce(dst: SbufOut, op: words.OverPartitions, data: SbufIn
 def bn_stats(dst: Out, data: In) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
+    Each number is rounded once; the order of the engine's sums is unpublished. Without elements,
+    all three are 0.
     """
     found = numeric.floats(dst, (data.shape[0], 6))
     loops.moments(numeric.rows(data), found)
@@ -167,7 +168,7 @@ def bn_stats(dst: Out, data: In) -> None:
 def bn_aggr(dst: Out, data: In) -> None:
     """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
 
-    over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
+    data[p, :] lists the triples (n_i, m_i, M_i), in the form of bn_stats.
     """
     found = numeric.floats(dst, (data.shape[0], 2))
     loops.aggregate(numeric.rows(data), found)
@@ -224,8 +225,9 @@ def tensor_scalar_cumulative(
 ) -> None:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
-    the last instruction left it with reduce. It stays float32 even if dst is narrower.
+    By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
+    it starts from imm1[p]; with reduce, from its value after the last instruction. It stays float32
+    even if dst is narrower.
     """
     number_for(op0, imm0, "imm0")
     out = numeric.stepped(dst, src, (op0, imm0, False))

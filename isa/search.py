@@ -32,9 +32,9 @@ vector, gpsimd = engine.vector, engine.gpsimd
 
 @instruction(vector, shapes="src: P F>=8<=search_free; dst: P 8", cost=cost.streaming())
 def max8(dst: Out, src: Searched, *, core: Core) -> None:
-    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count one by one
+    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count separately
 
-    NaN is above everything (unpublished: `Options.nan_minmax`), +0 above -0.
+    NaN is above all numbers (unpublished: `Options.nan_minmax`); +0 is above -0.
     """
     data = numeric.rows(src)
     codes = data.view(f"i{data.itemsize}")
@@ -47,9 +47,10 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
 
 @instruction(vector, shapes="data: P F>=8<=search_free; vals dst: P 8", cost=cost.streaming())
 def nc_find_index8(dst: words.Indices, data: Searched, vals: Searched) -> None:
-    """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
+    """dst[p, i] = the first f with data[p, f] == vals[p, i]; if there is none, a number with all
+    bits set
 
-    If vals[p, :] holds a value several times, these take its occurrences in order, i ascending.
+    If vals[p, :] has a value several times, the first i gets the value's first position, and so on.
     """
     numeric.write(dst, occurrences(data, vals, backwards=False))
 
@@ -60,10 +61,10 @@ def nc_find_index8(dst: words.Indices, data: Searched, vals: Searched) -> None:
 def nc_match_replace8(
     dst: Out, data: Searched, vals: Searched, imm: Constant, dst_idx: words.MaybeIndices = None
 ) -> None:
-    """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
+    """dst[p, :] = data[p, :], but imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
-    dst_idx[p, i] = f_i, all ones where there is none. If vals[p, :] holds a value several times,
-    these take its occurrences in order, i descending.
+    dst_idx[p, i] = f_i; if there is none, a number with all bits set. If vals[p, :] has a value
+    several times, the last i gets the value's first position, and so on.
     """
     found = occurrences(data, vals, backwards=True)
     there = found != searches.MISSING
@@ -103,8 +104,9 @@ def range_select(
 ) -> None:
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
-    i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
-    rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
+    i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
+    rounding. The number for the other elements is exactly the least float32; in formats with a
+    smaller range it becomes -inf.
     """
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
@@ -123,7 +125,7 @@ def range_select(
     rules=[words.one_row_of_pairs],
 )
 def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
-    """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
+    """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f
 
     Padding, which has id 0, gets the number of ids as its start and -1 as its end.
     """
@@ -149,9 +151,9 @@ def topk(
 ) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    A group is 16 partitions, and element j of it is in its partition j % 16, column j / 16, of src
-    as of the results: these are in the first K / 16 columns, and the rest is left as it is. Of
-    equal elements the first are taken (unpublished).
+    A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
+    src and in the results. The results are in the first K / 16 columns; other columns are
+    unchanged. The first of equal elements are chosen (unpublished).
     """
     snake = engines.read_groups(core, "src", src, n)
     descending = np.argsort(~codec.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
@@ -171,7 +173,7 @@ def nonzero_with_count(
 ) -> None:
     """dst[p, :] = [f + index_offset where src[p, f] != 0, padding_val ..., count];  p = 0, 16...
 
-    The other partitions of dst are left as they are, those of src are not read.
+    Other partitions of dst are unchanged, and other partitions of src are not read.
     """
     first = np.arange(src.shape[0]) % core.machine.limits.gpsimd_core_partitions == 0
     found = engines.read_rows(core, "src", src, first) != 0

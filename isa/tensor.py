@@ -42,9 +42,9 @@ def nc_matmul(
 ) -> Run:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[k, n]
 
-    The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
+    The sum is a float32 chain from k = 0. It is added to dst if the instruction accumulates.
     double_row takes [K/2, 2, M] and [K/2, 2, N]: the products of k and k + K/2 are added first.
-    `Options` has other sums for float32 and other ways to read operands.
+    `Options` can select other sums for float32, and other ways to read operands.
     """
     if is_transpose and core.machine.has("native_transpose"):
         return sums.pass_through
@@ -76,9 +76,9 @@ def nc_matmul_sparse(
 ) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
-    tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
-    In no released API: `Options.experimental`.
+    A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
+    position of stationary[k, m] among the N: it is a N/A + c, or c A + a if places is "slot". The
+    sum is that of nc_matmul. No released API has this instruction: `Options.experimental`.
     """
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
     x = words.picked(core, moving.values(), tags, pattern, places)
@@ -99,9 +99,9 @@ def nc_matmul_sparse(
 def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> Run:
     """dst[f, p] = data[p, f]
 
-    From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
-    of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
+    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
+    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
+    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
     """
     exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
     turn = turned if exact else sums.transposed

@@ -42,7 +42,7 @@ vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, e
     older_compiler=Fusion(engines=left_open),
 )
 def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> Run:
-    """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
+    """dst[p, f] = src[p, f]; equal formats keep their bits, others are converted through float32"""
     return numeric.move(dst, src)
 
 
@@ -54,7 +54,7 @@ def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> Run:
     older_compiler=Fusion(fills=True),
 )
 def memset(dst: Filled, value: Constant, engine: engine = unknown) -> Run:
-    """dst[p, f] = value; packed formats take 0 only"""
+    """dst[p, f] = value; for packed formats it must be 0"""
     return fill
 
 
@@ -68,7 +68,7 @@ def memset(dst: Filled, value: Constant, engine: engine = unknown) -> Run:
 def tensor_copy_predicated(
     dst: Chosen, src: Source, predicate: Predicate, reverse_pred: bool = False
 ) -> None:
-    """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
+    """dst[p, f] = src[p, f] if predicate[p, f] != 0, else unchanged"""
     chosen = numeric.mask(predicate, dst, reverse_pred)
     if isinstance(src, Tile):
         numeric.put(dst, chosen, numeric.shaped(src.codes(), dst.shape))
@@ -175,9 +175,9 @@ def reciprocal(dst: Out, data: In) -> Run:
     traits=Traits(moves_bits=True),
 )
 def nc_stream_shuffle(dst: Partly, src: In, shuffle_mask: Mask) -> None:
-    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 leaves dst as it is
+    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    One quadrant of src may go to every quadrant of dst.
+    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
     """
     moved, origin = words.shuffled(shuffle_mask, dst.shape[0], src.shape[0])
     codes = numeric.shaped(src.codes(), (src.shape[0], *dst.shape[1:]))

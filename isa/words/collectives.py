@@ -48,7 +48,8 @@ def one_cycle(call: Call, machine: Machine) -> cost.Cost:
 
 
 def memory_access(call: Call, machine: Machine) -> cost.Cost:
-    """The sequencer waits for the memory. A store is assumed to take as long as a load."""
+    """The time of an access to memory, for which the sequencer waits. A store is assumed to take as
+    long as a load."""
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 

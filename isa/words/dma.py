@@ -257,7 +257,7 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """A transpose gets a share of the bandwidth (ARCH2)."""
+    """The time of a DMA with a share of the bandwidth (ARCH2)."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
     found = cost.dma(call, machine)

@@ -137,7 +137,8 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
 
 @rule()
 def names_sources(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask names the partitions of a quadrant, counted from 0, or 255 for what dst keeps"""
+    """shuffle_mask has numbers of partitions in a quadrant, or 255 for a partition that dst
+    keeps"""
     mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
     if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
         expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP}"
@@ -227,7 +228,7 @@ Total = Annotated[
     also="err_num_partition_mismatch",
 )
 def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
-    """reduce_res has as many partitions as data, or more"""
+    """reduce_res has at least as many partitions as data"""
     # nki-library's router_topk of NKI 0.2 reads registers of more partitions than data has
     data, result = call.view("data"), call["reduce_res"]
     if not isinstance(result, View):
@@ -241,7 +242,7 @@ def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
 
 @rule(OperatorError)
 def two_steps(call: Call, machine: Machine) -> Fault | None:
-    """op0 and op1 are a pair that the input stage can do"""
+    """op0 and op1 are a pair that the input stage supports"""
     op0, op1 = call["op0"], call["op1"]
     if (op0.name, op1.name) in STEPS:
         return None
@@ -307,7 +308,8 @@ Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
 
 @rule()
 def counts_multiply(call: Call, machine: Machine) -> Fault | None:
-    """the counts of pattern, 1 to iota_dims of them, multiply to the elements of dst"""
+    """pattern has 1 to iota_dims counts, whose product is the number of elements per partition of
+    dst"""
     counts = [pair[-1] for pair in call["pattern"] if pair]
     size, most = call.view("dst").free_size, machine.limits.iota_dims
     if not 0 < len(counts) <= most:
@@ -330,7 +332,8 @@ PATTERN = (
 
 @rule()
 def filled(call: Call, machine: Machine) -> Fault | None:
-    """dst holds what 1 to gather_indices indices fetch, or the num_valid_indices first of them"""
+    """dst is filled by the elements of all indices (at most gather_indices), or of
+    num_valid_indices"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     limits = machine.limits
     there = limits.gpsimd_core_partitions * call.view("index").free_size

@@ -136,7 +136,7 @@ CUMULATIVE = (
 
 
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over data; sums and maxima of bfloat16 have a separate rate."""
+    """One pass over data; sums and maxima of bfloat16 have another rate."""
     narrow = all(v.dtype is bfloat16 for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
     kind = "reduce_16bit" if fast else "default"
@@ -144,7 +144,7 @@ def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def aggregation_cost(call: Call, machine: Machine) -> cost.Cost:
-    """13 cycles for each triple (ISA226)."""
+    """13 cycles for each triple of data (ISA226)."""
     return cost.stream(call, machine, 13 * call.view("data").free_size / 3)
 
 
@@ -177,7 +177,7 @@ Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 
 @rule(OperatorError, because="the engine has that one constant")
 def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
-    """on_false_value is the least float32"""
+    """on_false_value is the least float32 number"""
     value = call["on_false_value"]
     with np.errstate(over="ignore"):
         if np.float32(value) == LEAST:
@@ -213,7 +213,8 @@ def two_axes(call: Call, machine: Machine) -> Fault | None:
 
 @rule(FreeSizeError)
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
-    """n is 8 or more, at most what a group of src holds and what the instruction counts to"""
+    """n is at least 8, and at most the elements of a group of src and the limit of the
+    instruction"""
     src, n, counted = call.view("src"), call["n"], machine.limits.topk_elements
     group = machine.limits.gpsimd_core_partitions
     most = min(counted, group * src.free_size)
@@ -228,7 +229,7 @@ def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
 
 @rule(FreeSizeError)
 def results(call: Call, machine: Machine) -> Fault | None:
-    """val_dst takes at most n results, and no more than the instruction can give"""
+    """val_dst has at most n results, and at most as many as the instruction returns"""
     found, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
     if found <= most:
         return None

@@ -70,7 +70,7 @@ def columns(call: Call, name: str) -> int:
 
 @rule(FreeSizeError)
 def moving_fits(call: Call, machine: Machine) -> Fault | None:
-    """moving has at most moving_free_float32 columns, or moving_free_bfloat16 into bfloat16"""
+    """moving has at most moving_free_float32 columns, or moving_free_bfloat16 if dst is bfloat16"""
     found, limits = columns(call, "moving"), machine.limits
     narrow = call.view("dst").dtype is bfloat16
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
@@ -86,7 +86,7 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
 
 @rule(DtypeError, because="the array supports one kind of multiplication at a time")
 def operand_formats(call: Call, machine: Machine) -> Fault | None:
-    """float32 and TF32 pair with each other only, float8_e4m3fn not with float8_e4m3"""
+    """float32 and TF32 pair only with each other; float8_e4m3fn does not pair with float8_e4m3"""
     s, x = (view.dtype for view in call.views("stationary", "moving"))
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
@@ -101,7 +101,8 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
 
 @rule(DtypeError)
 def result_format(call: Call, machine: Machine) -> Fault | None:
-    """sums leave as float32, or bfloat16 where PSUM takes it; a transpose passes bits through"""
+    """dst is float32, or bfloat16 on machines whose PSUM takes it; a transpose keeps the format's
+    bits"""
     dst, data = call.view("dst").dtype, call.view("stationary").dtype
     if call["is_transpose"] and machine.has("native_transpose"):
         if carries(dst, data):
@@ -130,8 +131,8 @@ def carries(dst: Format, data: Format) -> bool:
 
 @rule(because="the 128 x 128 array splits into equal parts")
 def array_tiling(call: Call, machine: Machine) -> Fault | None:
-    """tile_position and tile_size take all rows or columns of the array, or halves of that down to
-    array_part"""
+    """tile_position and tile_size use all rows or columns of the array, or a half, a quarter and so
+    on, down to array_part"""
     position, size = call["tile_position"], call["tile_size"]
     if not position and not size:
         return None
@@ -165,7 +166,7 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
 
 @rule(because="several products per element and column tiling don't go together")
 def rows_only(call: Call, machine: Machine) -> Fault | None:
-    """the fast modes can share the array's rows, not its columns"""
+    """the fast modes can share the rows of the array, but not its columns"""
     position, size = call["tile_position"] or (), call["tile_size"] or ()
     whole = machine.limits.stationary_free
     if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
@@ -260,9 +261,9 @@ def choose(call: Call, machine: Machine) -> engine:
 
 @rule(DtypeError, because="the instruction moves bits and converts nothing")
 def one_format(call: Call, machine: Machine) -> Fault | None:
-    """dst has the format of data, or accepts the result of the Tensor engine. Where that engine
-    multiplies (v2), its sums are float32 and may stay so (published kernels for trn1 do it:
-    autocomp, SD attention)."""
+    """dst has the format of data, or a format that accepts the result of the Tensor engine. If this
+    engine multiplies (v2), its sums are float32, and dst may be float32 (published kernels for trn1
+    do this: autocomp, SD attention)."""
     dst, data = call.view("dst").dtype, call.view("data").dtype
     if call.engine is tensor:
         native = machine.has("native_transpose")
@@ -361,7 +362,7 @@ SPARSE_MATMUL = (
 
 
 def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The cost of a dense product of the compressed tile."""
+    """The cost of a dense product with the compressed tile."""
     columns, weights = call.view("dst").free_size, call.view("stationary").free_size
     kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     return cost.systolic(call, machine, kind, columns, weights)

@@ -1,4 +1,4 @@
-"""Text and tables in HTML, which every viewer of notebooks keeps."""
+"""Text and tables in HTML that every viewer of notebooks keeps when it sanitizes a page."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ class NotEmulated(NeuronError, NotImplementedError):
 
 
 class UsageError(NeuronError, ValueError):
-    """The emulator was asked for something that makes no sense."""
+    """The emulator was used wrongly; the kernel is not to blame."""
 
 
 # advice to the user who meets a fault of neuroncore

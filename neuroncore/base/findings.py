@@ -47,8 +47,8 @@ class CodeRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A likely problem at a line of the user's kernel. Missing fields come from the row of its
-    code."""
+    """A likely problem at a line of the user's kernel. The defaults of fields come from the row of
+    its code."""
 
     code: str
     message: str

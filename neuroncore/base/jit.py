@@ -1,4 +1,4 @@
-"""The one way this package compiles: strict IEEE arithmetic, cached on disk."""
+"""Compilation of loops by numba, for the whole package: strict IEEE arithmetic, cached on disk."""
 
 from __future__ import annotations
 

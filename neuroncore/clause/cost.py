@@ -216,7 +216,8 @@ def filling(call: Call, machine: Machine) -> Cost:
 
 
 def copying(call: Call, machine: Machine) -> Cost:
-    """tensor_copy and tensor_scalar: fast modes by format, memory and contiguity (ARCH2)."""
+    """tensor_copy and tensor_scalar, which have fast modes by format, memory and contiguity
+    (ARCH2)."""
     return stream(
         call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
     )
@@ -363,7 +364,7 @@ def _repeats_elements(src: View) -> bool:
 
 
 def _rows_of(dst: View, src: View) -> int:
-    """Return how many rows of elements are moved."""
+    """Return the number of rows of elements that a DMA moves."""
     return ceil(dst.size / min(_row(dst), _row(src)))
 
 

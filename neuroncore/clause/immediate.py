@@ -93,7 +93,8 @@ def _told(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """A scalar register of a sequencer; with `number`, an integer is accepted too."""
+    """Declaration of a parameter that is a scalar register of a sequencer. With `number`, an
+    integer is accepted too."""
 
     number: bool = False
     written: bool = False

@@ -256,8 +256,8 @@ def unsupported(argument: str, hint: str) -> Rule:
 
 
 def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
-    """Bitvec operators take integer tiles of one width and run on one engine, by default
-    the Vector engine; operators of the two kinds don't mix in one instruction."""
+    """Require bitvec operators to have integer tiles of one width, and to run on one engine, by
+    default the Vector engine. Bitvec operators can't be mixed with others in one instruction."""
 
     @rule(
         OperatorError,
@@ -326,8 +326,7 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
 
 def within_one_bank(name: str) -> Rule:
-    """Require that a matmul's result is in one bank of each partition of PSUM, on machines that
-    need it."""
+    """Require that the result of a matmul is in one bank of PSUM, on machines that need it."""
 
     @rule(
         PsumBankError,
@@ -358,7 +357,7 @@ def within_one_bank(name: str) -> Rule:
 
 
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
-    """Require a machine that has this instruction on that engine."""
+    """Require a feature of the machine if the instruction runs on this engine."""
 
     @rule(TargetError, f"on the {unit.name} engine only on machines with {feature}", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -375,7 +374,7 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
 
 
 def indirect_on(*engines: engine) -> Rule:
-    """Require that an index picks elements on these engines only."""
+    """Require one of these engines if an index chooses elements."""
     names = " or ".join(e.name for e in engines)
 
     @rule(BufferKindError, f"an index picks elements on the {names} engine only")
@@ -410,7 +409,7 @@ def two_operands(*ops: str) -> Rule:
 
 
 def commands(*names: str) -> Rule:
-    """The commands that the instruction accepts for its engine's accumulator registers."""
+    """Require one of these commands for the engine's accumulator registers."""
 
     @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -1,4 +1,4 @@
-"""neuroncore doctor checks whether this installation works; neuroncore warm loads and compiles what
+"""neuroncore doctor: check whether this installation works. neuroncore warm: load and compile what
 first runs need."""
 
 from __future__ import annotations

@@ -399,7 +399,8 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class PublishedLine:
-    """A claim, the value for the Tensor engine alone, and the value of the formula."""
+    """A line of the comparison: a claim, the Tensor engine's value for it, and the value of its
+    formula."""
 
     claim: Claim
     alone: float | None

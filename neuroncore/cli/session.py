@@ -87,7 +87,7 @@ def leaving_told() -> Iterator[None]:
 
 
 def left_in_a_launch(leaving: SystemExit) -> bool:
-    """Return whether a kernel tried to end the process."""
+    """Return whether the exit was requested inside a kernel."""
     frames = (frame for frame, _ in traceback.walk_tb(leaving.__traceback__))
     return any(frame.f_code is launch.__code__ for frame in frames)
 

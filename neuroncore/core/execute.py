@@ -40,7 +40,7 @@ def activate2(
 ) -> Offsets | None:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32. The accumulator folds what is not yet rounded to dst.
+    Each step rounds to float32. The accumulator folds the results before they are rounded to dst.
     """
     offsets = None
     if call.dynamic:
@@ -252,7 +252,7 @@ def all_gather(
     collective_dim: Any,
     priority: Any,
 ) -> Offsets | None:
-    """dsts[i] = srcs[i] of all ranks of the group, one after the other along collective_dim"""
+    """dsts[i] = srcs[i] of all ranks of the group, concatenated along collective_dim"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -326,7 +326,7 @@ def all_gather_v(
 def all_reduce(
     core: Core, call: Any, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[i] = op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -364,7 +364,7 @@ def all_to_all(
     collective_dim: Any,
     priority: Any,
 ) -> Offsets | None:
-    """piece k of dsts[i] = the rank's piece of srcs[i] of rank k of the group"""
+    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -438,7 +438,7 @@ def all_to_all_v(
 def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
 
-    over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
+    data[p, :] lists the triples (n_i, m_i, M_i), in the form of bn_stats.
     """
     offsets = None
     if call.dynamic:
@@ -471,7 +471,8 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
 def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
+    Each number is rounded once; the order of the engine's sums is unpublished. Without elements,
+    all three are 0.
     """
     offsets = None
     if call.dynamic:
@@ -504,7 +505,7 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
 def collective_permute(
     core: Core, call: Any, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -566,7 +567,7 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank whose data has come here after this many steps around the channel's ring"""
+    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -628,7 +629,7 @@ def collective_permute_implicit_reduce(
 
 
 def core_barrier(core: Core, call: Any, data: Any, cores: Any, engine: Any) -> Offsets | None:
-    """no core continues before all of `cores` are here; then their writes to data are visible"""
+    """no core continues before all `cores` have arrived; then their writes to data are visible"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -664,8 +665,8 @@ def dma_compute(
 ) -> Offsets | None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data. Where indices
-    aren't unique, a row that is picked twice gets one sum after the other.
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
+    unique, a row that is chosen twice gets both sums, one after the other.
     """
     offsets = None
     if call.dynamic:
@@ -704,7 +705,9 @@ def dma_copy(
     dge_mode: Any,
     engine: Any,
 ) -> Offsets | None:
-    """dst = src, element by element in row-major order; formats convert through float32"""
+    """dst = src, element by element in row-major order; different formats are converted through
+    float32
+    """
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), oob_mode is SKIP)
@@ -743,8 +746,8 @@ def dma_transpose(
 ) -> Offsets | None:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    Where src is a gather, row w is row i[w % P, w // P] of the tensor under it, i its index of P
-    partitions.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
+    index and P the number of partitions of i.
     """
     offsets = None
     if call.dynamic:
@@ -775,7 +778,7 @@ def dropout(
 ) -> Offsets | None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    Elements that are kept are not scaled; their bits stay.
+    Elements that are kept are not scaled: their bits are unchanged.
     """
     offsets = None
     if call.dynamic:
@@ -906,7 +909,7 @@ def local_gather(
 ) -> Offsets | None:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    n is num_elem_per_idx, i counts up to num_valid_indices. An index counts elements.
+    n is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
     """
     offsets = None
     if call.dynamic:
@@ -940,9 +943,9 @@ def local_gather(
 
 
 def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
-    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count one by one
+    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count separately
 
-    NaN is above everything (unpublished: `Options.nan_minmax`), +0 above -0.
+    NaN is above all numbers (unpublished: `Options.nan_minmax`); +0 is above -0.
     """
     offsets = None
     if call.dynamic:
@@ -973,7 +976,7 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
 
 
 def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets | None:
-    """dst[p, f] = value; packed formats take 0 only"""
+    """dst[p, f] = value; for packed formats it must be 0"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1000,9 +1003,10 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
 
 
 def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Offsets | None:
-    """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
+    """dst[p, i] = the first f with data[p, f] == vals[p, i]; if there is none, a number with all
+    bits set
 
-    If vals[p, :] holds a value several times, these take its occurrences in order, i ascending.
+    If vals[p, :] has a value several times, the first i gets the value's first position, and so on.
     """
     offsets = None
     if call.dynamic:
@@ -1045,10 +1049,10 @@ def nc_match_replace8(
     dst_idx: Any,
     dst_idx_is_tile: bool,
 ) -> Offsets | None:
-    """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
+    """dst[p, :] = data[p, :], but imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
-    dst_idx[p, i] = f_i, all ones where there is none. If vals[p, :] holds a value several times,
-    these take its occurrences in order, i descending.
+    dst_idx[p, i] = f_i; if there is none, a number with all bits set. If vals[p, :] has a value
+    several times, the last i gets the value's first position, and so on.
     """
     offsets = None
     if call.dynamic:
@@ -1104,9 +1108,9 @@ def nc_matmul(
 ) -> Offsets | None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[k, n]
 
-    The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
+    The sum is a float32 chain from k = 0. It is added to dst if the instruction accumulates.
     double_row takes [K/2, 2, M] and [K/2, 2, N]: the products of k and k + K/2 are added first.
-    `Options` has other sums for float32 and other ways to read operands.
+    `Options` can select other sums for float32, and other ways to read operands.
     """
     offsets = None
     if call.dynamic:
@@ -1152,7 +1156,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once; then as in nc_matmul. `Options.mx_order` has another order.
+    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
+    order.
     """
     offsets = None
     if call.dynamic:
@@ -1198,9 +1203,9 @@ def nc_matmul_sparse(
 ) -> Offsets | None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
-    tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
-    In no released API: `Options.experimental`.
+    A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
+    position of stationary[k, m] among the N: it is a N/A + c, or c A + a if places is "slot". The
+    sum is that of nc_matmul. No released API has this instruction: `Options.experimental`.
     """
     offsets = None
     if call.dynamic:
@@ -1235,7 +1240,7 @@ def nc_matmul_sparse(
 
 
 def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Offsets | None:
-    """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""
+    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1270,9 +1275,9 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
 def nc_stream_shuffle(
     core: Core, call: Any, dst: Any, src: Any, shuffle_mask: Any
 ) -> Offsets | None:
-    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 leaves dst as it is
+    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    One quadrant of src may go to every quadrant of dst.
+    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
     """
     offsets = None
     if call.dynamic:
@@ -1301,9 +1306,9 @@ def nc_stream_shuffle(
 def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Offsets | None:
     """dst[f, p] = data[p, f]
 
-    From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
-    of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
+    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
+    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
+    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
     """
     offsets = None
     if call.dynamic:
@@ -1336,7 +1341,7 @@ def nonzero_with_count(
 ) -> Offsets | None:
     """dst[p, :] = [f + index_offset where src[p, f] != 0, padding_val ..., count];  p = 0, 16...
 
-    The other partitions of dst are left as they are, those of src are not read.
+    Other partitions of dst are unchanged, and other partitions of src are not read.
     """
     offsets = None
     if call.dynamic:
@@ -1363,10 +1368,11 @@ def nonzero_with_count(
 def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Offsets | None:
     """dst[p, f][i] = src[p, 4f + i] / X;  dst_scale[p/8, f] = X = 2^(floor(log2 amax) - emax + 1)
 
-    amax is the greatest magnitude of a group, 8 partitions times 4 elements; emax is 8 for e4m3fn,
-    15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros is 2^-127;
-    a group with NaN or an infinity in it is NaN, scale and all (unpublished). Other partitions of
-    dst_scale are left as they are. `Options.mx_scale` has the older rule.
+    amax is the greatest magnitude of a group, which is 8 partitions times 4 elements. emax is 8 for
+    e4m3fn, and 15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros
+    is 2^-127. If a group has a NaN or an infinity, its scale and all its elements become NaN
+    (unpublished). Other partitions of dst_scale are unchanged. `Options.mx_scale` can select the
+    older rule.
     """
     offsets = None
     if call.dynamic:
@@ -1403,8 +1409,8 @@ def rand2(
 ) -> Offsets | None:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
 
-    u takes the upper 24 bits of a random number. Each operation rounds to float32, so that max
-    itself is possible.
+    u is the upper 24 bits of a random number. Each operation rounds to float32, so the result may
+    be max itself.
     """
     offsets = None
     if call.dynamic:
@@ -1506,8 +1512,9 @@ def range_select(
 ) -> Offsets | None:
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
-    i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
-    rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
+    i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
+    rounding. The number for the other elements is exactly the least float32; in formats with a
+    smaller range it becomes -inf.
     """
     offsets = None
     if call.dynamic:
@@ -1611,7 +1618,9 @@ def reduce_scatter(
     op: Any,
     priority: Any,
 ) -> Offsets | None:
-    """dsts[i] = the rank's piece along collective_dim of op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
+    ranks
+    """
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1805,7 +1814,7 @@ def select_reduce(
 ) -> Offsets | None:
     """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
 
-    max_f is the largest of dst[p, :] before it is rounded.
+    max_f is the greatest of dst[p, :] before rounding.
     """
     offsets = None
     if call.dynamic:
@@ -1858,7 +1867,7 @@ def sendrecv(
     pipe_id: Any,
     dma_engine: Any,
 ) -> Offsets | None:
-    """dst = src of core recv_from_rank, while src goes to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1888,7 +1897,7 @@ def sendrecv(
 
 
 def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offsets | None:
-    """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
+    """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f
 
     Padding, which has id 0, gets the number of ids as its start and -1 as its end.
     """
@@ -1921,7 +1930,7 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
 
 
 def set_rng_seed(core: Core, call: Any, src_seeds: Any) -> Offsets | None:
-    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine restart from the seed src_seeds[0, 0]"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1945,7 +1954,7 @@ def set_rng_seed(core: Core, call: Any, src_seeds: Any) -> Offsets | None:
 
 
 def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offsets | None:
-    """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
+    """dst[p, f] = src[p, f]; equal formats keep their bits, others are converted through float32"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1977,7 +1986,7 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
 def tensor_copy_predicated(
     core: Core, call: Any, dst: Any, src: Any, predicate: Any, reverse_pred: Any, src_is_tile: bool
 ) -> Offsets | None:
-    """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
+    """dst[p, f] = src[p, f] if predicate[p, f] != 0, else unchanged"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2132,8 +2141,9 @@ def tensor_scalar_cumulative(
 ) -> Offsets | None:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
-    the last instruction left it with reduce. It stays float32 even if dst is narrower.
+    By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
+    it starts from imm1[p]; with reduce, from its value after the last instruction. It stays float32
+    even if dst is narrower.
     """
     offsets = None
     if call.dynamic:
@@ -2317,9 +2327,9 @@ def tensor_tensor_scan(
 def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) -> Offsets | None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    A group is 16 partitions, and element j of it is in its partition j % 16, column j / 16, of src
-    as of the results: these are in the first K / 16 columns, and the rest is left as it is. Of
-    equal elements the first are taken (unpublished).
+    A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
+    src and in the results. The results are in the first K / 16 columns; other columns are
+    unchanged. The first of equal elements are chosen (unpublished).
     """
     offsets = None
     if call.dynamic:

@@ -28,7 +28,7 @@ from neuroncore.customop.build import Sources, absolute, build, limits, time
 
 
 class Reason(NamedTuple):
-    """The reason of a fault, and a hint."""
+    """A text for a fault, and a hint."""
 
     because: str
     hint: str

@@ -131,7 +131,7 @@ def activate2(
 ) -> NkiInstruction:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32. The accumulator folds what is not yet rounded to dst.
+    Each step rounds to float32. The accumulator folds the results before they are rounded to dst.
     """
     if (
         extra
@@ -741,7 +741,7 @@ def all_gather(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = srcs[i] of all ranks of the group, one after the other along collective_dim"""
+    """dsts[i] = srcs[i] of all ranks of the group, concatenated along collective_dim"""
     if (
         extra
         or unknown
@@ -969,7 +969,7 @@ def all_reduce(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
     if (
         extra
         or unknown
@@ -1069,7 +1069,7 @@ def all_to_all(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """piece k of dsts[i] = the rank's piece of srcs[i] of rank k of the group"""
+    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
     if (
         extra
         or unknown
@@ -1292,7 +1292,7 @@ def bn_aggr(
 ) -> NkiInstruction:
     """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
 
-    over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
+    data[p, :] lists the triples (n_i, m_i, M_i), in the form of bn_stats.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(BN_AGGR, locals(), extra, unknown)
@@ -1366,7 +1366,8 @@ def bn_stats(
 ) -> NkiInstruction:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    Each is rounded once (how the engine sums is unpublished). Without elements, all three are 0.
+    Each number is rounded once; the order of the engine's sums is unpublished. Without elements,
+    all three are 0.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(BN_STATS, locals(), extra, unknown)
@@ -1444,7 +1445,7 @@ def collective_permute(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
     if extra or unknown or srcs is MISSING or dsts is MISSING or source_target_pairs is MISSING:
         settle(COLLECTIVE_PERMUTE, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1647,7 +1648,7 @@ def collective_permute_implicit_current_processing_rank_id(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the rank whose data has come here after this many steps around the channel's ring"""
+    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
     if extra or unknown or dst is MISSING or iteration_id is MISSING or replica_group is MISSING:
         settle(COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1901,7 +1902,7 @@ def core_barrier(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """no core continues before all of `cores` are here; then their writes to data are visible"""
+    """no core continues before all `cores` have arrived; then their writes to data are visible"""
     if extra or unknown or data is MISSING or cores is MISSING:
         settle(CORE_BARRIER, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1981,8 +1982,8 @@ def dma_compute(
 ) -> NkiInstruction:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data. Where indices
-    aren't unique, a row that is picked twice gets one sum after the other.
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
+    unique, a row that is chosen twice gets both sums, one after the other.
     """
     if extra or unknown or dst is MISSING or srcs is MISSING or reduce_op is MISSING:
         settle(DMA_COMPUTE, locals(), extra, unknown)
@@ -2079,7 +2080,9 @@ def dma_copy(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = src, element by element in row-major order; formats convert through float32"""
+    """dst = src, element by element in row-major order; different formats are converted through
+    float32
+    """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(DMA_COPY, locals(), extra, unknown)
     core: Any = running() or current()
@@ -2182,8 +2185,8 @@ def dma_transpose(
 ) -> NkiInstruction:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    Where src is a gather, row w is row i[w % P, w // P] of the tensor under it, i its index of P
-    partitions.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
+    index and P the number of partitions of i.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(DMA_TRANSPOSE, locals(), extra, unknown)
@@ -2288,7 +2291,7 @@ def dropout(
 ) -> NkiInstruction:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 
-    Elements that are kept are not scaled; their bits stay.
+    Elements that are kept are not scaled: their bits are unchanged.
     """
     if extra or unknown or dst is MISSING or data is MISSING or prob is MISSING:
         settle(DROPOUT, locals(), extra, unknown)
@@ -2632,7 +2635,7 @@ def local_gather(
 ) -> NkiInstruction:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    n is num_elem_per_idx, i counts up to num_valid_indices. An index counts elements.
+    n is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
     """
     if extra or unknown or dst is MISSING or src_buffer is MISSING or index is MISSING:
         settle(LOCAL_GATHER, locals(), extra, unknown)
@@ -2728,9 +2731,9 @@ MAX8 = INSTRUCTIONS["max8"]
 def max8(
     dst: Tile = MISSING, src: Tile = MISSING, name: Any = None, *extra: Any, **unknown: Any
 ) -> NkiInstruction:
-    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count one by one
+    """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count separately
 
-    NaN is above everything (unpublished: `Options.nan_minmax`), +0 above -0.
+    NaN is above all numbers (unpublished: `Options.nan_minmax`); +0 is above -0.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(MAX8, locals(), extra, unknown)
@@ -2807,7 +2810,7 @@ def memset(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = value; packed formats take 0 only"""
+    """dst[p, f] = value; for packed formats it must be 0"""
     if extra or unknown or dst is MISSING or value is MISSING:
         settle(MEMSET, locals(), extra, unknown)
     core: Any = running() or current()
@@ -2899,9 +2902,10 @@ def nc_find_index8(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
+    """dst[p, i] = the first f with data[p, f] == vals[p, i]; if there is none, a number with all
+    bits set
 
-    If vals[p, :] holds a value several times, these take its occurrences in order, i ascending.
+    If vals[p, :] has a value several times, the first i gets the value's first position, and so on.
     """
     if extra or unknown or dst is MISSING or data is MISSING or vals is MISSING:
         settle(NC_FIND_INDEX8, locals(), extra, unknown)
@@ -2984,10 +2988,10 @@ def nc_match_replace8(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
+    """dst[p, :] = data[p, :], but imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
-    dst_idx[p, i] = f_i, all ones where there is none. If vals[p, :] holds a value several times,
-    these take its occurrences in order, i descending.
+    dst_idx[p, i] = f_i; if there is none, a number with all bits set. If vals[p, :] has a value
+    several times, the last i gets the value's first position, and so on.
     """
     if extra or unknown or dst is MISSING or data is MISSING or vals is MISSING or imm is MISSING:
         settle(NC_MATCH_REPLACE8, locals(), extra, unknown)
@@ -3102,9 +3106,9 @@ def nc_matmul(
 ) -> NkiInstruction:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[k, n]
 
-    The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
+    The sum is a float32 chain from k = 0. It is added to dst if the instruction accumulates.
     double_row takes [K/2, 2, M] and [K/2, 2, N]: the products of k and k + K/2 are added first.
-    `Options` has other sums for float32 and other ways to read operands.
+    `Options` can select other sums for float32, and other ways to read operands.
     """
     if extra or unknown or dst is MISSING or stationary is MISSING or moving is MISSING:
         settle(NC_MATMUL, locals(), extra, unknown)
@@ -3242,7 +3246,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once; then as in nc_matmul. `Options.mx_order` has another order.
+    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
+    order.
     """
     if (
         extra
@@ -3377,9 +3382,9 @@ def nc_matmul_sparse(
 ) -> NkiInstruction:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N neighbors are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
-    tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
-    In no released API: `Options.experimental`.
+    A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
+    position of stationary[k, m] among the N: it is a N/A + c, or c A + a if places is "slot". The
+    sum is that of nc_matmul. No released API has this instruction: `Options.experimental`.
     """
     if (
         extra
@@ -3490,7 +3495,7 @@ def nc_n_gather(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""
+    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
     if extra or unknown or dst is MISSING or data is MISSING or indices is MISSING:
         settle(NC_N_GATHER, locals(), extra, unknown)
     core: Any = running() or current()
@@ -3570,9 +3575,9 @@ def nc_stream_shuffle(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 leaves dst as it is
+    """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    One quadrant of src may go to every quadrant of dst.
+    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
     """
     if extra or unknown or dst is MISSING or src is MISSING or shuffle_mask is MISSING:
         settle(NC_STREAM_SHUFFLE, locals(), extra, unknown)
@@ -3656,9 +3661,9 @@ def nc_transpose(
 ) -> NkiInstruction:
     """dst[f, p] = data[p, f]
 
-    From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
-    of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0; an uninitialized element counts as finite.
+    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
+    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
+    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(NC_TRANSPOSE, locals(), extra, unknown)
@@ -3744,7 +3749,7 @@ def nonzero_with_count(
 ) -> NkiInstruction:
     """dst[p, :] = [f + index_offset where src[p, f] != 0, padding_val ..., count];  p = 0, 16...
 
-    The other partitions of dst are left as they are, those of src are not read.
+    Other partitions of dst are unchanged, and other partitions of src are not read.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(NONZERO_WITH_COUNT, locals(), extra, unknown)
@@ -3847,10 +3852,11 @@ def quantize_mx(
 ) -> NkiInstruction:
     """dst[p, f][i] = src[p, 4f + i] / X;  dst_scale[p/8, f] = X = 2^(floor(log2 amax) - emax + 1)
 
-    amax is the greatest magnitude of a group, 8 partitions times 4 elements; emax is 8 for e4m3fn,
-    15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros is 2^-127;
-    a group with NaN or an infinity in it is NaN, scale and all (unpublished). Other partitions of
-    dst_scale are left as they are. `Options.mx_scale` has the older rule.
+    amax is the greatest magnitude of a group, which is 8 partitions times 4 elements. emax is 8 for
+    e4m3fn, and 15 for e5m2. Elements are rounded to nearest even, and saturate. The scale of zeros
+    is 2^-127. If a group has a NaN or an infinity, its scale and all its elements become NaN
+    (unpublished). Other partitions of dst_scale are unchanged. `Options.mx_scale` can select the
+    older rule.
     """
     if extra or unknown or dst is MISSING or src is MISSING or dst_scale is MISSING:
         settle(QUANTIZE_MX, locals(), extra, unknown)
@@ -3933,8 +3939,8 @@ def rand2(
 ) -> NkiInstruction:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
 
-    u takes the upper 24 bits of a random number. Each operation rounds to float32, so that max
-    itself is possible.
+    u is the upper 24 bits of a random number. Each operation rounds to float32, so the result may
+    be max itself.
     """
     if extra or unknown or dst is MISSING or min is MISSING or max is MISSING:
         settle(RAND2, locals(), extra, unknown)
@@ -4188,8 +4194,9 @@ def range_select(
 ) -> NkiInstruction:
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
-    i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
-    rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
+    i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
+    rounding. The number for the other elements is exactly the least float32; in formats with a
+    smaller range it becomes -inf.
     """
     if (
         extra
@@ -4475,7 +4482,9 @@ def reduce_scatter(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = the rank's piece along collective_dim of op of srcs[i] of all ranks of the group"""
+    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
+    ranks
+    """
     if (
         extra
         or unknown
@@ -5030,7 +5039,7 @@ def select_reduce(
 ) -> NkiInstruction:
     """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
 
-    max_f is the largest of dst[p, :] before it is rounded.
+    max_f is the greatest of dst[p, :] before rounding.
     """
     if (
         extra
@@ -5176,7 +5185,7 @@ def sendrecv(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = src of core recv_from_rank, while src goes to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
     if (
         extra
         or unknown
@@ -5287,7 +5296,7 @@ SEQUENCE_BOUNDS = INSTRUCTIONS["sequence_bounds"]
 def sequence_bounds(
     dst: Tile = MISSING, segment_ids: Tile = MISSING, name: Any = None, *extra: Any, **unknown: Any
 ) -> NkiInstruction:
-    """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
+    """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f
 
     Padding, which has id 0, gets the number of ids as its start and -1 as its end.
     """
@@ -5361,7 +5370,7 @@ SET_RNG_SEED = INSTRUCTIONS["set_rng_seed"]
 def set_rng_seed(
     src_seeds: Tile = MISSING, name: Any = None, *extra: Any, **unknown: Any
 ) -> NkiInstruction:
-    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine restart from the seed src_seeds[0, 0]"""
     if extra or unknown or src_seeds is MISSING:
         settle(SET_RNG_SEED, locals(), extra, unknown)
     core: Any = running() or current()
@@ -5433,7 +5442,7 @@ def tensor_copy(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
+    """dst[p, f] = src[p, f]; equal formats keep their bits, others are converted through float32"""
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(TENSOR_COPY, locals(), extra, unknown)
     core: Any = running() or current()
@@ -5516,7 +5525,7 @@ def tensor_copy_predicated(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
+    """dst[p, f] = src[p, f] if predicate[p, f] != 0, else unchanged"""
     if extra or unknown or dst is MISSING or src is MISSING or predicate is MISSING:
         settle(TENSOR_COPY_PREDICATED, locals(), extra, unknown)
     core: Any = running() or current()
@@ -5954,8 +5963,9 @@ def tensor_scalar_cumulative(
 ) -> NkiInstruction:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
-    the last instruction left it with reduce. It stays float32 even if dst is narrower.
+    By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
+    it starts from imm1[p]; with reduce, from its value after the last instruction. It stays float32
+    even if dst is narrower.
     """
     if (
         extra
@@ -6492,9 +6502,9 @@ def topk(
 ) -> NkiInstruction:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    A group is 16 partitions, and element j of it is in its partition j % 16, column j / 16, of src
-    as of the results: these are in the first K / 16 columns, and the rest is left as it is. Of
-    equal elements the first are taken (unpublished).
+    A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
+    src and in the results. The results are in the first K / 16 columns; other columns are
+    unchanged. The first of equal elements are chosen (unpublished).
     """
     if (
         extra

@@ -68,18 +68,18 @@ def launch(
     programs: Sequence[Sequence[int]] | None = None,
     finished: Callable[[], Any] | None = None,
 ) -> Launch:
-    """Run a kernel function on one core, or the programs of a grid on one core or several.
+    """Run a kernel function on one core, or the programs of a grid on one or several cores.
 
-    `programs` lists the programs of the grid that each core runs, one after the other; by default
-    each has a separate core (nki/get-started/about/lnc.rst). Two cores are a logical core on
-    machines that have logical cores, and can synchronize; programs on more cores run one after the
-    other. `finished` is called at the end of each. `order` is the order of instructions by the
-    dialect's compiler, unless the options name one. `flags` are the compiler's flags, None for a
-    dialect without flags.
+    `programs` lists, for each core, the programs of the grid that it runs, one after the other. By
+    default each program has a separate core (nki/get-started/about/lnc.rst). On machines that have
+    logical cores, two cores form one and can synchronize; more than two cores run one after the
+    other. `finished` is called at the end of each program. `order` is the order of instructions
+    that the dialect's compiler chooses; the options override it. `flags` are the compiler's flags,
+    or None for a dialect without flags.
 
-    Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
-    contiguous; afterwards the caller's arrays have what the kernel wrote. Returned tensors become
-    arrays of numpy, or of torch or jax if an argument was one of that library.
+    Arrays become tensors of type `tensor` in HBM; contiguous arrays are not copied. After the run
+    the caller's arrays contain what the kernel wrote. Returned tensors become arrays of numpy, or
+    of torch or jax if an argument was an array of that library.
     """
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
@@ -112,12 +112,12 @@ def launch_ranks(
     options: Options | None = None,
     instance: str | None = None,
 ) -> list[Launch]:
-    """Run a kernel function on several ranks together, each with its own arguments and HBM, on as
-    many cores as `way.shares` has entries. Return the launches, rank by rank.
+    """Run a kernel function on several ranks together, each with separate arguments and HBM. Each
+    rank has as many cores as `way.shares` has entries. Return the launches, rank by rank.
 
-    Arrays are converted as in `launch`; if several ranks are passed the same memory, each rank gets
+    Arrays are converted as in `launch`. If several ranks are passed the same memory, each rank gets
     a copy. `instance` is the instance of the ranks, by default the largest one with chips of the
-    target. Raises UsageError for numbers of ranks and cores that do not exist, or not in the
+    target. Raises UsageError if these numbers of ranks and cores do not exist, in general or in the
     instance.
     """
     current = current_settings()

@@ -197,7 +197,7 @@ def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
 
 
 def _ends(spot: Spot) -> bool:
-    """Return whether the innermost loop around a `break` runs on the device."""
+    """Return whether the innermost loop around a `break` or `continue` runs on the device."""
     around = [one for one in spot.scope.nodes if isinstance(one, ast.For | ast.While)]
     holding = [one for one in around if any(inner is spot.node for inner in nested(one))]
     return bool(holding) and holding[-1] in spot.loops

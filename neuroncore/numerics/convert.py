@@ -390,11 +390,11 @@ def stochastic_test(
 ) -> Statistics:
     """Round one float32 value stochastically `draws` times, and test the results.
 
-    The default of the value is 1 plus a fifth of a step. `results` are numbers that were rounded
-    elsewhere, for example on a device, and are tested instead.
+    The default value is 1 plus a fifth of a step. If `results` are given, these are tested instead:
+    numbers that were rounded elsewhere, for example on a device.
 
-    Raises UsageError for a value that the format holds, or beyond its largest, for formats that are
-    not rounded stochastically, and for fewer draws than the largest lag needs.
+    Raises UsageError for a value that is a number of the format or beyond its largest number, for
+    formats that are not rounded stochastically, and for too few draws.
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):

@@ -15,21 +15,22 @@ Parts = Sequence[Any]
 
 
 def all_reduce(parts: Parts) -> None:
-    """dsts[k] = op of srcs[k] of all ranks of the group"""
+    """dsts[k] = the reduction by op of srcs[k] of all ranks of the group"""
     for k, codes in enumerate(reductions(parts)):
         for i in parts:
             i.dsts[k].put(codes)
 
 
 def all_gather(parts: Parts) -> None:
-    """dsts[k] = srcs[k] of all ranks of the group, one after the other along collective_dim"""
+    """dsts[k] = srcs[k] of all ranks of the group, concatenated along collective_dim"""
     for k, codes in enumerate(sources(parts)):
         for i in parts:
             i.dsts[k].put(np.concatenate(codes, i.collective_dim))
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = the rank's piece along collective_dim of op of srcs[k] of all ranks of the group"""
+    """dsts[k] = the rank's piece, along collective_dim, of the reduction by op of srcs[k] of all
+    ranks"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)
@@ -38,7 +39,7 @@ def reduce_scatter(parts: Parts) -> None:
 
 
 def all_to_all(parts: Parts) -> None:
-    """piece n of dsts[k] = the rank's piece of srcs[k] of rank n of the group"""
+    """piece n of dsts[k] = the piece of srcs[k] of rank n that is for this rank"""
     for k, codes in enumerate(sources(parts)):
         pieces = [one.reshape(len(parts), -1) for one in codes]
         for own, i in enumerate(parts):
@@ -51,12 +52,12 @@ def all_gather_v(parts: Parts) -> None:
 
 
 def all_to_all_v(parts: Parts) -> None:
-    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata has for the rank"""
+    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata sends to this rank"""
     deliver(parts, to_all=False)
 
 
 def collective_permute(parts: Parts) -> None:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if it has none"""
+    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
     (sent,), ranks = sources(parts), [i.core.rank for i in parts]
     for source, target in parts[0].source_target_pairs:
         if target in ranks:

@@ -17,7 +17,7 @@ FLOAT_ONLY = ("power", "abs_max", "abs_min", "divide", "mod", "fmod")
 
 
 def tensor_copy(i: Any) -> None:
-    """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
+    """dst[p, f] = src[p, f]; equal formats keep their bits, others are converted through float32"""
     i.dst.put(i.src.codes()) if i.dst.form is i.src.form else i.dst.set(i.src.values())
 
 
@@ -27,7 +27,7 @@ def memset(i: Any) -> None:
 
 
 def tensor_copy_predicated(i: Any) -> None:
-    """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
+    """dst[p, f] = src[p, f] if predicate[p, f] != 0, else unchanged"""
     where = (i.predicate.codes() != 0) ^ bool(i.reverse_pred)
     i.dst.put(i.src.codes() if isinstance(i.src, Operand) else constant(i.dst.held, i.src), where)
 
@@ -63,9 +63,9 @@ def reciprocal(i: Any) -> None:
 
 
 def nc_stream_shuffle(i: Any) -> None:
-    """dst[32q + k, f] = src[32q + shuffle_mask[k], f] in each quadrant q; 255 leaves dst as it is
+    """dst[32q + k, f] = src[32q + shuffle_mask[k], f] in each quadrant q; 255 keeps dst unchanged
 
-    The quadrants of src come round again if dst has more."""
+    The quadrants of src repeat if dst has more."""
     rows, size, lanes = np.arange(i.dst.lanes), len(i.shuffle_mask), i.src.lanes
     wanted = np.array(i.shuffle_mask)[rows % size]
     source = rows // size * size % (-(-lanes // size) * size) + wanted

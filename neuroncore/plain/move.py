@@ -16,14 +16,15 @@ from neuroncore.plain.formats import FORMATS, Array, F, encode
 
 
 def dma_copy(i: Any) -> None:
-    """dst = src, element by element in row-major order; formats convert through float32"""
+    """dst = src, element by element in row-major order; different formats are converted through
+    float32"""
     i.dst.put(i.dst.converted(i.src), i.src.there)
 
 
 def dma_compute(i: Any) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index n: dst = dst + data[n], or dst[n] = dst[n] + data."""
+    If an index n chooses rows: dst = dst + data[n], or dst[n] = dst[n] + data."""
     there = next((one.there for one in i.srcs if one.there is not None), None)
     turns = np.zeros(i.dst.shape, np.int64) if i.unique_indices else turns_of(i.dst)
     for turn in range(turns.max() + 1):
@@ -75,7 +76,7 @@ def affine(i: Any) -> Array:
 def local_gather(i: Any) -> None:
     """dst[16c + p, n*k + j] = src_buffer[16c + p, index[16c + k % 16, k // 16] + j], j < n
 
-    n is num_elem_per_idx, k counts up to num_valid_indices."""
+    n is num_elem_per_idx, and k is below num_valid_indices."""
     size, lanes = i.core.machine.limits.gpsimd_core_partitions, i.dst.lanes
     numbers = i.index.codes().reshape(lanes // size, size, -1).swapaxes(1, 2)
     numbers = numbers.reshape(lanes // size, -1)[:, : i.num_valid_indices].astype(np.int64)
@@ -84,7 +85,7 @@ def local_gather(i: Any) -> None:
 
 
 def nc_n_gather(i: Any) -> None:
-    """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""
+    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
     i.dst.put(np.take_along_axis(i.data.bits(), i.indices.bits().astype(np.int64), 1))
 
 
@@ -113,18 +114,18 @@ def rank_id(i: Any) -> int:
 
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
-    """dst = the rank whose data has come here after this many steps around the channel's ring"""
+    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
     own = next(group for group in i.replica_group if i.core.rank in group)
     around = i.core.ring(own, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])
 
 
 def core_barrier(parts: Sequence[Any]) -> None:
-    """no core continues before all of `cores` are here; then their writes to data are visible"""
+    """no core continues before all `cores` have arrived; then their writes to data are visible"""
 
 
 def sendrecv(parts: Sequence[Any]) -> None:
-    """dst = src of core recv_from_rank, while src goes to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
     sent = [i.src.codes() for i in parts]
     for i in parts:
         i.dst.put(sent[i.recv_from_rank])

@@ -32,7 +32,7 @@ def dropout(i: Any) -> None:
 
 
 def set_rng_seed(i: Any) -> None:
-    """all lanes of the Vector engine start again from the seed src_seeds[0, 0]"""
+    """all lanes of the Vector engine restart from the seed src_seeds[0, 0]"""
     seed(i.core, i.engine, int(i.src_seeds.bits()[0, 0]), 0)
 
 

@@ -66,7 +66,7 @@ def bn_stats(i: Any) -> None:
 def bn_aggr(i: Any) -> None:
     """dst[p, :] = [m, v];  m = sum n_k m_k / N, v = sum (M_k + n_k (m_k - m)^2) / N, N = sum n_k
 
-    over the (n_k, m_k, M_k) that data[p, :] lists; in float64, rounded once."""
+    data[p, :] lists the triples (n_k, m_k, M_k). In float64, rounded once."""
     n, m, squares = (i.data.rows().T[start::3].astype(np.float64) for start in range(3))
     mean = sum(n * m) / sum(n)
     spread = sum(squares + n * (m - mean) ** 2) / sum(n)
@@ -90,9 +90,9 @@ def tensor_scalar_cumulative(i: Any) -> None:
 
 
 def max8(i: Any) -> None:
-    """dst[p, k] = the k-th greatest of src[p, :], k = 0...7; equal elements count one by one
+    """dst[p, k] = the k-th greatest of src[p, :], k = 0...7; equal elements count separately
 
-    NaN is above everything, or below (Options.nan_minmax), +0 above -0."""
+    NaN is above all numbers, or below (Options.nan_minmax); +0 is above -0."""
     x = i.src.rows()
     order = ascending(x, lost=i.core.options.nan_minmax == "number")
     i.dst.set(np.take_along_axis(x, order[:, :-9:-1], 1))
@@ -106,16 +106,18 @@ def ascending(x: Array, lost: bool = False) -> Array:
 
 
 def nc_find_index8(i: Any) -> None:
-    """dst[p, k] = the first f with data[p, f] == vals[p, k]; all ones where there is none
+    """dst[p, k] = the first f with data[p, f] == vals[p, k]; if there is none, a number with all
+    bits set
 
-    If vals[p, :] holds a value several times, these take its occurrences in order, k ascending."""
+    If vals[p, :] has a value several times, the first k gets the value's first position, and so on.
+    """
     i.dst.put(occurrences(i.data, i.vals, 1))
 
 
 def nc_match_replace8(i: Any) -> None:
-    """dst[p, :] = data[p, :], imm at f_k, the first f with data[p, f] == vals[p, k], k = 0...7
+    """dst[p, :] = data[p, :], but imm at f_k, the first f with data[p, f] == vals[p, k], k = 0...7
 
-    dst_idx[p, k] = f_k. Equal values take occurrences in order, k descending."""
+    dst_idx[p, k] = f_k. If values are equal, the last k gets the first position."""
     found = occurrences(i.data, i.vals, -1)
     codes = i.dst.converted(i.data).reshape(i.data.lanes, -1)
     for p, k in np.argwhere(found != MISSING):
@@ -140,7 +142,7 @@ def occurrences(data: Operand, vals: Operand, step: int) -> Array:
 def range_select(i: Any) -> None:
     """dst[p, f] = on_true_tile[p, f] if n <op0> bound0[p] and n <op1> bound1[p] else -3.4e38
 
-    n = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f]."""
+    n = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :]."""
     x = i.on_true_tile.rows()
     n = (i.range_start + np.arange(x.shape[1])).astype(F)[np.newaxis]
     inside = apply(i.comp_op0, n, i.bound0.rows()) * apply(i.comp_op1, n, i.bound1.rows())
@@ -149,7 +151,7 @@ def range_select(i: Any) -> None:
 
 
 def sequence_bounds(i: Any) -> None:
-    """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
+    """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f
 
     Padding, whose id is 0, gets the number of ids as its start and -1 as its end."""
     ids = i.segment_ids.codes().view(i.segment_ids.held.numpy).reshape(-1)
@@ -162,8 +164,8 @@ def sequence_bounds(i: Any) -> None:
 def topk(i: Any) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    Element j of a group of 16 partitions is in its partition j % 16, column j / 16. The first
-    of equal elements is taken. All of the results counts as written afterwards."""
+    Element j of a group of 16 partitions is in its partition j % 16, column j // 16. The first of
+    equal elements are chosen. All elements of the results count as written."""
     size = i.core.machine.limits.gpsimd_core_partitions
     for group in (slice(first, first + size) for first in range(0, i.src.lanes, size)):
         source = snake(i.src.part(group), i.n)

@@ -337,8 +337,8 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration that contains the outermost of the `folded` loops; None if there is
-    none. Without such a loop, return the innermost iteration."""
+    """Return the iteration that contains the outermost of the `folded` loops, or None if no
+    iteration does. If none of them is running, return the innermost iteration."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

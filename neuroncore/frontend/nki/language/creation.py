@@ -29,7 +29,7 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 class _PartitionSize(int):
-    """The size of a partition axis."""
+    """A size that is marked as the size of the partition axis."""
 
 
 def par_dim(size: int) -> int:
