@@ -241,7 +241,7 @@ def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
     user = graph.semaphores.get(wait.number, "")
     others = plural(len(waiting) - 1, "other engine")
     return (
-        f"the program waits for ever: {_named(engine, graph.code[engine], number)} waits for "
+        f"the program waits forever: {_named(engine, graph.code[engine], number)} waits for "
         f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, "
         f"which has {state.semaphores.get(wait.number, 0)}, with {others} waiting"
     )

@@ -186,8 +186,9 @@ def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]
 def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
-    """Return the ends of the transfers that these instructions start: those of the first block of
-    semaphores that has as many transfers, if each ends after its begin."""
+    """Return the ends of the transfers that these instructions start. They are taken from the first
+    block of semaphores that has as many transfers, if each of these ends after its instruction
+    begins."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)

@@ -132,7 +132,7 @@ class _Clocks:
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 
     def times(self, ps: Array, clock: int, number: int = 0) -> Array:
-        """Return recorded times as times on the clock that all share, in picoseconds."""
+        """Return recorded times of one clock as times on the common clock, in picoseconds."""
         recorded = _signed(ps)
         found = self.of.get(clock)
         if not found:
@@ -259,7 +259,7 @@ def _graph(given: Message, body: memoryview, sections: Sequence[_Section]) -> Gr
 
 def _records(body: memoryview, section: _Section) -> Array:
     if section.size % RECORD.itemsize:
-        raise Malformed(f"a section of {section.size:,}  bytes is not a whole number of records")
+        raise Malformed(f"a section of {section.size:,} bytes is not a whole number of records")
     what = KINDS.get(section.kind, "other records")
     return np.frombuffer(_part(body, section.offset, section.size, what), RECORD)
 

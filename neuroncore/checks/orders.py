@@ -212,8 +212,8 @@ class Iterations:
             return self.untried
         return (
             f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
-            "iterations of parallel loops came at another place, sums over them in the kernel's "
-            f"order: {_outcome(self.finding)}"
+            "iterations of parallel loops had another position, and sums kept the kernel's order: "
+            f"{_outcome(self.finding)}"
         )
 
 
@@ -235,11 +235,11 @@ class Orders:
             parts.insert(
                 0,
                 f"{_orders(self.tried)} of the cores replayed, in which {self.reversed} of "
-                f"{self.open} pairs of accesses that no meeting orders came the other way round: "
+                f"{self.open} pairs of accesses without a defined order were reversed: "
                 f"{_outcome(self.finding if not self.iterations.finding else None)}",
             )
         return "; ".join(parts) or (
-            "no order is open: nothing that cores share is used without a meeting, and no loop is "
+            "nothing can be reordered: all data that cores share is synchronized, and no loop is "
             "parallel"
         )
 
@@ -329,8 +329,8 @@ def _permuted(
 
 
 def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
-    """Return the finding, at the first two instructions of iterations whose order matters; a note
-    if no two of them explain the difference."""
+    """Return the finding. Its place is the second of the first two instructions whose order
+    matters. If no two instructions explain the difference, it is a note without a place."""
     pairs = ((one.program, one.swapped(order)) for one, order in zip(programs, rows, strict=True))
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
@@ -438,7 +438,8 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _told(
     differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding, at the first two instructions whose order matters."""
+    """Return the finding. Its place is the second of the first two instructions whose order
+    matters."""
     reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
     if not reversed_ones:
         return Finding("ORDER_MATTERS", f"if the cores run in another order, {differing}", None)

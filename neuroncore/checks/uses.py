@@ -225,7 +225,7 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Return operands that are read and whose bytes were last written through other tensors."""
+    """Return operands that are read, but whose bytes were last written through other tensors."""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
     read = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))

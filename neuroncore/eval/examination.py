@@ -84,13 +84,13 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
     if program.software != (spec.options.descriptors == "software"):
         yield Refused("WRONG_ORDER", "the specification names another writer of DMA descriptors")
     if program.loads != spec.options.loads:
-        yield Refused("WRONG_ORDER", "the specification names other loads that wait")
+        yield Refused("WRONG_ORDER", "the specification has another value of `loads`")
     if program.clock_phase != spec.options.clock_phase:
         yield Refused("WRONG_ORDER", "the specification names another phase of the clock")
     if len(program.data.branches) and not spec.dynamic:
         line = program.data.branches[3]
         place = program.place(line).line if line >= 0 else None
-        message = "a loop or a condition depends on what a register holds"
+        message = "a loop or a condition depends on the value of a register"
         yield Refused("DYNAMIC", message, place)
     if program.data.skipped:
         yield Refused("DYNAMIC", "an access depends on the values of an index")

@@ -87,7 +87,7 @@ def meaning(end: End, limits: ProcessLimits) -> str:
     if end.refusal == "TIME":
         return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"
     if end.refusal == "LINGERS":
-        return "the process went on after its answer, and was ended"
+        return "the process continued after its answer, and was ended"
     if end.refusal == "BAD_ANSWER":
         return f"an answer of more than {limits.answer >> 20} MiB"
     if end.signal:

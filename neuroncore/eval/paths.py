@@ -50,8 +50,8 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions with which every loop has an iteration: those of the path with most
-    instructions, without zeros."""
+    """Return decisions with which every loop has an iteration: the decisions of the path with most
+    instructions, with 1 in place of 0."""
     longest = max(paths, key=lambda one: (len(one["chosen"]), len(one["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 

@@ -176,7 +176,7 @@ class Worker:
         ran = self._ran(Request(candidate.source, number, every_loop(found)), Asked(number))
         made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
         if made is not None and strange(found, made):
-            message = "Python computed an argument from the turns of a loop of the device"
+            message = "Python computed an argument from the iterations of a loop on the device"
             return Ran(failed(Refused("DYNAMIC", message)), ran.held, ran.cost)
         return ran._replace(found={"passed": True, "error": None, "shapes": []})
 

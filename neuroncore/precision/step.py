@@ -375,8 +375,8 @@ class Step:
             self.core.report(
                 CANCELLATION,
                 f"{self.call.name} loses {digits:.1f} decimal digits: the relative error of "
-                f"{written.name} ({written.tile}) is so much larger than that of what it is "
-                "computed from",
+                f"{written.name} ({written.tile}) is that much larger than the relative error of "
+                "its inputs",
                 written.tile.storage.id,
             )
 

@@ -198,8 +198,8 @@ def _report(core: Core, name: str, tile: Tile, exact: Array, got: Array, inexact
     was, becomes = (int(values.reshape(-1)[first]) for values in (exact, got))
     core.report(
         ROUNDED,
-        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32, in which the "
-        f"engine computes, does not have: {was} becomes {becomes}",
+        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32 can't "
+        f"represent, and the engine computes in float32: {was} becomes {becomes}",
         tile.storage.id,
     )
 
@@ -420,8 +420,8 @@ class Watch:
         if isinstance(bias, Tile) and not bias.dynamic and bias.codes().any():
             self.core.report(
                 "BIAS_DROPPED",
-                f"bias ({bias}) is not 0, and the function copies: the device has been seen to "
-                "leave the bias out",
+                f"bias ({bias}) is not 0, and the function copies: a device was seen to ignore "
+                "the bias in this case",
                 bias.storage.id,
             )
 

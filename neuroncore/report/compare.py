@@ -147,7 +147,7 @@ def _wide(strip: Array) -> Array:
 
 
 def _distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the same as `loops.distance`, slower, but without machine code."""
+    """Return the result of `loops.distance`. This is slower, but needs no machine code."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     length = float(np.einsum("i,i->", y, y))
     np.subtract(x, y, out=x)

@@ -147,7 +147,7 @@ def _added_us(table: Mapping[str, Any]) -> float:
 
 
 def offset_us(row: Row, known: Sequence[Harness]) -> float:
-    """Return the overhead of a row's harness, or 0 if it is unknown."""
+    """Return the microseconds that a row's harness adds, or 0 if the harness is unknown."""
     harness = harness_of(row, known)
     return harness.offset_us if harness is not None else 0.0
 

@@ -187,5 +187,5 @@ def _chains(variants: Iterable[Variant]) -> dict[str, list[Variant]]:
 
 @cache
 def stated() -> Sureness:
-    """Return the numbers in use."""
+    """Return the fitted numbers of pairs.toml."""
     return Sureness(**tomllib.loads(FILE.read_text("utf-8")))

@@ -171,8 +171,8 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     """Yield the byte counters of a call, with their bytes.
 
-    All bytes of a DMA are counted; for an engine, only the bytes of one partition are. The inputs
-    of a tensor_tensor and columns of scalars are not counted.
+    For a DMA, all bytes count; for an engine, only the bytes of one partition. The inputs of a
+    tensor_tensor and columns of scalars do not count.
     """
     done = product(call, machine)
     if done is not None:

@@ -213,8 +213,8 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return, for each call, how many of its operands must equal those of an earlier call, so that
-    the compiler reuses the earlier result; 0 if the compiler always executes the call.
+    """Return, for each call, how many of its operands must be the same as in an earlier call for
+    the compiler to reuse the result of that call; 0 if the compiler always executes the call.
 
     In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
     has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum

@@ -43,12 +43,12 @@ class CallRow(NamedTuple):
 
 
 class CallTable:
-    """The costs of each distinct call on each engine that may run it, a row each: call c has the
-    rows first[c]:last[c].
+    """The costs of each distinct call on each engine that may run it, one row per engine: call c
+    has the rows first[c]:last[c].
 
-    `known` is a table whose calls are the first of these. Its compiler must leave each call on its
-    engine. Its costs are reused if the figures that they depend on do not differ between the
-    machines.
+    `known` is the table of a program that begins with the same calls, perhaps for another machine.
+    Its costs are reused if they depend only on figures that both machines have in common. Its
+    compiler must leave each call on its engine.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class CallTable:
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
-        """Return the costs of calls on a machine. Costs of this table are reused if its calls are
-        the first of these."""
+        """Return the costs of calls on a machine. Costs of this table are reused if the calls begin
+        with its calls."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]

@@ -72,8 +72,8 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 
 
 def _narrowed(program: Program, place: Place) -> Edited | None:
-    """Return the program in which these have 16 bits: the operands of a line's products, and the
-    tiles from which those are moved, transposed or copied."""
+    """Return the program in which the operands of a line's products have 16 bits, and so have the
+    tiles from which these operands are moved, transposed or copied."""
     columns, user, reads = program.columns(), program.users(), program.is_read()
     storage = program.operand_storages()
     here = program.at(place)

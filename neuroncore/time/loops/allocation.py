@@ -23,9 +23,9 @@ class BufferUses(NamedTuple):
 
 
 class Lives(NamedTuple):
-    """The life of each tile: the first instruction that uses it (`birth`), and the last one
-    (`last`). For each queue: the last instruction that uses the tile (`last_user`), and the last
-    one that used the space which the tile reuses (`space`); -1 for none."""
+    """The life of each tile: the first instruction that uses it (`birth`) and the last one
+    (`last`). For each tile and each queue: the last instruction that uses the tile (`last_user`),
+    and the last one that used the space before the tile (`space`); -1 for none."""
 
     birth: Array
     last: Array

@@ -201,8 +201,9 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
     """Return the time at which all dependencies of instruction i, from number `begin` on, are
-    available, and the one that was last; or UNKNOWN and the number of a dependency whose end is not
-    known yet. On the PE the next instruction does not have to wait until a result is available."""
+    available, and the last of these dependencies. If the end of a dependency is not known yet,
+    return UNKNOWN and its number. On the PE, an instruction does not wait for the result of the one
+    before it."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -286,7 +287,7 @@ def _look_again(
     core: CoreCosts,
     end: Array,
 ) -> None:
-    """Compute again when those entries of a core are ready that are ready after `time`, because an
+    """Compute the ready times of a core's entries again if they are later than `time`, because an
     end time may have changed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):

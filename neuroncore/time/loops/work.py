@@ -33,9 +33,9 @@ class Work(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """The instructions of queue q are order[start[q]:start[q + 1]]. From the next limits[q, 0], the
-    one that can begin first begins. Fresh instructions may also begin from among the next limits[q,
-    1], and are not counted in the former."""
+    """The instructions of queue q are order[start[q]:start[q + 1]]. The queue begins, from its next
+    limits[q, 0] instructions, the one that can begin first. Instructions that read nothing are not
+    counted in this limit; they may begin from among the next limits[q, 1] instructions."""
 
     order: Array
     start: Array
