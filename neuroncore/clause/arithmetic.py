@@ -458,7 +458,7 @@ def scan(
         rows = len(state)
         folds.scan(
             as_matrix(first, rows), as_matrix(second, rows), state, out,
-            names.index(op0.name), names.index(op1.name), swap0, swap1,
+            names.index(op0.name), names.index(op1.name), bool(swap0), bool(swap1),
         )  # fmt: skip
         return
     for j in range(first.shape[1]):

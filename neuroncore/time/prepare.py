@@ -138,7 +138,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     order = np.argsort(np.concatenate((own, consumers)), kind="stable")
     more = np.bincount(consumers, minlength=len(first) - 1)
     first = first + np.concatenate(([0], np.cumsum(more)))
-    return first, np.concatenate((needs, producers))[order]
+    # Another type of integers would be another compilation of the timeline, which takes seconds.
+    return first, np.concatenate((needs, producers), dtype=needs.dtype, casting="same_kind")[order]
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ import nki.language as nl
 import pytest
 from device import Device
 
+from neuroncore.time.prepare import prepared
 from neuroncore.time.schedule import schedule
 
 SHAPE = (128, 256)
@@ -48,3 +49,12 @@ def test_loads_wait_for_their_turn(use, loads, resident, waits):
     assert len(timeline.compiled.held) == (3 if waits else 0)
     for load, before in timeline.compiled.held.tolist():
         assert timeline.begin[load] >= timeline.end[before]
+
+
+def test_loads_that_wait_take_no_other_compilation_of_the_timeline():
+    kinds = []
+    for loads in ("ahead", "single"):
+        timeline = streamed(multiplied, loads)
+        work = prepared(timeline.compiled, timeline.machine).work
+        kinds.append({name: column.dtype for name, column in work._asdict().items()})
+    assert kinds[0] == kinds[1]

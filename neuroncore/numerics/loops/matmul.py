@@ -109,7 +109,7 @@ def chains(
         _chain(weights, edge, part, listed[i, 3] > 0, panels, True, edge)
 
 
-@compiled
+@compiled_once(*(_SOURCE, _SOURCE, _TARGET, types.boolean, types.float32[::1], types.int64))
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
@@ -286,7 +286,7 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
     if is_narrow(*out.shape):
         s, x, out = x, s, out.T  # lanes are for columns; the sums are the same
     if group > 1:
-        grouped_chain(s, x, out, accumulate, _scratch(len(s), s.shape[1]), group)
+        grouped_chain()(s, x, out, accumulate, _scratch(len(s), s.shape[1]), group)
         return
     k = s.shape[-2]
     weights = s if s.ndim == 3 else _weights(s, buffers.scratch("weights", _weights_shape(s)))
