@@ -84,8 +84,8 @@ class _Sources:
         self._found = {key: sorted(each) for key, each in found.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
-        """Return the event that changed a semaphore at a time: the event of this source that ended
-        last before it, or -1."""
+        """Return the event of source `by` (an engine, or -1 for DMA) that changed a semaphore at a
+        time: the event that ended last before it, or -1."""
         own = self._found.get((by, semaphore), ())
         at = bisect_right(own, (ns + SLACK_NS, 1 << 60))
         return own[at - 1][1] if at else -1

@@ -220,8 +220,9 @@ class Iterations:
 @dataclass(frozen=True)
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
-    the number of pairs of accesses that no meeting orders, `reversed` the number of pairs that were
-    reversed in at least one replay. `finding` has the differences, also those of `iterations`."""
+    the number of pairs of accesses whose order no meeting defines, and `reversed` the number of
+    such pairs that were reversed in at least one replay. `finding` has the differences, also those
+    of `iterations`."""
 
     tried: int
     open: int
@@ -365,7 +366,7 @@ class _In:
 
 
 class _AtRandom:
-    """Runs a core for some time, and then a random core that can run."""
+    """Runs a core for some time, then another core that can run, chosen at random."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)

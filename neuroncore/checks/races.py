@@ -119,7 +119,7 @@ MOST_RUNS = 1 << 18  # most runs of adjacent bytes of an access that is compared
 
 
 class Access(NamedTuple):
-    """The first read, or the first write, of a box in a segment of a thread."""
+    """The first read or the first write of a box by a thread in one of its segments."""
 
     thread: int
     segment: int
@@ -363,7 +363,8 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
 
 
 def races(launch: LaunchAccesses) -> Iterator[Race]:
-    """Return pairs of unordered accesses of two threads to the same bytes, at least one a write."""
+    """Yield pairs of unordered accesses of two threads to the same bytes, if at least one of them
+    writes."""
     if len(launch.threads) < 2:
         return
     accesses = launch.shared.accesses

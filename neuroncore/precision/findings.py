@@ -345,8 +345,8 @@ def copied(storage: Storage) -> Double:
 
 
 def begun(storage: Storage, first: Tile) -> Double:
-    """Return the Double of a storage after its first write, of the tile `first`. If other data has
-    been written before, the Double is a copy of the chip's values."""
+    """Return the Double of a storage to which the tile `first` has been written. If other data was
+    written before, the Double is a copy of the chip's values."""
     if not first.is_only_written:
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize

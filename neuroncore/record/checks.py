@@ -221,8 +221,8 @@ def _moves(
 
 
 def _registers(program: Program) -> None:
-    """Check that each register is computed from earlier ones, and that registers that decide
-    exist."""
+    """Check that each register is computed from earlier ones, and that branches depend on registers
+    that exist."""
     data = program.data
     made = _table(data.registers, 3)
     operation, left, right = made.T

@@ -49,9 +49,9 @@ class Columns:
 
 
 class Windows(NamedTuple):
-    """Windows on storages, in columns: the storage, the number of the geometry, the offset of the
-    first element (or ANYWHERE), and the number among the windows that move (-1 if it does not
-    move)."""
+    """Windows on storages, in columns: the storage; the number of the geometry; the offset of the
+    first element, or ANYWHERE; and, for a window that moves, its index among such windows,
+    otherwise -1."""
 
     storage: Array
     geometry: Array
@@ -297,8 +297,8 @@ def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the area of a storage with this layout: for a storage with an address, the whole
-    memory."""
+    """Return the area of a storage with this layout. If the storage has an address, this is the
+    whole memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -57,7 +57,7 @@ def zero(value: Any) -> Any:
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """Return the value of this type from the part of a key, which `zero` may have returned."""
+    """Invert `zero`: return the value of type `kind` from a part of a key."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 

@@ -49,7 +49,7 @@ class Registers:
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
-        """Forget what was loaded from a row on."""
+        """Forget the values that were loaded in this row and later."""
         self.loaded = {at: value for at, value in self.loaded.items() if at < row}
         self._values.clear()
 
@@ -82,9 +82,9 @@ class Window(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One instruction: its Call and the number of its line, windows by the names of operands, the
-    windows of index tiles in their order, the values of parameters that the Call leaves open, and
-    the registers of offsets."""
+    """One instruction. `line` is the number of its line. `windows` has its windows by the names of
+    operands, and `indices` the windows of index tiles in order. `values` has the parameters that
+    the Call leaves open, and `offsets` the registers of offsets."""
 
     call: Call
     line: int

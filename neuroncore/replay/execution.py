@@ -273,8 +273,8 @@ class Execution:
     # --- freeing ---------------------------------------------------------------------------------
 
     def _last_uses(self) -> tuple[list[int], list[int]]:
-        """Return the last row that uses each window (by its number) and each window's storage (by
-        -1 - number), in the order of the rows."""
+        """Return two lists in the order of rows: a row, and what it uses for the last time. The
+        latter is the number of a window, or -1 - number for the storage of that window."""
         window, storage = last_uses(self.program)
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         which = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]

@@ -45,7 +45,7 @@ def listing(form: Compiled) -> Iterator[str]:
 
 
 def _added(form: Compiled) -> Iterator[str]:
-    """Yield spills, reloads and repeated loads, by the line that each comes before and the tile."""
+    """Yield a row for the spills, reloads and repeated loads of each tile before each line."""
     moves, boxes = form.moves, form.program.boxes()
     if not len(moves.kind):
         return

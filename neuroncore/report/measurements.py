@@ -1,12 +1,16 @@
 """Tables of measurements: the usable rows, their measurements, and the records of their kernels.
 
 A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time of one core in
-microseconds, `quality` its reliability (A, B, C), `chain` the name for variants of one kernel that
-one harness measured, and `measured_by` the harness. An optional column `launch` is `standalone` or
-`framework`; an optional column `descriptors` is `software` where GpSimd writes those of DMAs
-without a mode; an optional column `clock_phase` has the part of a window of the Tensor engine's
-clock that had passed when the first product began. A folder of records has an index.json with the
-name of the `record` for each row's id, or the reason why it is `missing`.
+microseconds, `quality` its reliability (A, B, C), and `measured_by` the harness. `chain` is a name
+that variants of one kernel share if one harness measured them. There are optional columns:
+
+* `launch` is `standalone` or `framework`.
+* `descriptors` is `software` if GpSimd writes the descriptors of DMAs that name no mode.
+* `clock_phase` is the fraction of a window of the Tensor engine's clock that had passed when the
+  first product began.
+
+A folder of records has an index.json. It has, for each row's id, the name of the `record`, or the
+reason why it is `missing`.
 """
 
 from __future__ import annotations

@@ -449,8 +449,8 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 
 
 def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
-    """Yield the estimate and, with `answers`, the bottleneck; the order of instructions, bytes
-    moved and memory used."""
+    """Yield lines of text: the estimate, the bottleneck (with `answers`), the order of
+    instructions, the bytes moved and the memory used."""
     machine, found = timeline.machine, estimate(timeline)
     yield f"estimate   {found if answers else found.time}"
     if timeline.program.coverage:

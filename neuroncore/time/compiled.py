@@ -96,10 +96,10 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return the program after its compiler. `order` is the order of the program by default. `like`
-    is the compiled form of the same program on a machine with the same memories. Its order and its
-    merged instructions, which do not depend on costs, are reused. `costs` is a table whose calls
-    are the first calls of the program (`CallTable`), for compilers that only reorder."""
+    """Return the program after its compiler. By default `order` is the order of the program. `like`
+    is the compiled form of the program on a machine with the same memories; its order and its
+    merged instructions are reused, because they do not depend on costs. `costs` is a table for the
+    first calls of the program (`CallTable`); it is for compilers that only reorder."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)

@@ -44,7 +44,7 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return `first` and `needs` for the dependencies that are kept."""
+    """Return `first` and `needs` with only the dependencies that `kept` flags."""
     count = np.zeros(len(kept) + 1, np.int32)  # small: an instruction may have a hundred
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]

@@ -244,8 +244,8 @@ def _hold_up(work: Work, form: Compiled) -> None:
 
 def _queues(form: Compiled, queue: Array) -> Queues:
     """Return the instructions of each queue, in program order except loads, and the limits of each
-    queue: from how many instructions it chooses the next one, and from how many of those that read
-    nothing."""
+    queue: the number of next instructions from which it chooses, and the number of next
+    instructions among which those that read nothing may begin."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

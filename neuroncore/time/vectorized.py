@@ -132,8 +132,8 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return the loops that have an instruction whose iterations are together small enough to be
-    one, or transfers that may be merged."""
+    """Return the loops that have an instruction small enough to be merged over all iterations, or
+    transfers that may be merged."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)

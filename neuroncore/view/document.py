@@ -345,7 +345,7 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 
 
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
-    """Return a call. If it `moves` data, `bytes` is how many."""
+    """Return a call. If it `moves` data, `bytes` is the number of bytes, otherwise 0."""
     given = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)

@@ -72,9 +72,9 @@ def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which each of these rows is two, one for each half. Today's compiler
-    leaves the second halves where the kernel has them, so they are put as late as possible; the
-    older compiler finds an order itself."""
+    """Return the program in which these rows are split into halves. Today's compiler leaves the
+    second halves where the kernel has them, so they are put as late as possible; the older compiler
+    finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -116,7 +116,7 @@ def _made(call: Call) -> Halves | None:
 
 
 def _is_transfer(call: Call) -> bool:
-    """Return whether it moves a tile from or to HBM."""
+    """Return whether the call moves a tile from or to HBM."""
     moves = call.engine is engine.dma and call.instruction.traits.copies
     return moves and len({view.on_chip for view in call.views(*call.reads, *call.writes)}) == 2
 
@@ -145,9 +145,9 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which each of these rows is two; None if the record has other shapes
-    than the calls. Also return the half that each new row processes: 0 or 1, -1 for rows that are
-    not split, and -2 for those that meet other cores."""
+    """Return the program in which these rows are split into halves, and the half that each new row
+    processes: 0 or 1, -1 for rows that are not split, and -2 for rows that meet other cores. Return
+    None if the record has other shapes than the calls."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))

@@ -64,7 +64,7 @@ def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
 
 
 def _is_plain_transfer(call: Call) -> bool:
-    """Return whether it moves one tile between HBM and SBUF, element by element."""
+    """Return whether the call moves one tile between HBM and SBUF, element by element."""
     if call.engine is not engine.dma or call.dynamic or call.indices or call.transposes:
         return False
     if len(call.reads) != 1 or len(call.writes) != 1:
@@ -125,8 +125,8 @@ def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
-    """Return the most frequent distance in HBM between successive transfers, in elements; and
-    groups of transfers that are this distance apart, as rows of `several` indices."""
+    """Return the most frequent distance in HBM between successive transfers, in elements; and the
+    groups of `several` transfers that are this distance apart, one group per row of indices."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
