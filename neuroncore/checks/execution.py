@@ -95,7 +95,7 @@ def _told(output: str, code: int, errors: bytes) -> FileRun:
     try:
         document = json.loads(output)
         launches = document["launches"]
-    except (KeyError, ValueError):  # wrong usage has a document of its own
+    except (KeyError, ValueError):  # for wrong usage there is another document
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(OURS):
             raise UsageError(last.removeprefix(OURS)) from None

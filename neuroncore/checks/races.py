@@ -109,8 +109,8 @@ class HappensBefore:
         return numbers
 
     def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
-        """Return whether no meeting orders a `segment` of thread `one` and a segment `others` of
-        thread `other`."""
+        """Return whether two segments may run at the same time: `segment` of thread `one`, and
+        `others` of thread `other`."""
         behind_other = self._behind[other][others][one] <= segment
         return bool(behind_other and self._behind[one][segment][other] <= others)
 

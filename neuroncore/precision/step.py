@@ -291,9 +291,9 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Compare the results with the chip: find the distance of each from float64, and the lines
-        that caused it. Return these lines for the accumulators. `received` is the error in data of
-        other cores."""
+        """Find the error of each result in comparison with the chip, and the lines that caused it.
+        Return the lines that caused the error of the accumulators. `received` is the error in data
+        of other cores, by line."""
         number = self.found.line()
         owed: Energy = {}
         for written in self.written:

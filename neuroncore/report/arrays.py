@@ -143,7 +143,7 @@ def _tiles(core: int, timeline: Timeline) -> Array:
     rows["memory"] = _objects([area.region.value for area in found])
     rows["partitions"] = [area.partitions for area in found]
     rows["row_bytes"] = [area.row_bytes for area in found]
-    places = np.append(_places(timeline), "")  # -1 is the last
+    places = np.append(_places(timeline), "")  # the last entry is for -1
     rows["place"] = places[[area.line for area in found]]
     return rows[np.argsort(rows["first"], kind="stable")]
 

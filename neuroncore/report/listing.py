@@ -49,7 +49,7 @@ def _added(form: Compiled) -> Iterator[str]:
     moves, boxes = form.moves, form.program.boxes()
     if not len(moves.kind):
         return
-    _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one of each piece
+    _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one box of each piece
     tile = boxes.areas.kind[boxes.areas.of_box[box[moves.piece]]]
     each = np.column_stack(
         (form.program.columns().line[moves.before], moves.kind, tile, moves.nbytes)

@@ -157,7 +157,8 @@ def adds_in_psum(call: Call) -> bool:
 def _clears(program: Program) -> Array:
     """Return, for each instruction, whether it fills a tile with zeros."""
     columns = program.columns()
-    zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])  # () has none
+    # the last entry is for -1, a row without values
+    zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])
     fills = _flags(lambda call: call.instruction.older_compiler.fills, program.calls)
     found: Array = fills[columns.call] & zero[columns.values]
     return found

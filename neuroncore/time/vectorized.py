@@ -119,7 +119,7 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     count, rows = times // 2, row[order]
     first, last = rows[at], rows[at + times - 1]
     width = last - rows[at + times - 2]
-    follows = np.ones(len(rows), np.bool_)  # true where equal widths put a mark
+    follows = np.ones(len(rows), np.bool_)  # whether equal widths put a mark there
     turn = np.arange(len(rows)) - np.repeat(at, times)
     expected = np.repeat(last, times) - (np.repeat(count, times) - (turn + 1) // 2) * np.repeat(
         width, times

@@ -115,7 +115,7 @@ def _differing(found: Agreement) -> Iterator[str]:
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
 TICK_NS = 0.1
-TICKS = 1 << 31  # the maximum for a run
+TICKS = 1 << 31  # most ticks of a run
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> An
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)
-    first = np.full(same_as.shape[0], piece.shape[0])  # the operand
+    first = np.full(same_as.shape[0], piece.shape[0])  # the first operand in each tile
     for i in range(runs.shape[0] - 1, -1, -1):
         if not runs[i]:
             continue

@@ -240,7 +240,7 @@ def _begin(
     free = windows.ready[q, k] >= units.free[q]
     times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
     _take_out(q, k, work.fresh[i], windows)
-    if work.early[i] > 0.0:  # while it waited for its data
+    if work.early[i] > 0.0:  # this part of its work was done while it waited for its data
         work.busy[i] -= min(work.early[i], time - units.free[q])
     number, unit = divmod(q, work.previous.shape[1])
     if unit == core.tensor and core.clock_window_ns > 0.0 and work.busy[i] > 0.0:
