@@ -48,9 +48,10 @@ class Patterns(NamedTuple):
 
 
 class AxisSteps(NamedTuple):
-    """Patterns as steps of their first axis, which are `pitch` bytes apart. A row of `box` is
-    [first step, end, first byte within a step, end]. `whole` says whether these bytes are within
-    one step."""
+    """Patterns that are split along their first axis, whose steps are `pitch` bytes apart. A row of
+    `box` has the first step that a pattern touches and the end of its steps, and the first byte
+    that it touches within each step and the end of these bytes. `whole` says whether these bytes
+    are within one step."""
 
     pitch: Array
     box: Array

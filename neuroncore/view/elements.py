@@ -55,7 +55,7 @@ def values(
     instruction, outputs after it. `of_operand` has, for each operand, the number of its tile in
     `tiles`, from 1, or 0 if it has none.
 
-    The instructions that are `wanted` have all elements. If it is None, these are the first
+    The instructions that are `wanted` have all elements. If `wanted` is None, these are the first
     instruction of each line and as many others as fit.
     """
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
