@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.memory import access
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import MOST, Geometry
 from neuroncore.record import loops as native
 from neuroncore.record.columns import Area, Storages, Windows, owners
 
@@ -284,6 +284,17 @@ def _row(
 ) -> tuple[int, ...]:
     """Return the properties of a geometry that `native.extents` needs. HBM is cut into rows as long
     as the last axis of the tensor there."""
+    layout = lies.layout
+    area_row_bytes = 0
+    if layout.placed:  # the area is a memory, of which the storage is a window
+        area_row_bytes = memories.get(layout.region, layout.row_bytes)
+    found, form = _extent(lies, area_row_bytes)
+    return *found, area_row_bytes, forms.setdefault(form, len(forms))
+
+
+@lru_cache(maxsize=MOST)
+def _extent(lies: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
+    """Return these properties, except the last two, and the form."""
     layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
@@ -299,16 +310,14 @@ def _row(
     )
     again = any(n > 1 and not s for n, s in zip(lies.shape, lies.strides, strict=True))
     filled = (1 + down - up) * (item + right - left) == prod(lies.shape) * item
-    area_row_bytes = 0
-    if layout.placed:  # the area is a memory, of which the storage is a window
-        area_row_bytes = memories.get(layout.region, layout.row_bytes)
+    if layout.placed:
         steps[0] = steps[0] // layout.row_bytes * area_row_bytes
-    form = forms.setdefault(Form(lies.shape, tuple(steps), item), len(forms))
-    return (
+    found = (
         *(item, pitch, up, 1 + down, left, right, layout.partition0, layout.byte0),
         *(filled and not again, *access.extent(lies.shape, lies.strides)),
-        *(layout.partitions, layout.row_bytes, area_row_bytes, form),
+        *(layout.partitions, layout.row_bytes),
     )
+    return found, Form(lies.shape, tuple(steps), item)
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:

@@ -245,7 +245,7 @@ class Execution:
 
     def _on(self, storage: int, lies: Geometry, offset: int) -> Tile:
         root = self.tensors.get(self.core, storage, lies.layout)
-        return root.at(lies, offset)
+        return root if lies is root.geometry and offset == 0 else root.at(lies, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known now, by their positions in the row. In a

@@ -13,7 +13,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -214,13 +214,28 @@ def _stated() -> dict[str, Range]:
 @dataclass(frozen=True)
 class Estimate:
     """Seconds on the device. 80 % of measurements are expected between `low` and `high`, judging by
-    published measurements; both are None if no instruction was issued."""
+    published measurements; both are None if no instruction was issued. The class and the range are
+    computed on demand, because a search over variants asks only for the time."""
 
     seconds: float
-    low: float | None
-    high: float | None
-    kind: Kind
     timeline: Timeline = field(repr=False, compare=False)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Return the class of the estimate."""
+        return kind_of(self.timeline)
+
+    @cached_property
+    def _range(self) -> Range | None:
+        return range_of(self.kind)
+
+    @property
+    def low(self) -> float | None:
+        return None if self._range is None else self.seconds * self._range.low
+
+    @property
+    def high(self) -> float | None:
+        return None if self._range is None else self.seconds * self._range.high
 
     @property
     def bound(self) -> Bound:
@@ -255,8 +270,4 @@ class Estimate:
 
 def estimate(timeline: Timeline) -> Estimate:
     """Return the estimate of one core."""
-    seconds, kind = timeline.total_ns / 1e9, kind_of(timeline)
-    stated = range_of(kind)
-    if stated is None:
-        return Estimate(seconds, None, None, kind, timeline)
-    return Estimate(seconds, seconds * stated.low, seconds * stated.high, kind, timeline)
+    return Estimate(timeline.total_ns / 1e9, timeline)
