@@ -95,7 +95,8 @@ def local_gather(
 ) -> None:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    n is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
+    c is a group of 16 partitions, and p is a partition of it. n is num_elem_per_idx, and i is below
+    num_valid_indices. The numbers in index count elements.
     """
     each = core.machine.limits.gpsimd_core_partitions
     cores = src_buffer.shape[0] // each

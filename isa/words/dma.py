@@ -156,8 +156,8 @@ def at_a_time(call: Call) -> int:
 
 
 def fits_hardware(call: Call) -> bool:
-    """Return whether hardware can transpose this shape. That the last axis has at most 128 elements
-    follows from the partitions of dst."""
+    """Return whether hardware can transpose this shape. The limit of 128 elements along the last
+    axis is not checked here, because dst has as many partitions."""
     shape, group = call.view("src").shape, at_a_time(call)
     if len(shape) < 3:
         return shape[:1] == (group,)

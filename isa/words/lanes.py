@@ -186,8 +186,8 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of two streams; if they come from two memories, at another rate. If a scalar is
-    copied, the time of one stream (FIT)."""
+    """The time of two streams, src and predicate. They have another rate if one is in SBUF and the
+    other in PSUM. If src is a scalar, it is the time of one stream (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
     one = not isinstance(call["src"], View) or call.view("src").free_size == 1
     kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
@@ -358,9 +358,9 @@ LOCAL_GATHER = (
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The published 150 + elements / C, times C. Without the factor, gathering fewer elements at a
-    time would be cheaper, and 16-bit formats slower. With it, the cost is what the engine's ports
-    allow (ISA226)."""
+    """150 + elements * C cycles. The published formula divides by C. Then gathering fewer elements
+    at a time would be cheaper, and 16-bit formats slower. Multiplied by C, the cost is what the
+    engine's ports allow (ISA226)."""
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles

@@ -250,14 +250,14 @@ def topk_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def wide(core: Core, reduce_res: Tile | None) -> Tile | None:
-    """Return reduce_res, and report a format other than float32: in a narrower format the maximum
-    of a row of fillings is -inf, and -inf - -inf is NaN in the activation that follows (ISA,
-    range_select)."""
+    """Return reduce_res, and report a format other than float32. If a row has only the fill value,
+    its maximum is -inf in a narrower format. The activation that follows then computes -inf - -inf,
+    which is NaN (ISA, range_select)."""
     if reduce_res is not None and reduce_res.dtype is not float32:
         core.report(
             "NARROW_MAXIMUM",
-            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row of fillings only "
-            "may become -inf",
+            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row that has only "
+            "the fill value may become -inf",
             reduce_res.storage.id,
         )
     return reduce_res

@@ -27,7 +27,9 @@ class CodeRule:
     `sentence` states the problem in general; the message of a finding states it for one place.
     `source` is the public text that the rule comes from. `releases` are the API releases in which
     the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all. `form_of` is
-    a release that accepts what later releases refuse: it shows for which release a file is written.
+    a release that accepts the reported form, while later releases refuse it. A file with such a
+    form was probably written for that release.
+
     `example` is a diff of the lines after `header`. With its "-" lines the code is reported at one
     of these lines; with its "+" lines instead it isn't reported. Codes that are also errors have no
     example: `neuroncore explain` has a page for each of them.

@@ -261,6 +261,7 @@ def cache_folder() -> Path:
 
 
 def order_of(order: Order, path: LaunchPath) -> Order:
-    """Return the order of instructions for a kernel. A launch path changes the order only for
-    kernels of today's compiler: PATHS lists its orders."""
+    """Return the order of instructions for a kernel that is launched on this path. The path
+    replaces only the orders in PATHS, which are those of today's compiler; another order is
+    returned unchanged."""
     return PATHS[path] if order in PATHS.values() else order

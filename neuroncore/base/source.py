@@ -23,7 +23,7 @@ class Sites(dict[int, T]):
 
     Two places never share a key. Since Python 3.11 a code object contains its bytecode, so the sum
     is an address inside the object. The table keeps the object with the value, so Python cannot
-    give its memory to another object. At `room` places the table drops all values and code objects.
+    give its memory to another object. When it has `room` places, it is emptied.
     """
 
     def __init__(self, room: int = ROOM) -> None:

@@ -295,7 +295,8 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
 
 
 def index_group(unit: engine, machine: Machine) -> int:
-    """Return the number of partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
+    """Return the number of adjacent partitions that use the same offsets, if an index chooses
+    elements along the free axes (ISA, `NkiTensor.indirect`)."""
     limits = machine.limits
     of_tensor = unit is engine.tensor
     return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions

@@ -74,7 +74,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the options of the page."""
+    """Add the options for writing a run as an HTML page; `names` are the names of the first one."""
     parser.add_argument(
         *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )

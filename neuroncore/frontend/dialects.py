@@ -21,8 +21,9 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API of a kernel: that of the names which it uses; else that of its module's names;
-    else that of the functions which it calls. None if these belong to neither API or to both.
+    """Return the API that a kernel is written for. The names which the kernel uses decide. If they
+    belong to neither API or to both, the names of its module decide; after these, the names which
+    the functions that it calls use. Return None if none of them decides.
 
     In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
     to the older API, decorated or not.

@@ -114,7 +114,7 @@ def _read(node: ast.AST) -> Sequence[ast.AST]:
 
 def _is_own(scope: Scope, node: ast.AST) -> bool:
     """Return whether a node is a name that the function itself binds, or an attribute of such a
-    name. Rules look at these only as parts of other nodes."""
+    name. No rule reports such a node alone, so it gets no Spot."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in scope.own_names

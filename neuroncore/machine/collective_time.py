@@ -273,8 +273,8 @@ def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
 
 
 def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
-    """Return the fraction of a chip's incoming bandwidth that an algorithm uses, from the table's
-    instance."""
+    """Return the fraction of a chip's incoming bandwidth that an algorithm uses. It is computed for
+    the instance of the published table."""
     reference = _reference(instance)
     whole = (
         numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s

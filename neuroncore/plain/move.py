@@ -76,7 +76,7 @@ def affine(i: Any) -> Array:
 def local_gather(i: Any) -> None:
     """dst[16c + p, n*k + j] = src_buffer[16c + p, index[16c + k % 16, k // 16] + j], j < n
 
-    n is num_elem_per_idx, and k is below num_valid_indices."""
+    c is a group of 16 partitions, p is in 0...15, n is num_elem_per_idx, k < num_valid_indices."""
     size, lanes = i.core.machine.limits.gpsimd_core_partitions, i.dst.lanes
     numbers = i.index.codes().reshape(lanes // size, size, -1).swapaxes(1, 2)
     numbers = numbers.reshape(lanes // size, -1)[:, : i.num_valid_indices].astype(np.int64)

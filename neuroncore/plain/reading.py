@@ -166,9 +166,9 @@ class Reading:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in their order: the cores of a
-        rank; or, for ranks of a group and tensors on the chip, the cores with the same position in
-        their ranks."""
+        """Return the cores that execute an instruction together, in order. These are the cores of a
+        rank, or the cores of the ranks of a group; for tensors on the chip only those at the core's
+        place."""
         own, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [own.rank * cores + place for place in range(cores)]
@@ -204,9 +204,8 @@ class Reading:
 
     def _move(self, core: int, row: Row, name: str, made: Operand, how: Any, index: Any) -> None:
         """Move a window to its current place. A register or a number in memory moves all of it. An
-        index chooses a place for each row: its numbers, read down its columns. Or it chooses a
-        place for each element of a group of partitions: the group's numbers, read down its
-        partitions, then along."""
+        index may choose a place for each row; it is read down its columns. Or it chooses a place
+        for each element of a group of partitions; each group of it is read down its columns."""
         size, limits, lanes = made.form.size, self.cores[core].machine.limits, made.lanes
         if how.kind == 0:
             number = index if how.by_register else int(index.codes().flat[0])

@@ -354,9 +354,9 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return True or False if this is the value of all elements. Otherwise this must be an
-        operand of `i < m and j < n`, and becomes a part of the mask of the whole expression: older
-        kernels join masks with `and` as well as with `&`."""
+        """Return True or False if the mask has this value for all elements. Otherwise the mask must
+        be an operand of `i < m and j < n`, and becomes a part of the mask of the whole expression:
+        older kernels join masks with `and` as well as with `&`."""
         held = [_decided(index, how) for index, how in self.terms]
         if all(held):
             return True

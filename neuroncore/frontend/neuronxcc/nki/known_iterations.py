@@ -1,11 +1,16 @@
-"""Iterations of a template, whose instructions have all been issued before (`repetition`).
+"""Iterations of loops that are made from a template: all instructions of the template have been
+issued before (`repetition`).
 
-Everything else that such an iteration does is as before, except for numbers: those of its template,
-and those of storages. So its rows and the marks of its loops are written at once, and a tile that
-several instructions use is made once. Its inner loops need no variables. They only tell which
-writes to a tensor are the first of an iteration, and whether the iteration before wrote the same
-elements, which is as before if all writes to the tensor move alike. Blocks that end with the
-iteration are in no table, because only its instructions can name them.
+Such an iteration differs from the template only in numbers: those of the template, and the numbers
+of storages. Therefore its rows in the record and the marks of its loops are written at once, and a
+tile that several instructions use is made once.
+
+The variables of inner loops are not needed. They would only show which write to a tensor is the
+first of an iteration, and whether the previous iteration wrote the same elements. Both are as in
+the template if all writes to the tensor move by the same steps.
+
+Blocks that end with the iteration are not entered into the tables of their tensors, because only
+the instructions of the iteration can name them.
 """
 
 from __future__ import annotations
@@ -36,11 +41,13 @@ from neuroncore.memory.storage import Storage
 from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
-COUNT, LENGTH, LESS, COUNTERS = range(4)  # rows and marks before the iteration, and -marks
+# counters: the rows before the iteration, the marks before it, and the marks with a minus sign
+COUNT, LENGTH, LESS, COUNTERS = range(4)
 
 
 class _Words:
-    """Words that are written in each iteration; elements of a list are added to some."""
+    """Integers that each iteration writes to the record. Some of them differ between iterations: an
+    element of a vector is added to them."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -58,14 +65,15 @@ class _Words:
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers, count: int) -> bytes:
-        """Return the first words, as bytes."""
+        """Return the first `count` words as bytes, after the elements have been added."""
         found, (at, of) = self._base.copy(), self._places
         found[at] += elements[of]
         return found[:count].tobytes()
 
 
 class _Known:
-    """An instruction, with the tiles that it is the first to use, and the argument of each tile."""
+    """An instruction of the template. `slots` has, for each tile, its position among the arguments
+    and its number. `new` has the tiles that no earlier instruction uses."""
 
     __slots__ = (
         *("again", "drops", "dst", "ends", "is_noted", "marks", "new", "slots", "step", "words"),
@@ -73,19 +81,20 @@ class _Known:
 
     def __init__(self, step: IssuedStep, again: Again) -> None:
         self.step, self.again, self.is_noted = step, again, False
-        self.dst = 0  # the number of its tile
-        self.words, self.marks = 0, 0  # words of rows up to it, and of marks before it
-        # of a tile: its number, kind and place of its storage, geometry, and place of its offset
+        self.dst = 0  # the number of the tile that it writes
+        self.words, self.marks = 0, 0  # words of rows up to its end, and of marks before it
+        # for each: its number, kind and place of its storage, geometry, and position of its offset
         self.new: list[tuple[int, int, Any, Any, int]] = []
         self.slots: list[tuple[int, int]] = []
         self.drops: list[int] = []  # tiles that no later instruction uses
-        self.ends: Sequence[int] = ()  # and storages
+        self.ends: Sequence[int] = ()  # storages that no later instruction uses
 
 
 class KnownIterations:
-    """Iterations of a template with `numbers`, of which `changes` say how they depend on each
-    variable. `outside` are the template's blocks that exist before. `fits` says if they can be
-    made in this way."""
+    """Makes iterations of a template. `numbers` are the numbers of the template. Row k of `changes`
+    is added to them for each step of the loop variable k. `outside` are the blocks that exist
+    before the iteration. `ends` has, by the index of an event, the new storages that no later event
+    uses. `fits` is false if iterations can't be made in this way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
@@ -96,13 +105,14 @@ class KnownIterations:
         self._outside, self._ends = outside, ends
         self._events: list[_Known | NewStorage] = []
         self._rows, self._marks = _Words(), _Words()
-        self._tiles: list[Tensor | None] = []  # by number, those that all iterations have
+        self._tiles: list[Tensor | None] = []  # by number: those that all iterations share
         self._numbered: dict[Any, int] = {}
-        self._last: dict[int, _Known] = {}  # by number of a tile: the last that uses it
+        self._last: dict[int, _Known] = {}  # by tile: the last instruction that uses it
         self._made: list[NewStorage] = []
-        self._moves: dict[Any, bytes] = {}  # by tensor: how writes to it move
-        self._loops: list[int] = []  # the number of each, after the marks before; -1 for none
-        self.count = 0  # of instructions
+        self._moves: dict[Any, bytes] = {}  # by tensor: the steps by which writes move
+        # running loops: the first word of the marks of each; -1 for a loop that is not parallel
+        self._loops: list[int] = []
+        self.count = 0  # the number of instructions
         self.fits = all(self._add(number, event) for number, event in enumerate(events))
         for tile, last in self._last.items():
             last.drops.append(tile)
@@ -133,8 +143,8 @@ class KnownIterations:
         return True
 
     def _counter(self, which: int) -> int:
-        """Return the place of a counter among the elements: they follow the numbers, and the
-        numbers of storages follow them."""
+        """Return the position of a counter in the vector of elements. This vector consists of the
+        numbers of the template, the counters, and the numbers of storages."""
         return len(self._numbers) + which
 
     def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
@@ -152,7 +162,8 @@ class KnownIterations:
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
-        """Return the number of a tile."""
+        """Return the number of a tile. A tile that is used for the first time is added to
+        `known.new`, unless all iterations share it."""
         where = id(place) if kind == FIXED else place
         moves = self._changes[:, at]
         key = kind, where, id(geometry), int(self._numbers[at]), moves.tobytes()
@@ -168,7 +179,8 @@ class KnownIterations:
 
     def _row(self, known: _Known) -> None:
         again, operands, rows = known.again, known.step.operands, self._rows
-        changed: dict[int, int] = {}  # words, to which elements are added
+        # words that differ between iterations, and the elements that are added to them
+        changed: dict[int, int] = {}
         elements: dict[int, int] = {}
         for at, number in again.windows:
             _, kind, place, _, offset = operands[number]
@@ -184,7 +196,8 @@ class KnownIterations:
             rows.add(changed.get(at, word), elements.get(at, -1))
 
     def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
-        """Return whether a write in a parallel loop moves as all other writes to its tensor."""
+        """Return whether a write in a parallel loop moves by the same steps as all other writes to
+        its tensor."""
         if kind == MADE or max(self._loops, default=-1) < 0:
             return True
         moves = self._changes[:, at].tobytes()
@@ -197,7 +210,8 @@ class KnownIterations:
         self, core: Core, state: Running, numbers: Numbers, listed: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Do an iteration with these numbers, on these blocks."""
+        """Execute an iteration. `numbers` are its numbers, `listed` are the same numbers as a list,
+        and `storages` are the storages of the blocks that exist before it."""
         numbered = [storage.id for storage in storages]
         made: list[Storage | None] = []
         tables, tiles = (made, storages), self._tiles.copy()
@@ -234,7 +248,8 @@ class KnownIterations:
         self, notes: Notes, begun: int, numbers: list[int], numbered: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Note the events of an iteration whose rows begin at a byte of the record."""
+        """Note the events of an iteration. Its rows begin at byte `begun` of the record, and
+        `numbered` are the numbers of its storages."""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
         for event in self._source:
             if type(event) is NewStorage:
@@ -250,7 +265,7 @@ class KnownIterations:
                 notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield the words in the rows of each instruction."""
+        """Yield, for each instruction, the first word of its row and the end (exclusive)."""
         begin = 0
         for event in self._events:
             if type(event) is _Known:
@@ -260,7 +275,8 @@ class KnownIterations:
     def _write(
         self, numbers: Numbers, numbered: list[int], issued: int, words: int, marks: int
     ) -> None:
-        """Write the rows of the instructions that were issued, and as many marks of loops."""
+        """Write the rows of the first `issued` instructions, which have `words` words, and the
+        first `marks` words of the marks of loops."""
         program = self._program
         iterations = program.data.iterations
         counters = program.count, len(iterations), -len(iterations)
@@ -273,8 +289,8 @@ class KnownIterations:
 def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
 ) -> Operand:
-    """Return the note of an operand. A storage that the iteration has made is found by its
-    number."""
+    """Return the note of a tile among an instruction's arguments. If the iteration has made its
+    storage, the note contains only the number of the storage."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
         return Operand(name, _none, numbered[len(storages) + place], geometry, numbers[at])
@@ -283,7 +299,7 @@ def _operand(
 
 
 def _none() -> None:
-    """The reference to a storage that nothing needs."""
+    """The reference in notes to a storage that the iteration has made: it refers to nothing."""
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:

@@ -1,8 +1,8 @@
-"""Loops whose iterations differ only by affine indices, found in the kernel's source.
+"""Loops whose iterations differ only in affine indices, found in the kernel's source.
 
-In such a loop variables are only added, subtracted and multiplied by constants, and the results
-are only used in subscripts of tensors and in masks. Python does nothing else in the body than bind
-names that nothing outside reads, so an iteration is known from others (`templates`).
+In such a loop, variables are only added, subtracted and multiplied by constants, and the results
+are only used in subscripts of tensors and in masks. Besides this, Python only binds names that
+nothing outside the loop reads. Therefore an iteration can be computed from others (`templates`).
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from neuroncore.memory.parts import Affine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 
-API = "neuroncore.frontend."  # modules whose functions run no code of the kernel
+API = "neuroncore.frontend."  # functions of these modules execute no code of the kernel
 LASTING = (int, float, str, type, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
 HARMLESS = (abs, float, int, len, max, min, range)
-UNROLLED = {"static_range", "range"}  # their numbers are constants of an iteration around them
+UNROLLED = {"static_range", "range"}  # their variables are constants in the loops around them
 SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """The conditions that the source does not show."""
+    """Conditions for a loop that its source alone does not decide. They are checked when it
+    begins."""
 
-    depth: int  # the loops around it in its function, all of them loops of the API
+    depth: int  # the number of loops around it in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # names with attributes that are called
     indexed: frozenset[str]  # names of tensors that loop variables index
     read: frozenset[str]  # all names that the loop reads and does not bind
 
 
 def is_repeatable(frame: FrameType, depth: int) -> bool:
-    """Return whether the loop that begins in a frame, inside `depth` running loops, is of this
-    kind."""
+    """Return whether iterations of a loop can be computed from others. The loop begins in this
+    frame, inside `depth` running loops."""
     body = _body(frame)
     if body is None or body.depth != depth:
         return False
@@ -52,7 +53,7 @@ def is_repeatable(frame: FrameType, depth: int) -> bool:
 
 
 def values_read(frame: FrameType) -> list[Any]:
-    """Return the values of the names that a loop reads but does not bind; the loop begins in this
+    """Return the values of the names that a loop reads but does not bind. The loop begins in this
     frame."""
     body = _body(frame)
     return [] if body is None else [_named(frame, (name,)) for name in sorted(body.read)]
@@ -83,8 +84,8 @@ def _named(frame: FrameType, name: Sequence[str]) -> Any:
 
 
 def _is_pure(function: Any) -> bool:
-    """Return whether calls of a function change nothing and show nothing: functions of the API,
-    classes of numpy, and a few functions of Python."""
+    """Return whether calls of a function have no side effects and print nothing. This is so for
+    functions of the API, classes of numpy, and a few functions of Python."""
     if any(function is one for one in HARMLESS):
         return True
     module = str(getattr(function, "__module__", None) or "")
@@ -105,9 +106,11 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return each `for` of a file's functions, with the names of its function and the loops around
-    it, outermost first. The keys are the span of the loop and the span of its iterable, which later
-    releases of Python report."""
+    """Return two values for each `for` in the functions of a file: the names of its function, and
+    the list of loops from the outermost one to this one.
+
+    Each `for` has two keys: the span of the loop, and the span of its iterable. Later releases of
+    Python report the second one."""
     found = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
@@ -118,7 +121,8 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
-    """Yield the loops of a body, and the loops directly inside them at any depth."""
+    """Yield a list for each loop of a body, at any depth: the loops from the outermost one to this
+    one. A loop in another kind of statement, such as an `if`, is left out."""
     for statement in body:
         if isinstance(statement, ast.For):
             nest = [*around, statement]
@@ -142,8 +146,8 @@ class _Names:
         self._read = [n for n in names if isinstance(n.ctx, ast.Load)]
 
     def are_local(self, outermost: ast.For) -> bool:
-        """Return whether nothing reads what a loop has bound after that loop, except loops that
-        bind it again."""
+        """Return whether names that a loop binds are read only inside it, or in other loops that
+        bind them again. This is checked for `outermost` and for all loops inside it."""
         within, bound = self._within, self._bound
         for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
             inside, own = within[id(loop)], bound[id(loop)]
@@ -157,8 +161,9 @@ class _Names:
 
 
 class _Reader:
-    """Reads a nest of loops to decide about the last one. The loops around it may do anything else,
-    but must not bind names that it reads, except their variables."""
+    """Reads nested loops, and decides whether iterations of the innermost one can be computed from
+    others. The loops around it may contain anything else. But apart from their variables, they must
+    not bind names that the innermost loop reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
@@ -178,13 +183,13 @@ class _Reader:
         self.body = body if fits else None
 
     def _is_range(self, loops: Sequence[ast.For]) -> bool:
-        """Return whether loops go through ranges of the API."""
+        """Return whether all of these loops go through ranges of the API."""
         called = [_dotted(one.iter.func) for one in loops if isinstance(one.iter, ast.Call)]
         self.called.update(name for name in called if name)
         return len(called) == len(loops) and all({*name[-1:]} & RANGES for name in called)
 
     def _reads_others(self, nest: Sequence[ast.For]) -> bool:
-        """Return whether the innermost loop reads a name that the loops around it bind, besides
+        """Return whether the innermost loop reads a name that the loops around it bind, other than
         their variables."""
         inside = {id(node) for node in ast.walk(nest[-1])} | {id(loop.target) for loop in nest}
         outer = (node for node in ast.walk(nest[0]) if id(node) not in inside)
@@ -237,8 +242,8 @@ class _Reader:
         return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is the same in all iterations, or a tile of the
-        iteration."""
+        """Return whether an expression is the same in all iterations, or is a tile that the
+        iteration makes."""
         match node:
             case None | ast.Constant():
                 return True
@@ -280,7 +285,7 @@ class _Reader:
         return fits and named and all(map(self._is_value, node.args))
 
     def _are_loops(self, node: ast.expr) -> bool:
-        """Return whether an expression is a variable of a loop, or a list of some."""
+        """Return whether an expression is the variable of a loop, or a list of such variables."""
         parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
         return all(isinstance(one, ast.Name) and one.id in self.loops for one in parts)
 
@@ -334,7 +339,7 @@ def _read(loop: ast.For) -> set[str]:
 
 
 def _dotted(node: ast.expr) -> tuple[str, ...]:
-    """Return the parts of `a.b.c`; none for another expression."""
+    """Return the parts of `a.b.c`; an empty tuple for another expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

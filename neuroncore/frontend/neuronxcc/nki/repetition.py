@@ -1,9 +1,9 @@
-"""The instructions and new tiles of an iteration of a loop that later iterations repeat
-(`known_iterations`).
+"""The instructions and the new tiles of an iteration, in a form that later iterations of the loop
+can repeat (`known_iterations`).
 
-The function of an instruction (`issue`) binds and checks its arguments. When a step is repeated,
-each tile is replaced by a tile with an equal View, and the other arguments are equal. So its Call
-is the same, and so is its row in the record, except for storages and offsets.
+The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither,
+because each tile is replaced by a tile with an equal View, and the other arguments are equal. So
+the Call is the same. The row in the record is the same except for storages and offsets.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from neuroncore.memory.tile import Tile
 from neuroncore.record.columns import birth
 from neuroncore.record.program import Program
 
-MADE, BLOCK, FIXED = range(3)  # kinds of storages: of the iteration, a block, another
+# kinds of storages: made by the iteration, a block that exists before it, any other
+MADE, BLOCK, FIXED = range(3)
 WORD = 8  # bytes of a number in a row of a record
 
 
-# the other arguments, whether it accumulates, whether a sum continues, its place in the source
+# of an instruction: the arguments that are not tiles, whether it accumulates, whether it continues
+# a sum, and its place in the source
 More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` has for each tile its name, the kind and the place
-    of its storage, its geometry, and the place of its offset."""
+    """An instruction of an iteration. `operands` has a tuple for each tile: its name, the kind
+    and the place of its storage, its geometry, and the position of its offset in the vector of
+    numbers."""
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
@@ -43,7 +46,7 @@ class IssuedStep:
         self.dst = next((i for i, one in enumerate(operands) if one[0] == "dst"), -1)
 
     def again(self, program: Program) -> Again | None:
-        """Return how to repeat the instruction; None if that is not known."""
+        """Return how to repeat the instruction; None if it can't be repeated."""
         names = [one[0] for one in self.operands]
         return _again(program, self._row, names) if self._row and self.dst >= 0 else None
 
@@ -53,8 +56,9 @@ class IssuedStep:
 
 
 class Again(NamedTuple):
-    """How to execute and record an issued instruction again with other tiles: its arguments, with
-    the slot of each tile, and its row, with the place and the tile of each window."""
+    """How to execute an instruction again with other tiles, and how to record it. `given` are its
+    arguments, and `slots` has the position of each tile among them. `row` is its row. For each
+    window in the row, `windows` has the window's position and the number of its tile."""
 
     call: Call
     execute: Callable[..., Any]
@@ -65,14 +69,17 @@ class Again(NamedTuple):
 
 
 def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
-    """Return how to repeat the instruction with a row, on tiles with these names; None if its
-    arguments are not all in the row, or known."""
+    """Return how to repeat the instruction with the row `written`, on tiles with these names.
+    Return None if the row does not contain all of its arguments, or if some are known only at run
+    time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
     made, windows = plan(call), [*call.reads, *call.writes]
     if call.dynamic or made.loads >= 0 or {*names} != {*windows} or call.pack is None:
         return None
-    if len(written) != WORD * (1 + 3 * len(windows) + call.has_values):  # several instructions
+    if len(written) != WORD * (
+        1 + 3 * len(windows) + call.has_values
+    ):  # rows of several instructions
         return None
     row = [line, index, *unpack_from(f"<{len(written) // WORD - 1}q", written, WORD)]
     given = made.given.copy()
@@ -88,8 +95,8 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
 
 
 def fault(core: Core, call: Call, error: Exception) -> Exception:
-    """Return the error of an instruction in the form in which the function that issues it raises
-    it."""
+    """Return the error of an instruction in the form that the function of the instruction would
+    raise."""
     if isinstance(error, NeuronError) and core.leftovers is not None:
         core.leftovers.refused()
     if isinstance(error, KernelError):
@@ -102,7 +109,7 @@ def fault(core: Core, call: Call, error: Exception) -> Exception:
 
 
 class NewStorage:
-    """A tile that an iteration makes; the tile of a block if `tensor` is given."""
+    """A tile that each iteration makes: a separate tile, or the tile of a block."""
 
     def __init__(self, program: Program, event: Sequence[Any], kind: StorageKind) -> None:
         self._is_block = event[0] is NewBlock
@@ -114,11 +121,12 @@ class NewStorage:
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
-        """Return whether nothing can name the tile after an iteration of the loop at this depth."""
+        """Return whether no line can name the tile after an iteration of the loop at this depth."""
         return not self._is_block or (self._given[1] is not None and self._given[1] >= depth)
 
     def make(self, core: Core, state: Running, numbers: Sequence[int], depth: int) -> Storage:
-        """Make the tile in an iteration of the loop at this depth, whose instructions are known."""
+        """Make the tile in an iteration of the loop at this depth. All instructions that use it are
+        known, so most of the usual work can be omitted."""
         program = core.program
         if not self.ends_at(depth) or program is None:
             return self.made(core, state, numbers)
@@ -131,7 +139,8 @@ class NewStorage:
         return storage
 
     def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the note of a storage that was made in this way."""
+        """Return the note of a tile that was made in this way; `number` is the number of its
+        storage."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._given
             return NewTile(region, shape, dtype, name, filled, self._site, self._kind, number)
@@ -142,7 +151,7 @@ class NewStorage:
         return tuple(numbers[self._at : self._at + self._given[0].axes])
 
     def made(self, core: Core, state: Running, numbers: Sequence[int]) -> Storage:
-        """Make the tile in the way in which the kernel would make it."""
+        """Make the tile as the functions that the kernel calls would make it."""
         core.site = self._site
         return self._block(state, numbers) if self._is_block else self._tile(state)
 

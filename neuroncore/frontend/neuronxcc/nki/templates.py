@@ -1,10 +1,12 @@
-"""Iterations of loops that are made from earlier ones, without Python.
+"""Iterations of loops that are made from earlier iterations, without executing the kernel's Python.
 
-In a loop that `repeatable` recognizes every number is an affine function of the variables of the
-loops around it. An iteration that Python runs is noted (`notes`). Iterations in which one
-variable differs show by how much each number changes with it; then all numbers are known. Bounds
-of the numbers, and the state of tensors, tell whether an iteration decides as the noted one did;
-if it may not, Python runs it.
+In a loop that `repeatable` accepts, every number is an affine function of the variables of the
+running loops. An iteration that Python executes is noted (`notes`) and becomes a template. Two
+iterations that differ in one variable show how each number changes with this variable. Then the
+numbers of further iterations can be computed.
+
+The decisions of the frontend must be those of the template. Bounds of the numbers and the state of
+tensors show whether they are. If a decision may differ, Python executes the iteration.
 """
 
 from __future__ import annotations
@@ -45,14 +47,17 @@ from neuroncore.record.columns import birth
 from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
-Values = tuple[int, ...]  # of the variables of the running loops, outermost first
-VARIANTS, FAILURES = 4, 16  # templates of a loop, and iterations that fit none
+Values = tuple[int, ...]  # the variables of the running loops, outermost first
+VARIANTS, FAILURES = (
+    4,
+    16,
+)  # the most templates of a loop, and the most iterations that fit none of them
 BIRTH = len(birth(0, 0))
 PLAIN = (bool, int, float, str, tuple, np.generic)
 
 
 class TracedLoop(Loop):
-    """A loop whose body the device's compiler reads once."""
+    """A loop whose body the device's compiler traces once, for all iterations."""
 
     def __iter__(self) -> Iterator[int]:
         state, frame = running(), sys._getframe(1)
@@ -84,8 +89,8 @@ class TracedLoop(Loop):
 
 
 def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
-    """Return how to repeat iterations of the loop that begins in a frame; None if nothing may be
-    left out, or if somebody watches Python."""
+    """Return how to repeat iterations of the loop that begins in a frame. Return None if Python has
+    to execute all of them, for example because a debugger follows it."""
     core = current()
     options = core.options
     watched = core.beside or options.stacks or _is_debugged()
@@ -98,32 +103,36 @@ def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
     plan: Plan | None = state.plans[key]
     if plan is not None and not plan.reads(values_read(frame)):
         plan = state.plans[key] = None
-    # an outermost loop that is short has nothing to repeat
+    # in a short outermost loop there is nothing to repeat
     return plan if plan is None or state.loops or len(loop.values) > 2 else None
 
 
 def _is_debugged() -> bool:
-    """Return whether a debugger or a tracer follows Python, by either of its interfaces."""
+    """Return whether a debugger or a tracer follows Python, by sys.settrace or by
+    sys.monitoring."""
     monitoring: Any = getattr(sys, "monitoring", None)
     tool = monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)
     return sys.gettrace() is not None or tool is not None
 
 
 class Plan:
-    """How to repeat the iterations of a loop, while the outermost loop around it runs."""
+    """How to repeat the iterations of a loop. It is kept until the outermost loop around it
+    ends."""
 
     def __init__(self, core: Core, state: Running, read: list[Any]) -> None:
         self._core, self._state, self._read = core, state, read
         self._templates: list[Template] = []
         self._failures = 0
-        self._owner = False  # whether this loop began to note
+        self._owner = False  # whether this loop started the notes
 
     def reads(self, values: list[Any]) -> bool:
-        """Return whether the names that the loop does not bind have the same values as before."""
+        """Return whether the names that the loop reads but does not bind have the same values as
+        before."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
     def repeats(self, turns: Turns, value: int) -> bool:
-        """Do an iteration, if it is known."""
+        """Execute an iteration without Python if a template knows it. Return whether it was
+        executed."""
         state = self._state
         if state.pending is not None:
             return False
@@ -131,7 +140,7 @@ class Plan:
         return any(t.repeat(turns, value, values) for t in self._templates)
 
     def begin(self, value: int) -> bool:
-        """Note the iteration that begins, if that may help."""
+        """Begin to note an iteration if that may help. Return whether it is noted."""
         state = self._state
         if self._failures > FAILURES:
             return False
@@ -143,7 +152,7 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """Learn from the iteration that has ended."""
+        """Make a template of the noted iteration, or complete an earlier template with it."""
         state, kept = self._state, self._kept
         values, first, guard, stand = self._begun
         template = None
@@ -161,12 +170,12 @@ class Plan:
             self._templates = [*self._templates[-VARIANTS + 1 :], template]
 
     def stop(self) -> None:
-        """Stop noting, if this loop began it."""
+        """Stop noting, if this loop started it."""
         if self._owner:
             self._state.notes, self._owner = None, False
 
     def _stand(self) -> tuple[int, ...]:
-        """Return the lengths of all lists that iterations may extend."""
+        """Return the lengths of all lists that an iteration may extend."""
         core, state, program = self._core, self._state, self._core.program
         assert program is not None
         told = len(core._told) + len(core._reported)
@@ -174,7 +183,7 @@ class Plan:
         return program.issued, len(program.births) // BIRTH, told, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
-        """Return whether the events are all that has happened since."""
+        """Return whether nothing but these events has happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
         steps = sum(type(event) is Step for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
@@ -183,20 +192,25 @@ class Plan:
 
 
 class _Layout:
-    """The positions of an iteration's numbers in its vector: first the numbers with bounds, then
-    those of its events."""
+    """The vector of an iteration's numbers, and the positions of numbers in it. The numbers that
+    have bounds come first, and then the numbers of its events."""
 
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
         self._state = state
         self.numbers = [number for number, _, _ in guards]
         self.low, self.high = ([guard[n] for guard in guards] for n in (1, 2))
         self.events: list[tuple[Any, ...]] = []
-        self.outside: list[tuple[Any, int, int, bool]] = []  # tiles, their block, wholly written
+        # blocks that exist before: the tiles of the tensor, the positions of the block's index, and
+        # whether all of the block must have been written
+        self.outside: list[tuple[Any, int, int, bool]] = []
+        # other storages, and whether all of each must have been written
         self.fixed: list[tuple[Storage, bool]] = []
-        self.blocks: list[tuple[Any, int, int]] = []  # tensors, and their new blocks
-        self.chip: list[tuple[int, int]] = []  # offsets on the chip, and elements that are alike
-        self.still: list[int] = []  # offsets in tiles of the iteration
-        self.made: dict[int, int] = {}  # by number of a storage
+        # tensors, and the positions of the indices of their new blocks
+        self.blocks: list[tuple[Any, int, int]] = []
+        # positions of offsets on the chip, and the number of successive offsets that are equivalent
+        self.chip: list[tuple[int, int]] = []
+        self.still: list[int] = []  # positions of offsets that must not change
+        self.made: dict[int, int] = {}  # by number of a new storage: its place among them
         self.more: dict[int, Any] = {}  # by event: its row, or the kind of its storage
         self._last: dict[int, int] = {}  # by new tile: the last event that uses it
         self.fits = all(map(self._add, events))
@@ -205,7 +219,7 @@ class _Layout:
             self.ends.setdefault(last, []).append(place)
 
     def _put(self, *numbers: int) -> int:
-        """Append numbers, and return the place of the first."""
+        """Append numbers to the vector, and return the position of the first."""
         at = len(self.numbers)
         self.numbers += map(int, numbers)
         return at
@@ -245,7 +259,9 @@ class _Layout:
         return True
 
     def _operand(self, operand: Operand, event: Step) -> tuple[Any, ...] | None:
-        """Return name, kind and place of the storage, geometry, and place of the offset."""
+        """Return the name of a tile, the kind and the place of its storage, its geometry, and the
+        position of its offset. Return None if the storage no longer exists, or if a product begins
+        a sum in it."""
         name, number = operand.name, operand.number
         if number in self.made:
             at, place = self._put(operand.offset), self.made[number]
@@ -282,14 +298,14 @@ def made_of(
 
 
 class Template:
-    """An iteration, and how its numbers change with the variables of the loops around it."""
+    """A noted iteration, and how its numbers change with the variables of the running loops."""
 
     def __init__(self, state: Running, values: Values, layout: _Layout) -> None:
         self._state, self._values, self._layout = state, values, layout
         self._numbers = np.array(layout.numbers, np.int64)
         self._bounds = np.array([layout.low, layout.high], np.int64)
         self._changes = np.zeros((len(values), len(self._numbers)), np.int64)
-        self._is_known = [False] * len(values)  # whether the changes with a variable are
+        self._is_known = [False] * len(values)  # by variable: whether its effect is known
         self._events = [self._event(number, event) for number, event in enumerate(layout.events)]
         self._iterations: KnownIterations | None = None
         self._at = np.array([at for at, _ in layout.chip], np.int64)
@@ -305,8 +321,8 @@ class Template:
         return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
-        """Return the numbers of an iteration, with one variable as in the first one; None if they
-        are not known."""
+        """Return the numbers of the iteration with these loop variables; the variable `but` keeps
+        the template's value. Return None if the effect of a variable that differs is not known."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
@@ -316,8 +332,9 @@ class Template:
         return numbers
 
     def learn(self, other: Template) -> bool:
-        """Return whether another iteration does the same with other numbers, and differs in one
-        variable whose effect is not known yet. Then that effect becomes known."""
+        """Learn the effect of a variable from another iteration, and return whether this was
+        possible. The other iteration must consist of the same events with other numbers. Exactly
+        one variable whose effect is not known may differ."""
         pairs = zip(self._values, other._values, strict=True)
         unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):
@@ -330,7 +347,7 @@ class Template:
         if rest.any() or change[self._layout.still].any():
             return False
         self._changes[axis], self._is_known[axis] = change, True
-        self._iterations = None  # some are of steps that do not move
+        self._iterations = None  # they were made with the changes known before
         return True
 
     def _is_like(self, other: Template) -> bool:
@@ -344,7 +361,7 @@ class Template:
 
     def _resolved(self, numbers: Numbers) -> tuple[list[int], list[Storage]] | None:
         """Return the numbers as a list, and the storages of the blocks that exist before the
-        iteration; None if it may decide otherwise than the first one."""
+        iteration. Return None if a decision may differ from the template's."""
         count = self._bounds.shape[1]
         if (numbers[:count] < self._bounds[0]).any() or (numbers[:count] > self._bounds[1]).any():
             return None
@@ -365,14 +382,15 @@ class Template:
         return (listed, storages) if all(t.is_new(key) for t, key in keys) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
-        """Return whether the state of a tensor changes nothing that the frontend does."""
+        """Return whether a tensor can be used without an error, and without an initial number that
+        must be written first. With `whole`, all of its bytes must have been written."""
         over = storage.scope is not None and storage.scope.over
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
 
     def _iterations_for(self, program: Program | None) -> KnownIterations | None:
-        """Return how to do iterations; None if some instruction is not known, or if the record has
-        no room."""
+        """Return how to make iterations of this template. Return None if an instruction can't be
+        repeated, or if the record has no room."""
         if program is None:
             return None
         if self._iterations is None:
@@ -383,7 +401,8 @@ class Template:
         return found if found.fits and has_room else None
 
     def repeat(self, turns: Turns, value: int, values: Values) -> bool:
-        """Do an iteration, if it is known; else do nothing, and return False."""
+        """Execute an iteration without Python if its numbers are known. Return whether it was
+        executed."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._known(values)
         iterations = None if numbers is None else self._iterations_for(core.program)
@@ -404,7 +423,7 @@ class Template:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two parts of an event are equal; numbers have equal types too."""
+    """Return whether two parts of events are equal. Equal numbers must also have the same type."""
     if one is other:
         return True
     if type(one) is tuple and type(other) is tuple:

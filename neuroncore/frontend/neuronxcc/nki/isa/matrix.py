@@ -213,8 +213,9 @@ def dma_copy(
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """Return a tensor of one row at a run-time offset (in a tile of one number) as a tensor whose
-    rows an index chooses: sums accept only this form of run-time offset."""
+    """Convert the run-time offset of a tensor of one row. If the offset is in a tile of one number,
+    that tile becomes an index that chooses rows: sums accept only this form. Return others
+    unchanged."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
     offset = dst.dynamic[0]
