@@ -54,6 +54,19 @@ def spec(**changed):
     return Spec(lambda a, b: 2 * a + b, inputs, **{**usual, "secret": 0, **changed})
 
 
+def times(**changed):
+    """n x, where n is an input and `LOOP` has so many turns."""
+
+    def inputs(seed, shape):
+        random = np.random.default_rng(seed)
+        return random.standard_normal(shape, np.float32), random.integers(2, 9, (1, 1), np.int32)
+
+    def reference(x, n):
+        return x * np.float32(n[0, 0])
+
+    return Spec(reference, inputs, [(128, 8)], tol=1e-6, secret=0, **changed)
+
+
 def killed_once(setting, batch):
     """The work of a process of the pool, which is killed when it judges the first candidate."""
     mark = Path(setting.spec)

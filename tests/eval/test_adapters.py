@@ -15,7 +15,7 @@ from neuroncore.eval.adapters import assigned, cs149, harness
 from neuroncore.eval.drivers import autocomp, kda
 
 POOL = Pool(level="process")
-pytestmark = pytest.mark.usefixtures("a_worker_for_equal_questions")
+pytestmark = pytest.mark.usefixtures("judged_here")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux")
 
 REFERENCE = """

@@ -2,11 +2,9 @@
 
 import sys
 
-import numpy as np
 import pytest
-from candidates import CHEATS, HONEST, LOOP, spec
+from candidates import CHEATS, HONEST, LOOP, spec, times
 
-from neuroncore.eval import Spec
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.worker import Candidate, Worker
 
@@ -73,33 +71,10 @@ COUNTED = LOOP.replace("nl.dynamic_range(r):", "(turns := [*nl.dynamic_range(r)]
 )
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["dynamic", "static"])
-def loops(request):
-    """A judge of `n times x`, where n is an input; the specification may say that programs depend
-    on it."""
-
-    def inputs(seed, shape):
-        random = np.random.default_rng(seed)
-        return random.standard_normal(shape, np.float32), random.integers(2, 9, (1, 1), np.int32)
-
-    def reference(x, n):
-        return x * np.float32(n[0, 0])
-
-    wanted = Spec(reference, inputs, [(128, 8)], dynamic=request.param, tol=1e-6, secret=0)
-    worker = Worker(wanted, "process", ProcessLimits())
-    yield worker
+def test_loops_that_depend_on_hidden_inputs():
+    worker = Worker(times(dynamic=True), "process", ProcessLimits())
+    for source, code in [(LOOP, None), (CONSTANT, "WRONG_RESULT"), (COUNTED, "DYNAMIC")]:
+        verdict = worker.verdict(Candidate("loop", source))
+        assert (verdict["error"] and verdict["error"]["code"]) == code, verdict["error"]
+        assert code or len(verdict["shapes"][0]["seeds"]) == 3
     worker.close()
-
-
-def test_loops_that_depend_on_hidden_inputs(loops):
-    for source, dynamic, code in [
-        (LOOP, True, None),
-        (LOOP, False, "DYNAMIC"),
-        (CONSTANT, True, "WRONG_RESULT"),
-        (COUNTED, True, "DYNAMIC"),
-    ]:
-        if dynamic == loops.spec.dynamic:
-            verdict = loops.verdict(Candidate("loop", source))
-            assert (verdict["error"] and verdict["error"]["code"]) == code, verdict["error"]
-            if code is None:
-                assert len(verdict["shapes"][0]["seeds"]) == 3

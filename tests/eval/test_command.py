@@ -11,16 +11,14 @@ from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
 from neuroncore.eval.course import Assignment, Limit, Part
-from neuroncore.eval.isolation import ProcessLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/eval.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="isolation needs Linux"),
-    pytest.mark.usefixtures("a_worker_for_equal_questions"),
+    pytest.mark.usefixtures("judged_here"),
 ]
-USUAL = ["--seconds", str(ProcessLimits().cpu_seconds)]  # for which there is a process already
 SPEC = """
 import numpy as np
 from neuroncore.eval import Spec
@@ -108,7 +106,7 @@ def test_why_names_the_best_changes(batch, capsys):
 
 
 def test_grades_are_a_table(batch, tmp_path, capsys):
-    words = ["grade", "--spec", "spec.py", "--submissions", "batch", "--csv", "grades.csv", *USUAL]
+    words = ["grade", "--spec", "spec.py", "--submissions", "batch", "--csv", "grades.csv"]
     assert main(words) == 0
     with (tmp_path / "grades.csv").open() as file:
         rows = [*csv.DictReader(file)]
@@ -125,7 +123,7 @@ def test_grades_of_an_assignment_are_points(batch, tmp_path, capsys, monkeypatch
     parts = Assignment([Part("right", "spec.py", 6.0), fast])
     monkeypatch.setattr("neuroncore.cli.grade.assigned", lambda _: parts)
     words = ["grade", "--spec", "cs149:2025", "--submissions", "batch", "--csv", "grades.csv"]
-    assert main([*words, *USUAL]) == 0 and "10 points at most" in capsys.readouterr().err
+    assert main(words) == 0 and "10 points at most" in capsys.readouterr().err
     with (tmp_path / "grades.csv").open() as file:
         right, wrong, none = csv.DictReader(file)
     assert (right["points"], right["right"], right["fast"]) == ("8.0", "6.0", "2.0")

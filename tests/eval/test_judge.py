@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from candidates import HEAD, HONEST, inputs, kernel, spec
+from candidates import HEAD, HONEST, LOOP, inputs, kernel, spec, times
 from ml_dtypes import bfloat16
 
 import neuroncore
@@ -60,6 +60,10 @@ return sums(a, b)"""
     assert code(HONEST, target="gen3") is None  # another name of trn2
     assert code(HONEST, order="compiled") == "WRONG_ORDER"
     assert code(HONEST, cores=2) == "WRONG_CORES"
+
+
+def test_a_loop_on_the_device_is_refused_unless_the_specification_allows_it():
+    assert answered(LOOP, times())["error"]["code"] == "DYNAMIC"
 
 
 def older(count, columns, at_once):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from judged_here import stay_here
 
 from neuroncore import activated
 from neuroncore.base.errors import UsageError
@@ -149,7 +150,8 @@ def test_the_page_shows_what_a_check_prints_and_its_program_runs(puzzles, capsys
     subprocess.run([sys.executable, "page.py"], check=True, capture_output=True)
 
 
-def test_a_specification_is_the_one_that_eval_judges(tmp_path):
+def test_a_specification_is_the_one_that_eval_judges(tmp_path, monkeypatch):
+    stay_here(monkeypatch)
     (tmp_path / "spec.py").write_text(
         "from neuroncore.puzzles import load\nSPEC = load('copy').spec\n"
     )
