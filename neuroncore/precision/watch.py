@@ -11,11 +11,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuroncore.base.enums import engine
+from neuroncore.base.lazy import Lazy
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
@@ -26,7 +27,6 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
 from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.around import Around
 from neuroncore.precision.findings import (
     OVERFLOW,
     ROUNDED,
@@ -39,6 +39,11 @@ from neuroncore.precision.findings import (
     made,
     on,
 )
+
+if TYPE_CHECKING:
+    from neuroncore.precision import around as evaluations
+else:
+    evaluations = Lazy("neuroncore.precision.around")
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that select, and are not computed with
 WIDE_INTEGERS = (int32, uint32)
@@ -142,7 +147,7 @@ def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> N
 
 def check_written(
     core: Core,
-    around: Callable[[], Around],
+    around: Callable[[], evaluations.Around],
     call: Call,
     arguments: dict[str, Any],
     known: Evaluation,
@@ -353,7 +358,13 @@ class Watch:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
         if not known.floats and known.casts and any(_wide(call, n) for n in call.writes):
             return lambda now, run: check_written(
-                self.core, lambda: Around(self.core, Precision()), call, now, known, False, run
+                self.core,
+                lambda: evaluations.Around(self.core, Precision()),
+                call,
+                now,
+                known,
+                False,
+                run,
             )
         return None
 
