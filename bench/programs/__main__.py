@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import linecache
 import multiprocessing
@@ -25,6 +26,7 @@ TOGETHER = 25  # programs that a process is given at a time
 LIVES = 200  # such portions, after which another process goes on
 SELDOM = 4  # the exit code where no program fails, and something occurs too seldom
 SAVED = 500  # programs, after which the state is written
+SETTLED = 100  # programs, after which the collector leaves out what is left of those before
 
 
 class Checked(NamedTuple):
@@ -95,6 +97,9 @@ def _checks(seeds: range, jobs: int) -> Iterator[Iterable[Checked]]:
 
 def _checked(seed: int) -> Checked:
     begun, before = time.process_time(), dict(hits)
+    if seed % SETTLED == 0:
+        gc.collect()
+        gc.freeze()
     program, failure, found = generate(seed), "", {}
     try:
         found = occurred(program, check(program), before)

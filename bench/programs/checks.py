@@ -38,7 +38,7 @@ from neuroncore.record import saved
 from neuroncore.record.program import Record
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch, Verification
-from neuroncore.time.schedule import schedule_cores
+from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
@@ -129,10 +129,11 @@ def examine(
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         _step("verify", lambda: _verify(run, expected, uses))
-        _step("schedule", lambda: _schedule(run, uses))
+        times = _step("schedule", lambda: _schedule(run, uses))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
         before, again = deepcopy(others), deepcopy(others)
-        record = _step("file", lambda: _from_file(run)) if seed % SAVED == 0 else run.record
+        saves = seed % SAVED == 0
+        record = _step("file", lambda: _from_file(run, times)) if saves else run.record
         replay = _step("replay", lambda: _replayed(record, given))
         with _watched(isinstance(kernel, KernelOfOlder)):
             fresh: Run = _step("run", lambda: _run(kernel, again, launch))
@@ -203,17 +204,18 @@ def _watched(older: bool) -> Iterator[None]:
         sys.settrace(before)
 
 
-def _from_file(run: Run) -> Record:
-    """The record of a run as a file has had it, which takes the same time in each order."""
+def _from_file(run: Run, times: Mapping[Order, Sequence[float]]) -> Record:
+    """The record of a run as a file has had it, which takes the same `times` in each order."""
     record = saved.unpacked(saved.packed(run.record), Path("of a program"))
-    for order in ORDERS:
-        times = [
-            [one.total_ns for one in schedule_cores(programs, run.machine, order, run.world)]
-            for programs in (run.record.programs, record.programs)
-        ]
-        if times[0] != times[1]:
-            raise Failure("schedule: another time from a file", f"{order}: {times}")
+    for order, wanted in times.items():
+        found = [one.total_ns for one in _timelines(run, record, order)]
+        if found != wanted:
+            raise Failure("schedule: another time from a file", f"{order}: {wanted}, {found}")
     return record
+
+
+def _timelines(run: Run, record: Record, order: Order) -> list[Timeline]:
+    return schedule_cores(record.programs, run.machine, order, run.world)
 
 
 def _replayed(record: Record, given: Sequence[Any]) -> Replay:
@@ -234,17 +236,20 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
         raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
 
 
-def _schedule(run: Run, uses: Uses | None) -> None:
-    programs = run.record.programs
-    pairs = [uses.pairs(core) for core in range(len(programs))] if uses else []
+def _schedule(run: Run, uses: Uses | None) -> dict[Order, list[float]]:
+    """Schedule a run in each order, and return the nanoseconds that its cores take."""
+    times = {}
+    pairs = [uses.pairs(core) for core in range(len(run.record.programs))] if uses else []
     for order in ORDERS:
-        timelines = schedule_cores(programs, run.machine, order, run.world)
+        timelines = _timelines(run, run.record, order)
+        times[order] = [one.total_ns for one in timelines]
         for core, timeline in enumerate(timelines):
             if not np.isfinite(timeline.total_ns):
                 raise Failure("schedule: no time", f"{order} takes {timeline.total_ns} ns")
             if pairs and order != REWRITTEN and len(wrong := broken(pairs[core], timeline)):
                 said = f"{order}: {wrong[0]} of core {core} use the same bytes at the same time"
                 raise Failure("schedule: a hazard", said)
+    return times
 
 
 def _compare(replayed: Any, fresh: Any, what: str) -> None:

@@ -143,6 +143,7 @@ Array = npt.NDArray[Any]
 
 NONE_SET: Array = np.zeros(1, np.bool_)
 NONE_SET.flags.writeable = False
+LARGE = 1 << 20  # flags
 
 
 class Footprint:
@@ -215,7 +216,7 @@ class Flags:
         if self.mask is NONE_SET:  # fresh memory from the system is 0 already
             self.mask = np.zeros(self.granule // granule, np.bool_)
         elif granule != self.granule:
-            self.mask = np.repeat(self.mask, self.granule // granule)
+            self.mask = _repeated(self.mask, self.granule // granule)
         self.granule = granule
 
 
@@ -286,6 +287,16 @@ class Gaps(Flags):
         flags = self.elements(start, what)
         whole: Array = flags if flags.ndim == len(what.shape) else np.all(flags, axis=-1)
         return np.logical_not(whole)
+
+
+def _repeated(mask: Array, times: int) -> Array:
+    """Return each flag `times` times in a row. If few of many are set, like those of a whole
+    memory, memory pages without any are not written."""
+    if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
+        return np.repeat(mask, times)
+    found = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already
+    found[np.flatnonzero(mask)] = True
+    return found.reshape(-1)
 
 
 def _all(flags: Array) -> bool:

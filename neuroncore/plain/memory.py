@@ -46,7 +46,8 @@ class Tensor:
         places, whole = self.places(positions), ALL_SET[size]
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
-        for flags, where in ((self.ever, places), (self.written, positions)):
+        both = ((self.written, positions), (self.ever, places))
+        for flags, where in both[: 1 + self.layout.placed]:  # the same flags without an address
             words, at = viewed(flags, where, whole.dtype)
             words[at] = whole
 

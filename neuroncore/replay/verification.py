@@ -313,6 +313,8 @@ class Verification:
             function = BLAS
         for name in row.call.writes:
             emulator = codes_at(storages[row.windows[name].tensor], given[name])
+            if np.array_equal(given[name].codes(), emulator):
+                continue  # nothing to allow, and nothing to take over
             wrong = differing(given, name, emulator, row, function)
             if wrong.any():
                 return self._difference(core, number, row, given, name, emulator, wrong)

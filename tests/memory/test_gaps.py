@@ -44,6 +44,17 @@ def test_what_is_missing_is_known_to_the_byte(written, looked_at):
     assert not wanted.any() if missing is None else np.array_equal(missing, wanted)
 
 
+@pytest.mark.parametrize("parts", [[(4096, 512), (1 << 20, 6), (12, 2)], [(0, 1 << 21), (5, 3)]])
+def test_flags_of_a_large_memory_stay_when_they_are_divided(parts):
+    """Few of many flags are copied one by one."""
+    size = 1 << 22
+    flags, wanted = Flags(size), np.zeros(size, np.bool_)
+    for first, count in parts:
+        flags.pieces(first, footprint((count,), (1,), 1))[...] = True
+        wanted[first : first + count] = True
+    assert np.array_equal(flags.elements(0, footprint((size,), (1,), 1)), wanted)
+
+
 @given(windows(NBYTES), windows(NBYTES), windows(NBYTES))
 def test_flags_can_be_cleared(first, second, looked_at):
     flags, wanted = Flags(NBYTES), np.zeros(NBYTES, np.bool_)
