@@ -209,8 +209,9 @@ TRANSPOSE = (
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "with hardware descriptors, src has 16 rows; with more than two axes the first has "
-        "size 1, 2, 4, 8 or 16, which times the last but one is a multiple of 16 (ISA)",
+        "src", "with hardware descriptors, a src of two axes has 16 rows; if it has more axes, the "
+        "first has size 1, 2, 4, 8 or 16, and this size times that of the last axis but one is a "
+        "multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),

@@ -121,8 +121,8 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
 @rule(OperatorError, because="32-bit integers use the address arithmetic")
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
-    # the page says so about the arithmetic on addresses (ISA, tensor_scalar_addr), but not which
-    # that is
+    # The page has this rule for the arithmetic on addresses (ISA, tensor_scalar_addr), but does not
+    # state which arithmetic that is.
     dst, data = call.view("dst"), call.view("data")
     addresses = are_exact(dst, data) and call["op0"].kind == "arithmetic"
     if not addresses or not (dst.picked_by or data.picked_by):

@@ -138,17 +138,17 @@ class Options:
     fitted to are of earlier releases, except some on trn1 that `software` does not improve."""
 
     loads: Literal["ahead", "single", "limited"] = "ahead"
-    """The loads that wait for their turn, for the estimate, which one source reports and no other
-    source has shown yet. `ahead`: none; loads run ahead while there is space. `single`: a load for
-    a product waits until the product has read the tile of the load before it at the same line, and
-    such loads are never left out. `limited`: so does every load, if tiles that DMA writes take more
-    than 88 KiB of a partition."""
+    """The loads that wait, for the estimate. `ahead`: none; loads run ahead while there is space.
+    `single`: a load for a product waits until the product has read the tile of the load before it
+    at the same line, and such loads are never left out. `limited`: every load waits in this way if
+    tiles that DMA writes take more than 88 KiB of a partition. Only one source reports the last two
+    rules, and no other source has shown them yet."""
 
     clock_phase: float | None = None
     """The phase of the Tensor engine's clock when the first product begins, for the estimate: the
     part of a window of 3,413 ns that has passed, from 0 to less than 1. It differs from run to run,
-    because the windows do not depend on the program. None selects the machine's assumption, which
-    gives about the mean over all phases. trn1 has no such windows."""
+    because the windows do not depend on the program. None selects the phase that the machine file
+    assumes, which gives about the mean over all phases. trn1 has no such windows."""
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.

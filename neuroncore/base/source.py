@@ -148,8 +148,8 @@ def user_level() -> int:
     return level
 
 
-# A frame and the offset of the bytecode instruction that it counts as being at, while the work
-# that this instruction requested is being done.
+# While a delayed call is issued: its frame, and the byte offset of the instruction that made the
+# call. Places use this instruction instead of the frame's current one.
 resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 

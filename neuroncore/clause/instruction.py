@@ -143,8 +143,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if it may be a number or a register that is not part of the Call and that the
-        instruction does not write."""
+        """True if its argument may be a number or a register whose value is not part of the Call.
+        Registers that the instruction writes are not such values."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written

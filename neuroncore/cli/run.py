@@ -187,18 +187,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loads",
         choices=("ahead", "single", "limited"),
-        help="the loads that wait for their turn, for the estimate, which only one source reports: "
-        "single: a load for a product waits until the tile before it was read; limited: so does "
-        "every load, if tiles that DMA writes take more than 88 KiB of a partition (default: "
-        "ahead)",
+        help="the loads that wait, for the estimate; ahead: none (default); single: a load for a "
+        "product waits until the product has read the tile of the load before it; limited: every "
+        "load waits in this way if tiles that DMA writes take more than 88 KiB of a partition. "
+        "Only one source reports the last two",
     )
     parser.add_argument(
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
-        help="the part of a window of the Tensor engine's clock that has passed when the first "
-        "product begins, from 0 to less than 1, for the estimate; it differs from run to run on a "
-        "device (default: about the mean of all)",
+        help="for the estimate: how much of a window of the Tensor engine's clock has passed when "
+        "the first product begins, from 0 to less than 1. On a device it differs from run to run "
+        "(default: a phase that gives about the mean of all phases)",
     )
     parser.add_argument(
         "--no-answers",

@@ -297,7 +297,8 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return a definition, from the file that contains it or from a file that imports it."""
+        """Return the definition that a name has in a file: one in the file itself, or one that it
+        imports."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])

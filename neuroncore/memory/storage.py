@@ -32,7 +32,7 @@ from neuroncore.numerics.formats import Format, float32
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # takes a format, values, and an array for the codes or None
 APART = 1 << 32  # distance between the numbers of storages of one rank and of the next
-# distance between those that a rank's cores share and those of its first core, and so on
+# the same within a rank: between storages that its cores share, those of core 0, those of core 1
 OWN = 1 << 30
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the allocation
 

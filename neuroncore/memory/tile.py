@@ -139,7 +139,9 @@ class Tile:
         if any(held.itemsize != own.itemsize for own, held in formats):
             because = "they have no bits that could be viewed"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
-            because = "the emulator stores bytes at addresses of the kernel with gaps between them"
+            because = (
+                "the emulator stores tensors at addresses of the kernel with gaps between bytes"
+            )
         else:
             return
         raise ViewError(

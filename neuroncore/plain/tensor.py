@@ -91,8 +91,9 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> list[Array]:
-    """Return the chains that are added one after the other, with NaN where a result is unknown. A
-    product with an identity matrix moves an uninitialized number; it is not multiplied by 0."""
+    """Return the chains that are added one after the other, with NaN where a result is unknown. An
+    uninitialized number that a product with an identity matrix moves counts as finite: 0 times it
+    is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)

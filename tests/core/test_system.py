@@ -110,7 +110,7 @@ def counted(x, region):
 
 
 def test_a_barrier_on_what_is_not_shared_is_remarked():
-    with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* this core's own"):
+    with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* this core's SBUF"):
         np.testing.assert_array_equal(counted[2](X, nl.sbuf), [[1], [2]])
 
 
