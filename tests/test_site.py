@@ -1,8 +1,6 @@
 """The documentation site: its generated pages, its snippets, and where it is built, the site."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,8 +49,7 @@ def test_snippets_of_the_first_pages_run(page, tmp_path):
     ):
         file = tmp_path / f"snippet{number}.py"
         file.write_text(program)
-        command = [sys.executable, "-m", "neuroncore", "run", str(file)]
-        subprocess.run(command, check=True, capture_output=True)
+        assert cli.main(["run", str(file)]) == 0, program
 
 
 @built

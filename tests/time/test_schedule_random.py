@@ -381,7 +381,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     target=st.sampled_from(TARGETS),
     program=programs,
@@ -460,7 +460,7 @@ ALWAYS = (
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(program=programs, target=st.sampled_from(TARGETS))
 def test_what_holds_for_every_schedule(order, program, target):
     steps, recorded, it = record(target, program)
