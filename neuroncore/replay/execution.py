@@ -123,11 +123,13 @@ class Execution:
     def step(self) -> None:
         """Execute the next row. Raises the errors that the kernel would raise, at its line, and
         OtherPath where the kernel would take another path."""
-        if self.row in self._begun:
-            *_, (self.core.program_id,) = self._begun[self.row]
-        if self.row in self._branches:
+        number = self.row
+        if number in self._begun:
+            *_, (self.core.program_id,) = self._begun[number]
+        if number in self._branches:
             self.check_branches()
-        row = self._row()
+        at = number - self._first
+        row = self._chunk[at] if 0 <= at < len(self._chunk) else self._row()
         plan = self.plans[row[0]]
         try:
             given = self._given(plan, row)
@@ -138,13 +140,15 @@ class Execution:
             error.place, error.stack = self.program.place(row[1]), []
             raise
         if plan.loads >= 0:
-            self.registers.loaded[self.row] = given[plan.loads].value
-        self.row += 1
+            self.registers.loaded[number] = given[plan.loads].value
+        self.row = number + 1
         self.wrote += plan.nbytes
         ends, windows = self._ends
-        while self._ended < len(ends) and ends[self._ended] < self.row:
-            self._let_go(windows[self._ended])
-            self._ended += 1
+        ended = self._ended
+        while ended < len(ends) and ends[ended] <= number:
+            self._let_go(windows[ended])
+            ended += 1
+        self._ended = ended
 
     def check_branches(self) -> None:
         """Raise OtherPath if the kernel decides otherwise before the next row."""

@@ -18,7 +18,7 @@ from neuroncore.memory.access import Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Memory, Storage
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics.formats import lookup
+from neuroncore.numerics.formats import Format, lookup
 from neuroncore.record.columns import owners
 from neuroncore.record.inputs import Input, Setting
 from neuroncore.record.program import Program
@@ -114,6 +114,8 @@ class Tensors:
         self.written = {int(n) for p in programs for n in written_storages(p)}
         self.roots: dict[int, Tile] = {}
         self.owners: dict[int, Core] = {}  # the core whose memory has the tensor
+        # the layouts on chip that memory has allocated, with the format that it stores
+        self._held: dict[Layout, Format] = {}
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
         """Return a storage as one tile, for a core. Shared storage is in the memory of its rank's
@@ -141,8 +143,7 @@ class Tensors:
         if content is None and number in self.constants:
             content = np.frombuffer(self.constants[number], np.uint8)
         if content is None:
-            address = (layout.partition0, layout.byte0) if layout.placed else None
-            return memory.allocate(region, layout.shape, form, name, address)
+            return self._allocated(memory, layout, name)
         if content.nbytes != layout.nbytes * layout.spread:
             raise UsageError(f"the record has {content.nbytes} bytes of tensor {number}")
         if number in self.written:
@@ -150,6 +151,16 @@ class Tensors:
         held = memory.hbm.held(form).storage
         codes = content.reshape(-1).view(np.uint8).view(held).reshape(layout.shape)
         return memory.adopt(region, codes, form, name)
+
+    def _allocated(self, memory: Memory, layout: Layout, name: str) -> Storage:
+        held = self._held.get(layout)
+        if held is not None:  # such a tensor fits
+            return memory.new(layout, held, name)
+        address = (layout.partition0, layout.byte0) if layout.placed else None
+        made = memory.allocate(layout.region, layout.shape, layout.dtype, name, address)
+        if layout.on_chip and not layout.placed and made.layout is layout:
+            self._held[layout] = made.held
+        return made
 
 
 def written_storages(program: Program) -> Array:
