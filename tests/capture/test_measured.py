@@ -207,7 +207,7 @@ def test_damaged_profiles_are_read_or_refused():
 
 def test_damaged_traces_are_read_or_refused_by_all_that_reads_them(tmp_path):
     dice, outcomes, path = random.Random(11), Counter(), tmp_path / "damaged.ntff"
-    for _ in range(400):
+    for _ in range(1000):
         path.write_bytes(captures.mutated(TRACE, dice))
         try:
             found = run.load(path)
