@@ -159,14 +159,14 @@ def test_the_16_bit_floats_are_those_of_numpy():
         ("through_tcm", 3, "OUT_OF_BOUNDS", "elements 1 to 11 of a tensor of 10", True),
         ("through_tcm", 4, "OUT_OF_BOUNDS", "a TCM buffer of 40 bytes was written beyond", True),
         ("through_tcm", 5, "CRASH", "through_tcm ended by signal 6", False),
-        ("through_tcm", 8, "TCM_FREE", "tcm_free of what tcm_malloc has not given", True),
+        ("through_tcm", 8, "TCM_FREE", "tcm_free of a pointer that is not from tcm_malloc", True),
         ("by_element", 1, "DTYPE_RULE", "an accessor of float32 on a tensor of int32", True),
         ("by_element", 2, "SHAPE_MISMATCH", "an accessor of 2 axes on a tensor of 1", True),
         ("by_element", 3, "OUT_OF_BOUNDS", "index 10 of an axis of 10 elements", True),
         ("by_element", 4, "OUT_OF_BOUNDS", "index -1 of an axis of 10 elements", True),
-        ("by_stream", 1, "COHERENCE", "a read stream beside a write stream", True),
-        ("by_stream", 2, "COHERENCE", "a write stream beside another", True),
-        ("by_stream", 3, "COHERENCE", "touched while a write stream", True),
+        ("by_stream", 1, "COHERENCE", "a read stream on a tensor that has a write stream", True),
+        ("by_stream", 2, "COHERENCE", "a write stream on a tensor that has another", True),
+        ("by_stream", 3, "COHERENCE", "accessed while its tensor has an open write stream", True),
         ("by_stream", 6, "STREAM", "read from a stream past its 10 elements", True),
         ("by_stream", 7, "STREAM", "write to a stream past its 10 elements", True),
         ("by_stream", 8, "STREAM", "read from a stream that is closed", True),
@@ -208,7 +208,7 @@ def test_what_several_cores_may_not_do(how, code, statement):
 
 def test_several_cores_may_not_return_a_tensor_of_their_own():
     error = refused("MULTICORE", lambda: eight().run("returned", random(8)))
-    assert "it must write get_dst_tensor()" in str(error)
+    assert "it must write to get_dst_tensor()" in str(error)
 
 
 def test_an_endless_loop_is_ended():

@@ -1,4 +1,4 @@
-// Storage in HBM, and the three ways to it: element by element, as a stream, by copies to TCM.
+// Storage in HBM, and three ways to access it: by element, as a stream, and by copies to TCM.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ struct Storage {
   c10::ScalarType type;
   int64_t elements = 1;
   std::vector<uint8_t> bytes;
-  std::vector<uint8_t> writer;  // of each element: 0 nobody, or the core's number and 1
+  std::vector<uint8_t> writer;  // by element: 0 if no core wrote it, else 1 + the core's number
   torch::CoherencyEnforcer::Policy policy = torch::CoherencyEnforcer::COHERENT;
   int read_streams = 0, write_streams = 0;
 
-  // What `empty` leaves, bytes of 0xA5, is as much nobody's as it is on the device.
+  // New bytes are 0xA5 and have no writer: after `empty` the device has arbitrary data, too.
   Storage(std::vector<int64_t> shape, c10::ScalarType format) : sizes(shape), type(format) {
     for (int64_t size : sizes) elements *= size;
     if (device().on_host) return;
@@ -38,13 +38,13 @@ struct Storage {
 
   template <typename T> T& at(int64_t index) { return reinterpret_cast<T*>(bytes.data())[index]; }
 
-  // No order is known between cores, so that no two may write one element.
+  // The order of cores is undefined, so two cores must not write to the same element.
   void mark_written(int64_t first, int64_t count, Place place) {
     uint8_t mine = static_cast<uint8_t>(device().core + 1);
     for (int64_t i = first; i < first + count; i++) {
       if (writer[i] != 0 && writer[i] != mine) {
         fault("RACE", place,
-              say("cores %d and %u both write element %lld, and nothing orders them",
+              say("cores %d and %u both write element %lld in undefined order",
                   writer[i] - 1, device().core, static_cast<long long>(i)));
       }
       writer[i] = mine;
@@ -67,13 +67,14 @@ struct Storage {
   }
 };
 
-// Where an index of the axis that has N axes from it on to the last leads, from `first` on.
+// Returns the position of an index along the axis that has `axes` axes from it to the last one,
+// both included. `first` is the position of the indices before it. Refuses an index out of bounds.
 inline int64_t inside(Storage& storage, size_t axes, int64_t first, int64_t index, Place place) {
   size_t axis = storage.sizes.size() - axes;
   int64_t size = storage.sizes[axis];
   if (index < 0 || index >= size) {
     fault("OUT_OF_BOUNDS", place,
-          say("index %lld of an axis of %lld elements, by the accessor that is made here",
+          say("index %lld of an axis of %lld elements, by the accessor that this line makes",
               static_cast<long long>(index), static_cast<long long>(size)));
   }
   return first * size + index;
@@ -82,7 +83,7 @@ inline int64_t inside(Storage& storage, size_t axes, int64_t first, int64_t inde
 inline int64_t touch(Storage& storage, int64_t element, bool writes, Place place) {
   device().count().touches++;
   storage.check_coherent(storage.write_streams == 0,
-                         "an element is touched while a write stream on its tensor is open", place);
+                         "an element is accessed while its tensor has an open write stream", place);
   if (writes) storage.mark_written(element, 1, place);
   return element;
 }
@@ -91,7 +92,7 @@ inline int64_t touch(Storage& storage, int64_t element, bool writes, Place place
 
 namespace torch {
 
-// acc[i][j]...: every touch goes to HBM.
+// acc[i][j]...: every read and write of an element accesses HBM.
 template <typename T, size_t N, bool read_only> class TensorAccessor {
  public:
   TensorAccessor(neuroncore::Storage& storage, int64_t first, neuroncore::Place place)
@@ -124,8 +125,8 @@ template <typename T, bool read_only> class TensorAccessor<T, 1, read_only> {
   neuroncore::Place place_;
 };
 
-// What both kinds of streams have: a position, and whether they are open. A stream keeps its part of
-// TCM while it is open; one that finds none works as slowly as an element accessor.
+// The common part of read and write streams: a position, and whether the stream is open. An open
+// stream occupies a part of TCM. If there is no room, it is as slow as an element accessor.
 template <typename T> class Stream {
  public:
   Stream(std::shared_ptr<neuroncore::Storage> storage, neuroncore::Place place)
@@ -176,7 +177,7 @@ template <typename T> class TensorReadStreamAccessor : public Stream<T> {
   TensorReadStreamAccessor(std::shared_ptr<neuroncore::Storage> storage, neuroncore::Place place)
       : Stream<T>(std::move(storage), place) {
     this->storage_->check_coherent(this->storage_->write_streams == 0,
-                                   "a read stream beside a write stream on the same tensor", place);
+                                   "a read stream on a tensor that has a write stream", place);
     this->storage_->read_streams++;
   }
   TensorReadStreamAccessor(TensorReadStreamAccessor&&) = default;
@@ -191,13 +192,13 @@ template <typename T> class TensorReadStreamAccessor : public Stream<T> {
   }
 };
 
-// What is written reaches memory when the stream is closed.
+// A write stream: its elements reach memory when it is closed.
 template <typename T> class TensorWriteStreamAccessor : public Stream<T> {
  public:
   TensorWriteStreamAccessor(std::shared_ptr<neuroncore::Storage> storage, neuroncore::Place place)
       : Stream<T>(std::move(storage), place), place_(place) {
     bool alone = this->storage_->write_streams == 0 && this->storage_->read_streams == 0;
-    this->storage_->check_coherent(alone, "a write stream beside another on the same tensor", place);
+    this->storage_->check_coherent(alone, "a write stream on a tensor that has another stream", place);
     this->storage_->write_streams++;
   }
   TensorWriteStreamAccessor(TensorWriteStreamAccessor&&) = default;

@@ -1,5 +1,5 @@
-// The emulated cores of GpSimd, one after the other in one process: what a core has done, its memory,
-// and what ends the run because the device would refuse it or it has no meaning there.
+// The emulated cores of GpSimd, which run one after the other in one process: their work and TCM, and
+// faults. A fault ends the run: the device would refuse the action, or its result is undefined.
 #pragma once
 
 #include <cstdarg>
@@ -19,11 +19,11 @@ struct Place {
 
 constexpr Place place(const char* file, int line) { return Place{file, line}; }
 
-// As a default argument: the place of the call. (gcc takes builtins in braces for the declaration's.)
+// A default argument: the place of the call. (In braces, gcc would take that of the declaration.)
 #define NEURONCORE_HERE ::neuroncore::place(__builtin_FILE(), __builtin_LINE())
 
 struct Counts {
-  uint64_t touches = 0;         // of HBM, element by element
+  uint64_t touches = 0;         // accesses to single elements in HBM
   uint64_t tcm_elements = 0;    // copied between HBM and TCM, in either direction
   uint64_t stream_elements = 0; // through streams
 };
@@ -57,11 +57,11 @@ struct Block {
 
 struct Device {
   uint32_t cores = NEURONCORE_CORES;
-  uint32_t core = 0;            // the one that runs
-  bool on_host = true;          // in a shape function
+  uint32_t core = 0;            // the core that is running
+  bool on_host = true;          // a shape function is running
   bool took_destination = false;
   size_t tcm_used = 0;
-  std::vector<Block*> blocks;   // of the core that runs
+  std::vector<Block*> blocks;   // of the core that is running
   std::vector<Counts> counts;
   std::vector<Finding> findings;
 
@@ -87,14 +87,14 @@ inline std::string say(const char* pattern, ...) {
   return text;
 }
 
-// What is worth telling; the run goes on.
+// Records a finding; the run continues.
 inline void note(const char* code, Place place, const std::string& text) {
   device().findings.push_back(Finding{code, device().core, place, text});
 }
 
 [[noreturn]] void leave_with_fault(const char* code, Place place, const std::string& text);
 
-// Ends the run: what follows would have no meaning.
+// Ends the run, because its further results would be undefined.
 [[noreturn]] inline void fault(const char* code, Place place, const std::string& text) {
   leave_with_fault(code, place, text);
 }
@@ -102,14 +102,14 @@ inline void note(const char* code, Place place, const std::string& text) {
 inline void only_single_core(const char* accessor, Place place) {
   if (device().cores > 1) {
     fault("MULTICORE", place,
-          say("%s in a library of several cores: there only TCM accessors work", accessor));
+          say("%s in a library of several cores: use TCM accessors there", accessor));
   }
 }
 
 inline void only_with_data(const char* accessor, Place place) {
   if (device().on_host) {
     fault("SHAPE_FUNCTION", place,
-          say("%s in a shape function: its tensors have shapes and no data", accessor));
+          say("%s in a shape function: its tensors have shapes, but no data", accessor));
   }
 }
 
@@ -143,23 +143,23 @@ inline void free_tcm(void* pointer, Place place) {
       return;
     }
   }
-  fault("TCM_FREE", place, "tcm_free of what tcm_malloc has not given, or of what is free already");
+  fault("TCM_FREE", place, "tcm_free of a pointer that is not from tcm_malloc, or is free already");
 }
 
-// A copy of so many bytes at a pointer into TCM must stay in its buffer; a pointer to anything else,
-// such as an array on the stack, is not known to be wrong.
+// Checks that a copy of `size` bytes stays inside the TCM buffer of its pointer. A pointer to other
+// memory, such as an array on the stack, is not checked.
 inline void check_tcm_copy(const void* pointer, size_t size, Place place) {
   for (Block* block : device().blocks) {
     if (!block->holds(pointer)) continue;
     size_t room = block->data() + block->size - static_cast<const uint8_t*>(pointer);
     if (size > room) {
       fault("OUT_OF_BOUNDS", place,
-            say("a copy of %zu bytes to or from a TCM buffer that has %zu left", size, room));
+            say("a copy of %zu bytes, but its TCM buffer has only %zu from here on", size, room));
     }
   }
 }
 
-// What a core has kept when its function returns.
+// Ends the work of a core when its function returns: reports buffers that it has not freed.
 inline void end_core() {
   Device& one = device();
   check_guards(Place{"", 0});

@@ -1,4 +1,4 @@
-// Number formats: the 16-bit floats, and which C++ type is which format.
+// Number formats: the 16-bit floats, and the C++ type of each format.
 #pragma once
 
 #include <cmath>
@@ -81,7 +81,7 @@ template <> struct FormatOf<Half> { static constexpr ScalarType value = ScalarTy
 template <> struct FormatOf<float> { static constexpr ScalarType value = ScalarType::Float; };
 template <> struct FormatOf<BFloat16> { static constexpr ScalarType value = ScalarType::BFloat16; };
 
-// f(T()) for the C++ type of a format.
+// Calls f(T()), where T is the C++ type of a format.
 template <typename F> void with_type(ScalarType type, F f) {
   switch (type) {
     case ScalarType::Byte: return f(uint8_t());
@@ -94,7 +94,7 @@ template <typename F> void with_type(ScalarType type, F f) {
   }
 }
 
-// The only numbers that a call from Python passes are doubles.
+// A number. Python passes doubles and integers; both are stored as double.
 class Scalar {
  public:
   template <typename T> Scalar(T value) : value_(static_cast<double>(value)) {}

@@ -1,4 +1,4 @@
-// Operators of whole tensors, element by element; shapes must match, for nothing is broadcast.
+// Operators of whole tensors, element by element. Shapes must be equal: nothing is broadcast.
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,8 @@ inline void check_integer(const Tensor& self, Place at) {
 
 inline Tensor like(const Tensor& self) { return Tensor(self.sizes().vec(), self.scalar_type()); }
 
-// result[i] = f(i, zero), for the C++ type of the format; in a shape function there is nothing to do.
+// result[i] = f(i, zero), where `zero` is 0 in the C++ type of the format. In a shape function
+// nothing is computed.
 template <typename F> Tensor& each(Tensor& result, const Tensor& self, Place at, F f) {
   check_result(result, self, at);
   if (device().on_host) return result;
@@ -81,7 +82,7 @@ NEURONCORE_UNARY(log10, std::log10(x))
 NEURONCORE_UNARY(exp, std::exp(x))
 #undef NEURONCORE_UNARY
 
-// What makes its result: of a tensor, and of another or a number.
+// An operator that returns a new tensor. Its operands are a tensor, and a tensor or a number.
 #define NEURONCORE_MAKING(name)                                                                 \
   template <typename Other>                                                                     \
   inline Tensor name(const Tensor& self, const Other& other,                                    \
@@ -174,7 +175,7 @@ inline Tensor clamp(const Tensor& self, const Scalar& low, const Scalar& high,
   return clamp_out(result, self, low, high, at);
 }
 
-// Bits of integers; a scalar is made one of the tensor's format first.
+// Bitwise operators of integers. A scalar is first converted to the tensor's format.
 #define NEURONCORE_BITWISE(name, sign)                                                          \
   inline Tensor& name##_out(Tensor& result, const Tensor& self, const Tensor& other,            \
                             neuroncore::Place at = NEURONCORE_HERE) {                           \

@@ -1,5 +1,5 @@
-// The program that a library becomes: `list` prints its operators; `run NAME REQUEST RESPONSE ORDER`
-// calls one. Files have a line for each thing that they say, and the bytes of tensors after a "data".
+// The program of a library: `list` prints its operators; `run NAME REQUEST RESPONSE ORDER` calls
+// one. REQUEST and RESPONSE are files of lines in these forms; the bytes of tensors follow "data".
 //
 //   request    "memory BYTES", then per argument "T format rank sizes...", "D 1.5", "I 3"
 //   response   "result format rank sizes...", "counts core touches tcm streams", "unwritten n",
@@ -93,7 +93,7 @@ inline void read_request(const char* path) {
     argument.integer = integer;
     one.arguments.push_back(argument);
   }
-  std::fgetc(file);  // the line's end
+  std::fgetc(file);  // the end of the line
   for (Argument& argument : one.arguments) {
     if (argument.kind != 'T') continue;
     Storage& storage = argument.tensor.storage();
@@ -103,7 +103,7 @@ inline void read_request(const char* path) {
   std::fclose(file);
 }
 
-// The result's shape and format, by the shape function, whose tensors have no data.
+// Returns the result's shape and format from the shape function. Its tensors have no data.
 inline torch::Tensor shape_of_result() {
   device().on_host = true;
   std::vector<Argument> arguments = call().arguments;
@@ -121,7 +121,7 @@ inline void check_against_shape(const torch::Tensor& result) {
   const torch::Tensor& shape = call().destination;
   if (result.sizes() != shape.sizes() || result.dtype() != shape.dtype()) {
     fault("SHAPE_MISMATCH", Place{"", 0},
-          "the kernel returns another shape or format than its shape function says");
+          "the kernel returns another shape or format than its shape function");
   }
 }
 
@@ -143,7 +143,7 @@ inline torch::Tensor run_cores() {
   if (one.took_destination) return call().destination;
   if (one.cores > 1) {
     fault("MULTICORE", Place{"", 0},
-          "a kernel of several cores returns a tensor of its own: it must write get_dst_tensor()");
+          "a kernel of several cores returns a new tensor: it must write to get_dst_tensor()");
   }
   check_against_shape(result);
   return result;

@@ -1,4 +1,4 @@
-// The operators of a library: what they are called, their shape functions, their kernels' names.
+// The operators of a library: their names, their shape functions, and the names of their kernels.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace neuroncore {
 
-// An argument as it came from Python.
+// An argument from Python.
 struct Argument {
   char kind = 'T';  // T a tensor, D a double, I an integer
   torch::Tensor tensor;
@@ -56,7 +56,7 @@ template <typename... A> struct FunctionOf : Function {
   }
   template <size_t... I>
   torch::Tensor call(const std::vector<Argument>& arguments, std::index_sequence<I...>) const {
-    (void)arguments;  // of a function without parameters
+    (void)arguments;  // unused if the function has no parameters
     return pointer(Parameter<std::decay_t<A>>::of(arguments[I])...);
   }
 };

@@ -1,4 +1,4 @@
-// Tensors in HBM: a format, sizes, and bytes of which each remembers the core that wrote it.
+// Tensors in HBM: a format, sizes, bytes, and for each element the core that wrote it.
 #pragma once
 
 #include <initializer_list>

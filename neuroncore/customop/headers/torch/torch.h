@@ -1,4 +1,4 @@
-// What a custom operator includes: tensors, their accessors, and the operators of them that there are.
+// The header of custom operators: tensors, their accessors, and operators of whole tensors.
 #pragma once
 
 #include <cassert>
@@ -19,5 +19,5 @@ inline void tcm_free(void* pointer, neuroncore::Place at = NEURONCORE_HERE) {
 }  // namespace neuron
 }  // namespace torch
 
-// The result itself: what the function returns is then ignored.
+// Returns the tensor of the result. The value that the kernel function returns is then ignored.
 torch::Tensor get_dst_tensor();
