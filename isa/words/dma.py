@@ -242,9 +242,9 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def made_by(call: Call) -> list[engine]:
-    """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged and
-    transposes them on the Tensor engine: a published product that leaves transposes to loads takes
-    as long as one that makes them itself."""
+    """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged,
+    and transposes them on the Tensor engine: a published product takes equally long whether its
+    loads transpose or separate instructions do."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 

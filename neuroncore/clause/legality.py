@@ -75,8 +75,8 @@ def stays_legal(call: Call) -> bool:
 
 
 def name_operands(call: Call) -> None:
-    """Set the names of the operands of a legal call that are read, that are written, that have
-    run-time addresses, and that have indices."""
+    """Store the names of a legal call's operands, in four tuples: operands that are read, operands
+    that are written, operands at run-time addresses, and operands with indices."""
     operands = {p.name: p.operand for p in call.instruction.operands}
     order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))

@@ -64,7 +64,8 @@ def formats_of(
     said: str | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Require these formats for the named tiles, or for those of them for which `of` is true."""
+    """Require these formats for the named tiles. With `of`, only tiles for which it is true must
+    have them."""
     listed = ", ".join(formats)
 
     @rule(DtypeError, said or f"{_listed(names)}: {listed}", **reasons)

@@ -431,8 +431,8 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM with these codes, in the type in which memory holds the
-        format."""
+        """Return a tensor in shared HBM that uses these codes. Their numpy type is that of the
+        format in memory."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

@@ -104,8 +104,8 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Copy from the source which elements have been written. `fresh` clears these flags, so that
-    afterwards they show what the instruction has written."""
+    """Copy the flags of written elements from the source. With `fresh` they are cleared instead, so
+    that afterwards they show which elements the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)

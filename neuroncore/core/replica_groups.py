@@ -125,8 +125,8 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Return whether the pairs form a ring through all of their ranks, in which each rank sends to
-    the same or to a neighboring chip. `following` maps each source to its target."""
+    """Return whether the pairs form one ring of all their ranks, and each rank sends to the same
+    chip or to a neighboring chip. `following` maps each source to its target."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):

@@ -107,7 +107,7 @@ def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
 
 
 def _every_row(tile: Tile) -> Tile:
-    """Return a tile that has all rows from which an index can choose, along axis 0."""
+    """Return a tile with all rows of axis 0 that an index can choose."""
     (dynamic,) = tile.dynamic
     shape = (dynamic.limit + 1, *tile.shape[1:])
     return tile.window(shape, (dynamic.step, *tile.strides[1:]), tile.offset, dynamic=())

@@ -235,7 +235,7 @@ def parsed(text: str) -> Checkout:
 
 
 def _places(repository: Repository, given: Path) -> list[Path]:
-    """Return the folders in which the package may be if `given` is the checkout, a folder between
+    """Return the folders in which the package may be. `given` may be the checkout, a folder between
     it and the package, or a folder in the package."""
     below = []
     for place in repository.places:
@@ -297,7 +297,7 @@ class Absent(type):
         raise refusal(cls)
 
     def __getattr__(cls, name: str) -> Any:
-        """Return a member, such as that of an enumeration; the same object each time."""
+        """Return a member, as an enumeration has them. Each access returns the same object."""
         if _is_pythons(name):
             raise AttributeError(f"{spelt(cls)} has no {name!r}")
         made = _absent(cls.__module__, f"{cls.__qualname__}.{name}")

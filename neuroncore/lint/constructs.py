@@ -1,5 +1,5 @@
-"""Rules about constructs of Python that the compiler of kernels does not accept, and the visit of
-all nodes of a kernel's functions, with the loops and blocks of the device around each node.
+"""Rules about constructs of Python that the compiler of kernels does not accept. Also the search
+for all nodes of a kernel's functions, with the loops and blocks of the device around each node.
 
 The rules describe the usual front end, which parses the source of a kernel. Each rule gets a Spot
 and yields its findings. The row of a code lists the releases in which it applies.

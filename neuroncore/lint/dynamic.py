@@ -308,7 +308,8 @@ def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """Return the first name of an instruction to which several names are bound."""
+    """Return the first of the names that are bound to an instruction: for `b` after `b = a` this is
+    `a`."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):

@@ -1,5 +1,5 @@
-"""The functions of the files that the device runs: kernels, and all functions that they call. Their
-nodes, and the bindings of their names."""
+"""The functions that the device runs: the kernels of a file, and all functions that they call. Also
+the nodes of these functions, and the values that are bound to their names."""
 
 from __future__ import annotations
 

@@ -262,8 +262,8 @@ class Modules:
         return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
-        """Return the meaning of a name to which the file assigns another name, or a function that
-        is decorated as a kernel or has arguments bound to it."""
+        """Return the meaning of a name that the file assigns. The value is another name, or a call
+        that makes a kernel of a function or binds arguments to it."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             maker = self.meaning(module, value.func)

@@ -164,9 +164,9 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of the vendor's lists of known issues: the report about a name in some releases, for
-    calls for which a condition of `CONDITIONS` (`when`) is true. Issues of single machines are
-    reported by a run."""
+    """A row of the vendor's lists of known issues, about a name in some releases. `when` is a key
+    of CONDITIONS: the issue concerns only calls that meet this condition. Issues of single machines
+    are reported by a run."""
 
     name: str
     when: str

@@ -150,8 +150,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...), of which the leading axes are already
-    indexed by `at`."""
+    """A tensor of shape (blocks..., partitions, free...). `at` has the indices of its leading axes
+    that were indexed already."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None

@@ -1,6 +1,6 @@
-"""Notes of what an iteration of a loop does, made while Python runs it. `templates` makes other
-iterations from them. They have instructions, new tiles, inner loops, and the numbers on which
-decisions depend."""
+"""Notes of the actions of a loop iteration, made while Python executes it: instructions, new
+tiles, inner loops, and numbers on which decisions depend. `templates` makes other iterations
+from notes."""
 
 from __future__ import annotations
 
@@ -191,9 +191,8 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Record a number on which decisions depend. The decisions are the same while the number
-        is between `low` and `high`. If it is outside already, they are the same only for this
-        number."""
+        """Record a number on which decisions depend. They are the same for every number from `low`
+        to `high`. If the number itself is outside, they are the same only for this number."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:

@@ -192,9 +192,9 @@ def _starts_well(slot: Tensor) -> bool:
 
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
-    """Fill rows of PSUM at whose first partition no engine can start an access. DMA does not reach
-    PSUM. So a memset also fills the rows above, whose contents (all must be written) are saved in
-    SBUF meanwhile."""
+    """Fill rows of PSUM that begin at a partition where no engine can start an access. DMA does not
+    reach PSUM. So one memset fills these rows and some rows above, whose contents are saved in SBUF
+    meanwhile. All elements of the rows above must have been written."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))

@@ -117,8 +117,8 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return two operands of which at most one is in PSUM, or with `on_gpsimd` none. An operand in
-    PSUM that is a broadcast is copied to SBUF."""
+    """Return two operands. If both are in PSUM, or if GpSimd will read them, one of them is copied
+    to SBUF if it is a broadcast in PSUM."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:

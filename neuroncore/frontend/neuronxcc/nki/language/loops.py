@@ -92,9 +92,8 @@ def _note(loops: list[LoopIndex], first: bool) -> None:
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
-    """Return the tile in which a loop_reduce accumulates if its result isn't assigned. There is one
-    tile for each place in the source and for each iteration of the enclosing loops that it doesn't
-    reduce."""
+    """Return the tile in which a loop_reduce accumulates if its result isn't assigned. Each place
+    in the source has one tile for each iteration of the enclosing loops that are not reduced."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
