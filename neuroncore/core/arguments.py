@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
@@ -13,8 +13,6 @@ from neuroncore.clause.operand import Operand
 from neuroncore.core import execute
 from neuroncore.core.binding import Offsets
 from neuroncore.memory.geometry import View
-from neuroncore.memory.register import VirtualRegister
-from neuroncore.record.inputs import value_of
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,3 @@ def plan(call: Call) -> ArgumentPlan:
     run = getattr(execute, instruction.name)
     nbytes = call.written_bytes
     return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, nbytes=nbytes)
-
-
-class Held(NamedTuple):
-    """The number of a register, which replaces the register in a list of values."""
-
-    number: int
-
-
-def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values that a key lists (`Data.values`), with Held in place of registers."""
-    found: list[Any] = []
-    for value, kind in zip(key[::2], key[1::2], strict=True):
-        if kind is VirtualRegister:
-            found.append(Held(value))
-        else:
-            found.append(value_of(value, kind))
-    return found

@@ -38,7 +38,7 @@ class PackForm(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
+class _KnownTile:
     """A tile that was used, the version of its storage then, and the packed data if it is
     cached."""
 
@@ -53,8 +53,8 @@ class Packs:
     """The packed tiles of one core. The least recently used ones are dropped."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Any, _Known] = OrderedDict()
-        self._early: deque[tuple[_Known, int]] = deque()  # with their bytes
+        self._known: OrderedDict[Any, _KnownTile] = OrderedDict()
+        self._early: deque[tuple[_KnownTile, int]] = deque()  # with their bytes
         self.nbytes = self._early_bytes = 0
 
     def get(
@@ -73,7 +73,7 @@ class Packs:
         known = self._known.get(key)
         if known is None or known.version != storage.version or known.storage() is not storage:
             self._forget(key)
-            known = self._known[key] = _Known(ref(storage), storage.version)
+            known = self._known[key] = _KnownTile(ref(storage), storage.version)
             if len(self._known) > MOST:
                 self._forget(next(iter(self._known)))
             return self._keep_early(known, form.pack(read(tile))) if early else read(tile)
@@ -89,13 +89,13 @@ class Packs:
         self._early.clear()
         self.nbytes = self._early_bytes = 0
 
-    def _keep(self, known: _Known, made: Any) -> None:
+    def _keep(self, known: _KnownTile, made: Any) -> None:
         known.kept, known.nbytes = made, getattr(made, "nbytes", 0)
         self.nbytes += known.nbytes
         while self.nbytes > ROOM:
             self._forget(next(iter(self._known)))
 
-    def _keep_early(self, known: _Known, made: Any) -> Any:
+    def _keep_early(self, known: _KnownTile, made: Any) -> Any:
         """Cache data at the first use, and drop older data of this kind if there is too much."""
         self._keep(known, made)
         known.early = True

@@ -91,6 +91,10 @@ def grid_size(value: Any, what: str, least: int, expected: str) -> int:
     return count
 
 
+class PartitionSize(int):
+    """A size that `par_dim` marks as the size of the partition axis."""
+
+
 @dataclass(frozen=True)
 class DynamicSlice:
     """The result of nl.ds: an index of `size` elements, starting at `start`, which may be a

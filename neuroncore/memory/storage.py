@@ -37,7 +37,7 @@ OWN = 1 << 30
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the allocation
 
 
-class Pending(Protocol):
+class DeferredWork(Protocol):
     """Deferred work that writes to a storage."""
 
     def finish(self) -> None:
@@ -71,7 +71,7 @@ class Storage:
         tuple[int, int] | None
     )  # a version, and a bound for its integers at that version (`precision`)
 
-    pending: Pending | None  # deferred work that will write to it
+    pending: DeferredWork | None  # deferred work that will write to it
     before_write: Callable[[], None] | None  # called before each instruction that writes to it
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:

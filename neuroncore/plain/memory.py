@@ -15,13 +15,15 @@ BYTE = np.uint8
 ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 
 
-class Tensor:
+class PlainTensor:
     """The bytes of a tensor: rows that are `pitch` bytes apart on the chip and `spread` times that
     here (Options.storage). `written` has a 1 for each byte of the chip that was written. A tensor
     at an address of the kernel uses the bytes of a `memory`, where `ever` has a 1 if any tensor
     wrote there."""
 
-    def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
+    def __init__(
+        self, layout: Any, rows: int, pitch: int, memory: PlainTensor | None = None
+    ) -> None:
         self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)
         self.pitch: int = memory.pitch if memory else pitch
         self.ever: Array = memory.ever if memory else self.written
@@ -76,7 +78,7 @@ class Operand:
     memory. If an index chooses rows, `there` flags the elements of rows that exist; None means
     that all do."""
 
-    tensor: Tensor
+    tensor: PlainTensor
     positions: Array
     form: Coding
     held: Coding

@@ -14,9 +14,9 @@ from neuroncore.base.enums import ON_CHIP, engine, reduce_cmd
 from neuroncore.plain import collectives, elementwise, move, random, reduction, tensor
 from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Coding, encode, stochastic
-from neuroncore.plain.memory import Operand, Tensor, positions
-from neuroncore.record.inputs import leaves
-from neuroncore.record.rows import RegisterId, Registers, Row, Rows, Window, last_uses
+from neuroncore.plain.memory import Operand, PlainTensor, positions
+from neuroncore.record.inputs import RegisterId, leaves
+from neuroncore.record.rows import Registers, Row, Rows, Window, last_uses
 
 FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
 OF_A_RANK = ("sendrecv", "core_barrier")  # instructions that the cores of a rank execute together
@@ -125,8 +125,8 @@ class Reading:
         self.next = [0] * len(programs)
         # by core: an instruction that another core's step has executed already
         self.met: dict[int, Any] = {}
-        self.tensors: dict[int, Tensor] = {}
-        self.images: dict[Any, Tensor] = {}
+        self.tensors: dict[int, PlainTensor] = {}
+        self.images: dict[Any, PlainTensor] = {}
         self.begins = [dict(zip(*[iter(p.data.programs)] * 2, strict=True)) for p in programs]
         self.ends = [last_uses(program) for program in programs]
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
@@ -235,15 +235,15 @@ class Reading:
         given = first, own.round, own.options.uninitialized == "zeros"
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 
-    def tensor(self, core: int, window: Window) -> Tensor:
+    def tensor(self, core: int, window: Window) -> PlainTensor:
         """Return the tensor of a window; it is made at its first use."""
         if window.tensor not in self.tensors:
             layout, key = window.geometry.layout, (core, window.geometry.layout.region)
             if layout.placed and key not in self.images:
                 size = getattr(self.cores[core].machine, layout.region.value)
-                self.images[key] = Tensor(layout, size.partitions, size.partition_bytes)
+                self.images[key] = PlainTensor(layout, size.partitions, size.partition_bytes)
             image = self.images[key] if layout.placed else None
-            made = Tensor(layout, layout.partitions, layout.row_bytes, image)
+            made = PlainTensor(layout, layout.partitions, layout.row_bytes, image)
             if (content := self.contents.get(window.tensor)) is not None:
                 made.data[:], made.written[:] = np.frombuffer(content, np.uint8), 1
             self.tensors[window.tensor] = made

@@ -44,7 +44,7 @@ class Exercise:
     def answer(self) -> float:
         """Return the answer."""
         with activated():
-            return float(eval(self.value, {}, _Names(self)))
+            return float(eval(self.value, {}, _AnswerNames(self)))
 
     def verdict(self, given: float) -> tuple[bool, str]:
         """Return whether an answer is right, and a sentence about it."""
@@ -55,7 +55,7 @@ class Exercise:
         return False, f"{given:g} is too {size}. {self.hint}".rstrip()
 
 
-class _Names(dict[str, Any]):
+class _AnswerNames(dict[str, Any]):
     """The names in the expression of an answer. Each value is computed when it is used."""
 
     def __init__(self, exercise: Exercise) -> None:

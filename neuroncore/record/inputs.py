@@ -61,6 +61,20 @@ def value_of(part: Any, kind: type[Any]) -> Any:
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
+class RegisterId(NamedTuple):
+    """The number of a register in the record. The type distinguishes it from a plain number."""
+
+    number: int
+
+
+def values_of(key: tuple[Any, ...]) -> list[Any]:
+    """Return the values that a key lists (`Data.values`), with a RegisterId for each register."""
+    return [
+        RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
+        for value, kind in zip(key[::2], key[1::2], strict=True)
+    ]
+
+
 class Leaf(NamedTuple):
     """A tensor among a kernel's results: a storage, and a window on it by the number of its
     geometry and its offset in elements."""

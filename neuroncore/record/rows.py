@@ -12,9 +12,9 @@ import numpy as np
 from neuroncore.base.errors import UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
-from neuroncore.memory.register import COMPUTE, OPERATIONS, VirtualRegister, wrapped
+from neuroncore.memory.register import COMPUTE, OPERATIONS, wrapped
 from neuroncore.record.columns import owners
-from neuroncore.record.inputs import Data, Leaf, value_of
+from neuroncore.record.inputs import Data, Leaf, RegisterId, values_of
 from neuroncore.record.program import Program
 
 
@@ -52,12 +52,6 @@ class Registers:
         """Forget the values that were loaded in this row and later."""
         self.loaded = {at: value for at, value in self.loaded.items() if at < row}
         self._values.clear()
-
-
-class RegisterId(NamedTuple):
-    """The number of a register in the record. The type distinguishes it from a plain number."""
-
-    number: int
 
 
 class Move(NamedTuple):
@@ -136,14 +130,9 @@ class Rows:
         geometry, offset = self._places[moving]
         return Window(tensor, geometries[geometry], offset, tuple(self._moves[moving]))
 
-    def _read(self, number: int) -> tuple[Any, ...]:
+    def _read(self, number: int) -> list[Any]:
         """Return the values of a row: numbers, or a RegisterId for each register."""
-        key = self._keys[number]
-        return tuple(map(_value, key[::2], key[1::2]))
-
-
-def _value(value: Any, kind: Any) -> Any:
-    return RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
+        return values_of(self._keys[number])
 
 
 def last_uses(program: Program) -> dict[int, int]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from neuroncore.base.errors import KernelError, UsageError
 from neuroncore.clause.instruction import Call
-from neuroncore.core.arguments import ArgumentPlan, Held, plan, values_of
+from neuroncore.core.arguments import ArgumentPlan, plan
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.record.inputs import Leaf, leaves
+from neuroncore.record.inputs import Leaf, RegisterId, leaves, values_of
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
@@ -231,12 +231,12 @@ class Execution:
             values = self._values[row[-1]]
             for slot, i in plan.values:
                 value = values[i]
-                given[slot] = self._register(value) if type(value) is Held else value
+                given[slot] = self._register(value) if type(value) is RegisterId else value
         if plan.loads >= 0:
             given[plan.loads] = VirtualRegister()
         return given
 
-    def _register(self, held: Held) -> VirtualRegister:
+    def _register(self, held: RegisterId) -> VirtualRegister:
         return VirtualRegister(self.registers.value(held.number))
 
     def _tile(self, window: int) -> Tile:

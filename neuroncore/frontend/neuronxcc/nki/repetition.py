@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from neuroncore.base.errors import KernelError, NeuronError
 from neuroncore.clause.instruction import Call
-from neuroncore.core.arguments import Held, plan, values_of
+from neuroncore.core.arguments import plan
 from neuroncore.core.binding import NOT_OURS, our_fault
 from neuroncore.core.core import Core
 from neuroncore.frontend.neuronxcc.nki.notes import NewBlock, NewTile, StorageKind
@@ -23,6 +23,7 @@ from neuroncore.frontend.neuronxcc.nki.scopes import Running
 from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.record.columns import birth
+from neuroncore.record.inputs import RegisterId, values_of
 from neuroncore.record.program import Program
 
 # kinds of storages: made by the iteration, a block that exists before it, any other
@@ -85,7 +86,7 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
     given = made.given.copy()
     if made.values:
         values = values_of([*program.data.values][row[-1]])
-        if any(type(value) is Held for value in values):
+        if any(type(value) is RegisterId for value in values):
             return None
         for slot, number in made.values:
             given[slot] = values[number]

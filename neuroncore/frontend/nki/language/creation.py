@@ -13,7 +13,7 @@ import numpy as np
 from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.base.errors import DynamicControlError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.frontend.limits import fitting, rows_of
+from neuroncore.frontend.limits import PartitionSize, fitting, rows_of
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor, check_not_in_psum
 from neuroncore.frontend.operators import format_of
@@ -28,14 +28,10 @@ __all__ = [
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
-class _PartitionSize(int):
-    """A size that is marked as the size of the partition axis."""
-
-
 def par_dim(size: int) -> int:
     """Mark the size of the partition axis, as kernels of the older API do. Here the first axis of a
     tensor is always its partition axis, marked or not."""
-    return _PartitionSize(operator.index(size))
+    return PartitionSize(operator.index(size))
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
         raise
     except TypeError:
         sizes = ()
-    if _PartitionSize in map(type, listed[1:]):
+    if PartitionSize in map(type, listed[1:]):
         raise SignatureError(
             f"{tuple(sizes)!r} has block dimensions before the partition axis",
             argument="shape",

@@ -36,13 +36,9 @@ SBUF = MemoryRegion.sbuf
 ANYWHERE = {region: Allocation(region) for region in MemoryRegion}
 
 
-class _PartitionSize(int):
-    """A size that is marked as the size of the partition axis."""
-
-
 def par_dim(size: int) -> int:
     """Mark a size as the size of the partition axis. The axes before it number blocks."""
-    return _PartitionSize(operator.index(size))
+    return limits.PartitionSize(operator.index(size))
 
 
 def ndarray(
@@ -178,7 +174,7 @@ def _are_plain(sizes: tuple[Any, ...]) -> bool:
 def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
     """Return the shape as plain integers, and the position of the partition axis."""
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
+    marked = [axis for axis, size in enumerate(listed) if isinstance(size, limits.PartitionSize)]
     try:
         sizes = tuple(map(limits.size, listed))
     except TypeError:
