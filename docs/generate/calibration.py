@@ -161,9 +161,14 @@ RULES = (
      "logs of compilers with the passes LICM and ValueNumbering (NeuronMM, "
      "trainium-model-translation, xanderdunn); aws-neuron-sdk, kda-for-trainium, autocomp; "
      "against: AccelOpt's M0203"),
-    ("copies without an engine go to Scalar if they read PSUM, and else to the less busy of "
-     "Vector and Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
-    ("multiplications and additions with constants go to the less busy of the two as well",
+    ("copies without an engine go to Vector or Scalar, the one that ends them first if "
+     "instructions begin in the order of the program; on trn1, copies out of PSUM go to Scalar",
+     "compiled",
+     "AccelOpt (counters); in PSUM: trainium-kernel-fusion, cs149stanfordasst4 (traces on trn2), "
+     "waahm7/asst4-trainium, Ericcsr/asst4-trainium, sahiljain01/asst4-trainium (compiled programs "
+     "on trn1)"),
+    ("multiplications and additions with constants go to the one of the two that ends them first "
+     "as well",
      "compiled",
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
     ("on trn2 and trn3 a copy out of PSUM is omitted if its readers can read PSUM in no more time",

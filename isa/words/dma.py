@@ -241,7 +241,7 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
     return cost.Cost(max(p.busy_ns for p in parts), parts[0].latency_ns, transfer=transfer)
 
 
-def made_by(call: Call) -> list[engine]:
+def made_by(call: Call, machine: Machine) -> list[engine]:
     """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged,
     and transposes them on the Tensor engine: a published product takes equally long whether its
     loads transpose or separate instructions do."""

@@ -82,7 +82,7 @@ def in_pipeline(call: Call) -> bool:
     return names in (["multiply", "add"], ["multiply"], ["add"])
 
 
-def open_arithmetic(call: Call) -> list[engine]:
+def open_arithmetic(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for arithmetic that Scalar's
     multiplier and adder can do. In profiles on trn1, Scalar does it if Vector has much to do (silu,
     adamw)."""

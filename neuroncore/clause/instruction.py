@@ -70,7 +70,7 @@ class Fusion:
     tiles: the compiler can turn a product that is added in place into a product that accumulates.
     `fills` is true if the number of a call fills its tile."""
 
-    engines: Callable[[Call], Sequence[engine]] | None = None
+    engines: Callable[[Call, Machine], Sequence[engine]] | None = None
     once: bool = False
     sums: Callable[[Call], bool] | None = None
     fills: bool = False
@@ -394,17 +394,20 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
     return [name for name, view in tiles if view.region is PSUM]
 
 
-def left_open(call: Call) -> list[engine]:
+def left_open(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for a call; for `Fusion.engines`.
-    An engine that the kernel names is the only choice.
+    An engine that the kernel names is the only choice. If two engines end the call at the same
+    time, it goes to the first one.
 
-    In 17 published profiles GpSimd does none of this work, and Vector does nearly none if an
-    operand is in PSUM: in trn1's bmm Vector takes 0.1 us, and Scalar 1,718 us. The times of both
-    engines in trn2's attention agree with this."""
+    In 17 published profiles GpSimd does none of this work. If an operand is in PSUM, Vector does
+    nearly none of it on trn1: 0.1 us in bmm, where Scalar takes 1,718 us (AccelOpt), and none in
+    compiled programs of waahm7, Ericcsr and sahiljain01. On trn2 Vector does a quarter to a half
+    of it (traces of trainium-kernel-fusion and cs149stanfordasst4)."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
-    in_psum = any(v.region is PSUM for v in call.views(*call.reads))
-    return [engine.scalar] if in_psum else [engine.vector, engine.scalar]
+    if all(v.region is not PSUM for v in call.views(*call.reads)):
+        return [engine.vector, engine.scalar]
+    return [engine.scalar, engine.vector][: 1 + machine.has("vector_empties_psum")]
 
 
 INSTRUCTIONS: Table[Instruction] = Table()

@@ -106,13 +106,13 @@ def compiled(
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
     reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
-    copied, sums = nobody, nobody
-    if policy.rewrites and copies.any_left_out(program.calls):
+    copied, sums, row = nobody, nobody, table.first[columns.call]
+    if table.are_open or (policy.rewrites and copies.any_left_out(program.calls)):
         flow = dependencies.dependencies(np.zeros_like(nobody), 1, accesses, weights, True)
         sums = copies.accumulated(program, accesses, flow)
         copied, forwards = forwarding.forwarded(program, accesses, flow)
         accesses = accesses._replace(operands=forwards)
-    row = table.rows_for(columns.call, policy, heads, copied < 0)
+        row = table.rows_for(heads, copied < 0, flow, columns.call, machine.fixed.semaphore_ns)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)

@@ -12,6 +12,7 @@ from neuroncore.clause.cost import Cost
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.time.loops import allocation as native
+from neuroncore.time.loops.dependencies import Flow
 from neuroncore.time.policy import Policy, variants
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
@@ -59,7 +60,7 @@ class CallTable:
         known: CallTable | None = None,
     ) -> None:
         self.calls = distinct
-        several = [variants(call, policy) for call in distinct]
+        several = [variants(call, machine, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
         used = self.used = policy.on(machine)
         costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
@@ -127,14 +128,23 @@ class CallTable:
             found.setdefault((call.engine.name, call.instruction.may_move), []).append(k)
         return found
 
-    def rows_for(self, call: Array, policy: Policy, heads: Array, made: Array) -> Array:
-        """Return the row of each instruction: the engine with the least work so far
-        (`allocation.balanced`). An instruction that is merged with another has the row of heads[i].
-        Instructions that are not `made` add no work to an engine."""
-        row, given = np.zeros(len(call), np.intp), np.zeros(len(QUEUES))
-        choices = native.Choices(self.first, self.last, self.queue, self.busy)
-        work = native.Instructions(call, heads, made)
-        native.balanced.over(len(call))(work, choices, policy.horizon_ns, given, row)
+    @property
+    def are_open(self) -> bool:
+        """Return whether the compiler chooses the engine of any call."""
+        return bool((self.last - self.first > 1).any())
+
+    def rows_for(
+        self, heads: Array, made: Array, flow: Flow, call: Array, semaphore_ns: float
+    ) -> Array:
+        """Return the row of each instruction; an instruction that is merged with another has the
+        row of heads[i]. Instructions that are not `made` occupy no engine."""
+        count = len(call)
+        row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
+        work = native.Instructions(call, heads, made, flow.first, flow.needs)
+        choices = native.Choices(
+            self.first, self.last, self.queue, self.busy, self.lane_ns, self.latency
+        )
+        native.assigned.over(count)(work, choices, semaphore_ns, free, done, row)
         return row
 
 

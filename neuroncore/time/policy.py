@@ -11,7 +11,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
-NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # fields in the file
+NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields in the file
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,10 @@ class Policy:
     For DMA, `transfers` replaces `window`. Instructions that read nothing, like memset, may move up
     from among the next `reach`.
 
-    If `horizon_ns` is not 0, the compiler does more. An instruction without an engine goes to
-    Vector or Scalar, the one with less work so far; a difference of more than `horizon_ns` counts
-    as `horizon_ns`. Repeated loads are left out while the tiles fit (`residency`), and `copies` are
-    left out or merged. Descriptors that hardware could write are written before the kernel runs;
-    with `dge` the device writes them while it runs (`generates`).
+    With `rewrites`, the compiler does more. An instruction without an engine goes to Vector or
+    Scalar, the one on which it ends first. Repeated loads are left out while the tiles fit
+    (`residency`), and `copies` are left out or merged. Descriptors that hardware could write are
+    written before the kernel runs; with `dge` the device writes them while it runs (`generates`).
 
     With `software`, GpSimd writes the descriptors of transfers that name no mode, and loads pass
     stores that wait in its queue. With `by_first_use`, loads come in the order in which their data
@@ -37,15 +36,10 @@ class Policy:
     window: int
     reach: int
     transfers: int
-    horizon_ns: float
+    rewrites: bool
     by_first_use: bool
     dge: bool = False
     software: bool = False
-
-    @property
-    def rewrites(self) -> bool:
-        """True if the compiler does more to a program than reorder it."""
-        return self.horizon_ns > 0
 
     def on(self, machine: Machine) -> Machine:
         """Return the machine as this compiler uses it. The older compiler may write descriptors
@@ -109,8 +103,9 @@ def effects(flags: Sequence[str]) -> list[str]:
     return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
 
 
-def variants(call: Call, policy: Policy) -> list[Call]:
+def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
     """Return the call on each engine that may run it."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
-    return [replace(call, engine=unit) for unit in call.instruction.older_compiler.engines(call)]
+    units = call.instruction.older_compiler.engines(call, machine)
+    return [replace(call, engine=unit) for unit in units]

@@ -173,11 +173,13 @@ def test_copies_of_transposes_that_share_a_bank_are_set_up_once(width, together)
     heads = timeline.compiled.heads[own]
     first = np.flatnonzero(own)[np.arange(12) // together * together]
     assert heads.tolist() == np.where(first == np.flatnonzero(own), -1, first).tolist()
-    assert (timeline.queue[own] == QUEUES.index("Scalar")).all()
-    scalar = timeline.machine.engines["scalar"]
-    set_up = scalar.overhead_cycles / scalar.clock_ghz
-    busy = np.unique(timeline.busy[own])
-    assert busy == pytest.approx([busy[0], busy[0] + set_up])
+    assert (timeline.queue[own] == timeline.queue[first]).all()
+    for name in ("vector", "scalar"):
+        unit = timeline.machine.engines[name]
+        set_up = unit.overhead_cycles / unit.clock_ghz
+        taken = timeline.queue[own] == QUEUES.index(name.capitalize())
+        busy = np.unique(timeline.busy[own][taken].round(6))
+        assert busy == pytest.approx([busy[0], busy[0] + set_up])
 
 
 @pytest.mark.parametrize(

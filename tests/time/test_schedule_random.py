@@ -180,17 +180,19 @@ def waits_for(steps, i):
     return writers | {j for j in before if steps[j].reads & step.writes}
 
 
-def dealt(steps, policy):
-    """Each instruction on one queue: that which has been given the least, and none is taken to be
-    further behind than the horizon."""
-    given, result = dict.fromkeys(QUEUES, 0.0), []
-    for step in steps:
-        queues = step.queues if policy.horizon_ns else step.queues[:1]
-        most = max(given[q] for q in queues)
-        if len(queues) > 1:
-            given |= {q: max(given[q], most - policy.horizon_ns) for q in queues}
-        queue = min(queues, key=lambda q: given[q] + step.costs[q].busy_ns)
-        given[queue] += step.costs[queue].busy_ns
+def dealt(steps, policy, semaphore_ns):
+    """Each instruction on one queue: the one on which it ends first, if instructions begin in the
+    order of the program and transfers move their bytes one after the other."""
+    free, end, moved, result = dict.fromkeys(QUEUES, 0.0), [], 0.0, []
+    for i, step in enumerate(steps):
+        ready = max((end[j] for j in waits_for(steps, i)), default=0.0)
+        ends = {q: max(ready, free[q]) + step.costs[q].busy_ns for q in step.queues}
+        queue = min(step.queues if policy.rewrites else step.queues[:1], key=ends.__getitem__)
+        cost, free[queue] = step.costs[queue], ends[queue]
+        done = ends[queue]
+        if cost.transfer is not None:
+            done = moved = max(moved, done) + cost.transfer.ns
+        end.append(done + cost.latency_ns + semaphore_ns)
         result.append(replace(step, queues=(queue,)))
     return result
 
@@ -316,8 +318,8 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
 def slow_schedule(steps, it, order, again):
     """(queue, begin, end) of each instruction; i is left out for repeating again[i], if any."""
     policy = POLICIES[order]
-    steps, in_psum = dealt(steps, policy), [False] * len(steps)
-    if policy.horizon_ns:
+    steps, in_psum = dealt(steps, policy, it.fixed.semaphore_ns), [False] * len(steps)
+    if policy.rewrites:
         steps, in_psum = read_in_psum(steps)
     busy, early = np.array([*occupancy(steps, it)]).reshape(-1, 2).T.tolist()
     array = Array(it.fixed)
@@ -372,7 +374,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
         call = recorded.calls[index]
         step.call = index
         if order == "compiled" and step.left_open and within(step.reads, "psum0"):
-            step.queues = ("scalar",)
+            step.queues = ("scalar", "vector")[: 1 + (target != "trn1")]
         units = [ENGINES[q] for q in step.queues] if step.left_open else [call.engine]
         used = POLICIES[order].on(it)
         costs = [call.instruction.cost(replace(call, engine=unit), used) for unit in units]

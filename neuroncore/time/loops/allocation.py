@@ -107,45 +107,53 @@ def _in_order(last: Array, count: int) -> Array:
 
 
 class Instructions(NamedTuple):
-    """For each instruction: its call, the instruction that it is merged with or -1, and whether it
-    is issued at all."""
+    """The call of each instruction, the instruction that it is merged with or -1, whether it is
+    issued at all, and what it waits for: needs[first[i]:first[i + 1]]."""
 
     call: Array
     heads: Array
     made: Array
+    first: Array
+    needs: Array
 
 
 class Choices(NamedTuple):
-    """The rows of a table of calls. Call c may be any of the rows first[c]:last[c]. Row r occupies
-    queue[r] for busy[r]."""
+    """Call c may be any of the rows first[c] to last[c] of a table, which keep their queues busy
+    for so long, and DMA engines for lane_ns; `latency` later the results are there."""
 
     first: Array
     last: Array
     queue: Array
     busy: Array
+    lane_ns: Array
+    latency: Array
 
 
 @compiled
-def balanced(
-    work: Instructions, choices: Choices, horizon: float, given: Array, row: Array
+def assigned(
+    work: Instructions, choices: Choices, semaphore_ns: float, free: Array, done: Array, row: Array
 ) -> None:
-    """Choose row[i], the row of instruction i. If instruction i is merged, it has the row of
-    heads[i]. Otherwise it has the row that is finished first, if given[q] is the work that queue q
-    has so far. A queue that is behind the other queues of a choice by more than `horizon` counts as
-    behind by `horizon`, because work can't be moved further."""
-    queue, busy, call, heads = choices.queue, choices.busy, work.call, work.heads
-    for i in range(call.shape[0]):
-        begin, end = choices.first[call[i]], choices.last[call[i]]
-        best = begin if heads[i] < 0 else row[heads[i]]
-        if end > begin + 1 and heads[i] < 0:
-            most = 0.0
-            for r in range(begin, end):
-                most = max(most, given[queue[r]])
-            for r in range(begin, end):
-                q = queue[r]
-                given[q] = max(given[q], most - horizon)
-                if given[q] + busy[r] < given[queue[best]] + busy[best]:
-                    best = r
-        row[i] = best
+    """Choose row[i], the row that serves instruction i: the row of heads[i] unless it is -1,
+    otherwise the one that ends first, and the first one of several (list scheduling, in the order
+    of the program). free[q] is when queue q has done all that it has so far, and done[i] when the
+    result of i is there. Transfers move their bytes one after the other."""
+    queue, busy, needs = choices.queue, choices.busy, work.needs
+    moved = 0.0
+    for i in range(len(row)):
+        begin, end = choices.first[work.call[i]], choices.last[work.call[i]]
+        ready = 0.0
+        for k in range(work.first[i], work.first[i + 1]):
+            ready = max(ready, done[needs[k]])
+        best = begin if work.heads[i] < 0 else row[work.heads[i]]
+        if work.heads[i] < 0:
+            soonest = max(ready, free[queue[begin]]) + busy[begin]
+            for r in range(begin + 1, end):
+                ends = max(ready, free[queue[r]]) + busy[r]
+                if ends < soonest:
+                    best, soonest = r, ends
+        row[i], done[i] = best, ready
         if work.made[i]:
-            given[queue[best]] += busy[best]
+            done[i] = free[queue[best]] = max(ready, free[queue[best]]) + busy[best]
+            if choices.lane_ns[best] > 0.0:
+                done[i] = moved = max(moved, done[i]) + choices.lane_ns[best]
+            done[i] += choices.latency[best] + semaphore_ns
