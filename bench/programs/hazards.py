@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.programs.views import Array
-from neuroncore.plain.memory import Operand, Tensor
+from neuroncore.plain.memory import Operand, PlainTensor
 from neuroncore.record.rows import Row
 from neuroncore.time.timeline import Timeline
 
@@ -52,7 +52,7 @@ class Uses:
         for name in (*row.call.reads, *row.call.writes):
             operand = given.get(name)
             if isinstance(operand, Operand):
-                tensor: Tensor = operand.tensor
+                tensor: PlainTensor = operand.tensor
                 at = tensor.places(operand.positions).reshape(-1, 1) + np.arange(operand.form.size)
                 self._memories.append(tensor.data)
                 use = Use(number, name in row.call.writes, at, int(at.min()), int(at.max()))

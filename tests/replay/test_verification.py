@@ -23,7 +23,7 @@ from neuroncore.cli import main
 from neuroncore.core.packs import Packs
 from neuroncore.frontend.outcome import NeuronWarning
 from neuroncore.frontend.settings import settings
-from neuroncore.plain.memory import Tensor
+from neuroncore.plain.memory import PlainTensor
 from neuroncore.plain.reading import Reading
 
 RNG = np.random.default_rng(3)
