@@ -249,7 +249,7 @@ def test_the_reading_lets_tiles_go_after_their_last_use():
         reading = Reading(record, {number: X.tobytes()})
         for _ in range(40):
             reading.step(0)
-        alive = [one for one in gc.get_objects() if type(one) is Tensor]
+        alive = [one for one in gc.get_objects() if type(one) is PlainTensor]
     finally:
         gc.enable()
     assert len(alive) == 3  # the input, the result, and SBUF, which tiles have addresses in
