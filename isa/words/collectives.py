@@ -35,8 +35,7 @@ BYTES: dict[str, Any] = {"starts": False, "free_dims": None, "moved": True}
 Sent = Annotated[Tile, reads("", SBUF, **BYTES)]
 Received = Annotated[Tile, writes("", SBUF, **BYTES)]
 # Declared as written, though nothing is written here: every access to the data waits for the
-# barrier,
-# and the barrier waits for every access.
+# barrier, and the barrier waits for every access.
 Shared = Annotated[Tile, writes("", MemoryRegion.shared_hbm, SBUF, partial=True, **BYTES)]
 Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
 Rank = Annotated[int, Immediate(int, keyed=True)]

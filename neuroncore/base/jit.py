@@ -80,8 +80,7 @@ STRICT: dict[str, Any] = {
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # The number of loop iterations to run as plain Python before machine code is used: WARM if the
 # machine code is on disk, COLD if it isn't. An iteration takes up to 20 us in Python. Importing
-# numba
-# takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
+# numba takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
 WARM, COLD = 3_000, 20_000
 LONGEST_TURN = 30.0  # seconds that a process waits while another process compiles the same function
 QUIET = "NEURONCORE_PROGRESS"  # environment variable: 0 suppresses lines about work that takes long
@@ -110,8 +109,9 @@ class CompiledLoop(Generic[P, R]):
         return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
 
     def over(self, turns: int) -> Callable[P, R]:
-        """Return the function for a loop of this many iterations: the plain Python function until
-        the iterations of all calls together are worth the compilation, then the compiled one."""
+        """Return the function for a loop of this many iterations. This is the plain Python function
+        until the iterations of all calls together are worth the compilation; then it is the
+        compiled one."""
         self.turns += turns
         if self.turns <= WARM or (self.turns <= COLD and not self.is_at_hand):
             return self._on_views

@@ -28,8 +28,7 @@ else:
 
 # The help text and the module of each command. The module is imported when the command is used. Its
 # `add_to` (or `add`, for `module:add`) adds arguments and the function `command`, which executes
-# it, to
-# the parser.
+# it, to the parser.
 COMMANDS = {
     "demo": ("demo", "run a matrix multiplication, and write a page that shows the run"),
     "run": ("run", "run a kernel, or a script that launches kernels"),

@@ -123,8 +123,7 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
 
 # Exceptions that are not neuroncore's fault: errors that are reported already, and those that the
 # host or the kernel may cause, such as too little memory, too deep calls, or a full disk when a
-# loop is
-# compiled.
+# loop is compiled.
 NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 

@@ -69,8 +69,8 @@ class Inputs:
         # by the id of the object: object, storage
         self.adopted: dict[int, tuple[Any, Storage]] = {}
         # Arrays to update, their storages, and the contents before the launch. An array that shares
-        # memory with
-        # others may have been updated through them, so only changed contents are copied back.
+        # memory with others may have been updated through them, so only changed contents are copied
+        # back.
         self.copies: list[tuple[Array, Storage, Array]] = []
         self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
         self.copied: list[Array] = []  # copies of the entered arrays, if it keeps them

@@ -58,8 +58,7 @@ NKI_LIBRARY = Repository(
     ("__init__.py", "core"),
 )
 # src/reference is that of SDK 2.20. The README calls it the source code of neuronxcc.nki.kernels.
-# The
-# commit after 8370e11 (January 2026) removed it.
+# The commit after 8370e11 (January 2026) removed it.
 NKI_SAMPLES = Repository(
     "nki-samples",
     "https://github.com/aws-neuron/nki-samples",

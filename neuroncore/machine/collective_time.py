@@ -19,8 +19,7 @@ from neuroncore.machine.runtime import world_limits
 SCALED = "scaled, not measured"
 
 # The stages of each pattern of communication. A reduce is a scatter and then a gather
-# (aws-neuron-sdk
-# neuron-runtime/explore/intranode-collective-comm.rst).
+# (aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
 STAGES = {
     "gather": ("gather",),
     "scatter": ("scatter",),

@@ -25,8 +25,7 @@ Array = npt.NDArray[Any]
 ROWS = 8  # partitions that share a scale
 # A bound on the exponents of scales. If scales within it are multiplied into the operands, no
 # product or sum of 8-bit floats leaves float32's normal numbers. Then multiplying the scales first
-# is
-# as exact as multiplying them last.
+# is as exact as multiplying them last.
 NEAR = 45
 
 

@@ -14,8 +14,7 @@ from neuroncore.base.jit import generated
 from neuroncore.numerics.loops.lanes import FUSED, LANES, SECOND_LEVEL, prefetch
 
 # The largest block needs all registers of the processor (32 on AVX-512 and ARM, 16 on AVX2): for
-# its
-# sums, one weight, and the vectors of a moving row.
+# its sums, one weight, and the vectors of a moving row.
 ROWS, VECTORS = 4 if LANES == 8 else 8, 3
 SHARED = 32  # rows that share a scale
 

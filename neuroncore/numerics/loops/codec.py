@@ -82,12 +82,12 @@ def scales_from(bits: Array, out: Array) -> None:
 
 # --- formats with the exponent of float32: bfloat16, and TF32 in its container -------------------
 # Formulas for `lanes.elementwise`: `u` has the bits of float32, `width` is the width of a code.
-# Results
-# are in the upper bits.
+# Results are in the upper bits.
 
 
 def cut(width: int) -> int:
-    """Return how many low bits of a float32 the format lacks."""
+    """Return how many low bits of a float32 a code of this width lacks: 13 for TF32, 16 for
+    bfloat16."""
     return 13 if width == 32 else 16
 
 
@@ -98,8 +98,7 @@ def any_nan(vectors: list[Lanes]) -> Lanes:
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Return the code without the low bits that the format lacks, unless storing the code removes
-    them."""
+    """Return the code without these low bits. Storing a code of bfloat16 removes them anyway."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 
@@ -133,15 +132,11 @@ def wide_from(values: Array, out: Array) -> None:
         _wide_one((values,), out, i, ())
 
 
-# --- formats with a smaller exponent
-# ---------------------------------------------------------------
+# --- formats with a smaller exponent --------------------------------------------------------------
 # The constants of a format: `ceiling`, the float32 to which larger magnitudes are reduced; `nan`,
-# the
-# code of NaN; `down`, the shift of the sign from float32 to a code; `sign`, the mask of the sign in
-# a
-# code; `least`, the exponent of the smallest normal number; `shift`, the difference of mantissa
-# bits;
-# `magic`, see below.
+# the code of NaN; `down`, the shift of the sign from float32 to a code; `sign`, the mask of the
+# sign in a code; `least`, the exponent of the smallest normal number; `shift`, the difference of
+# mantissa bits; `magic`, see below.
 
 
 def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
@@ -151,10 +146,11 @@ def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
 def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
     """Return the code without its sign; bits above the width of a code are arbitrary.
 
-    The processor rounds: the formula adds 2^(23 - mantissa) times the power of two of the result,
-    which is at least the smallest normal number. The last bits of the sum then count the steps
-    above that power, and its exponent counts the steps up to the power. `magic` is the exponent 23
-    - mantissa, less the steps that `least` would count, which then need not be subtracted.
+    The addition rounds. Let P be the power of two of the magnitude, or the smallest normal number
+    if that is greater. After 2^(23 - mantissa) * P has been added, the last bits of the sum are the
+    magnitude in steps of the format at P. `exponent >> shift` adds 2^mantissa for each power of two
+    up to P. `magic` is the exponent 23 - mantissa, minus `least >> shift`, by which the result
+    would be too large.
     """
     exponent = (magnitude & EXPONENT).greatest(least)
     aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()

@@ -185,8 +185,8 @@ def _sin(x: Any) -> Any:
 
 @inlined
 def _arctan(x: Any) -> Any:
-    """Return arctan x as start + arctan z, where z is -1/x, (x - 1)/(x + 1) or x, by one
-    division."""
+    """Return arctan x as start + arctan z. Depending on x, z is -1/x, (x - 1)/(x + 1) or x. The
+    operands of the quotient are chosen first, so one division is enough."""
     y = abs(x)
     far, middle = y > TAN_3PI_8, y > TAN_PI_8
     above = -1.0 if far else (y - 1.0 if middle else y)

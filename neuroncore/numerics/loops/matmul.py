@@ -203,8 +203,9 @@ def _vectors(columns: int, most: int) -> int:
 
 @inlined
 def _share(vectors: int, rows: int) -> int:
-    """Return how many elements of each row of the next panel a block prefetches. The blocks of all
-    rows together prefetch the whole panel; if there are few blocks, one vector of it."""
+    """Return how many elements of each row of the next panel a block prefetches, at most one
+    vector. The blocks of all rows together prefetch the whole panel, unless there are too few
+    blocks."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 

@@ -145,8 +145,7 @@ class spmd_dim:
         self.programs = limits.grid_size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
             # nki-helpers' nki_matmul_spmd.py is launched in this way for one tile, and is right on
-            # a device. So it
-            # is one program: a second one would read past the rows of its operand.
+            # a device. So it is one program: a second one would read past the rows of its operand.
             self.cores = self.programs = 1
 
     def __repr__(self) -> str:
