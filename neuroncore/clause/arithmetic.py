@@ -107,7 +107,8 @@ def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
 
 
 def move(dst: Tile, src: Tile) -> Run:
-    """dst = src: a copy of the bits if the formats are equal, else a conversion through float32."""
+    """Return a Run that copies the bits of src if the formats are equal, or converts through
+    float32."""
     if dst.dtype is not src.dtype:
         return convert
     shape = dst.shape
@@ -205,7 +206,7 @@ def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
 
 
 def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run:
-    """Return the run of dst[p, f] = function(data[p, f]) on values."""
+    """Return a Run that executes dst[p, f] = function(data[p, f]) on values."""
     read = reader(data, dst.shape)
 
     def run(dst: Tile, data: Tile) -> None:
@@ -217,7 +218,7 @@ def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run
 
 
 def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> Run:
-    """Return the run of dst[p, f] = function(data1[p, f], data2[p, f]) on values."""
+    """Return a Run that executes dst[p, f] = function(data1[p, f], data2[p, f]) on values."""
     read1, read2 = reader(data1, dst.shape), reader(data2, dst.shape)
     if (written := direct(dst, function)) is not None:
         return lambda dst, data1, data2: function(read1(data1), read2(data2), written(dst))
@@ -250,8 +251,8 @@ def flags(tile: Tile) -> Array:
 
 
 def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run:
-    """Return the run of dst = (data <op> operand) <op> operand. Bitvec operators work on bit
-    patterns, other operators on values."""
+    """Return a Run that executes dst = (data <op> operand) <op> operand. Bitvec operators work on
+    bit patterns, other operators on values."""
     if first[0].kind == "bitvec":
         steps = [(op, reverse) for op, _, reverse in filter(None, (first, second))]
         return partial(integer_chain, steps)

@@ -133,8 +133,8 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return a run that checks the numbers that replace its last tiles with `number_for`, and then
-    runs. `operands` has the operator, the operand and the name of each."""
+    """Return a function that calls `run` after a check: `number_for` checks the numbers that
+    replace its last tiles. `operands` has the operator, the operand and the name of each."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]

@@ -103,8 +103,8 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return the run of dst (+)= the product of two tiles. The products of a `group` of rows (the
-    axis before the columns) are added before the chain adds them."""
+    """Return a Run that executes dst (+)= the product of two tiles. The products of a `group` of
+    rows (the axis before the columns) are added before the chain adds them."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # without `chain`, which would only pass its arguments on

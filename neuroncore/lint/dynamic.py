@@ -407,7 +407,8 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
-    """Return the name of the file that an assignment to a target changes; "" if there is none."""
+    """Return the name at module level that an assignment to `target` changes; "" if there is
+    none."""
     inner = target
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value

@@ -67,7 +67,7 @@ class SourceFiles:
         return any(self.launcher(module, one) for one in node.decorator_list)
 
     def is_called_by_kernels(self, node: Definition) -> bool:
-        """Return whether a function of the device calls a function by its name."""
+        """Return whether any function of the device calls this function by its name."""
         return id(node) in self._called
 
     def _is_named_nowhere(self, node: Definition) -> bool:

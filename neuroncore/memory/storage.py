@@ -152,10 +152,11 @@ def _described(shape: Dims, name: str) -> str:
 class HbmMemory:
     """The main memory that the cores of one launch share.
 
-    A kernel is one program for all its cores. So the n-th tensor of a name that a core allocates in
-    shared HBM is the same tensor as the n-th of this name that another core allocates. `rounding`
-    converts float32 values to codes: all engines of the launch round their results with it. With
-    `wide`, floats narrower than float32 are stored as float32, in every memory.
+    A kernel is one program, which all its cores execute. So the cores have the same tensors in
+    shared HBM: the n-th allocation of a name by one core, and the n-th allocation of this name by
+    another core, give the same tensor. `rounding` converts float32 values to codes: all engines of
+    the launch round their results with it. With `wide`, floats narrower than float32 are stored as
+    float32, in every memory.
     """
 
     def __init__(

@@ -97,9 +97,10 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """Return the address of a block's physical tile: base + scale * its number. The blocks use the
-    physical tiles in turn; `counts` are their numbers along each block axis. A tensor without
-    blocks is at base, although published kernels pass a count for it too."""
+    """Return the address of a block's physical tile. There are `counts` physical tiles along each
+    block axis, and the blocks use them in turn: the address is `base` + `scale` * the number of the
+    physical tile. A tensor without blocks is at `base`, although published kernels pass a count for
+    it too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
