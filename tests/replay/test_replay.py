@@ -18,7 +18,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DeadlockError, OutOfBoundsError, UsageError
 from neuroncore.base.options import Options
 from neuroncore.replay import cursor
-from neuroncore.replay.execution import Waits
+from neuroncore.replay.execution import OtherPath, Waits
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((64, 32), np.float32)
@@ -347,6 +347,31 @@ def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
         run.replay(X, COUNT)
     inside = neuroncore.run(outside, X, COUNT, target="trn2")
     np.testing.assert_array_equal(inside.replay(X, COUNT + 100), X[0:1])
+
+
+@nki.jit
+def thrice_decided(x, turns):
+    """One decision before an instruction, two before the next."""
+    made = tile(x)
+    registers = [nisa.register_alloc() for _ in range(3)]
+    for column, register in enumerate(registers):
+        nisa.register_load(register, tile(turns[:, column : column + 1]))
+    for _ in nl.dynamic_range(registers[0]):
+        nisa.tensor_scalar(dst=made, data=made, op0=nl.add, operand0=1.0)
+    for _ in nl.dynamic_range(registers[1]):
+        pass
+    for _ in nl.dynamic_range(registers[2]):
+        nisa.tensor_scalar(dst=made, data=made, op0=nl.multiply, operand0=2.0)
+    return result(made)
+
+
+def test_the_decisions_up_to_the_first_other_one_are_known():
+    run = neuroncore.run(thrice_decided, X, np.array([[1, 2, 3]], np.int32), target="trn2")
+    np.testing.assert_array_equal(run.replay(), (X + 1) * 8)
+    for turns in ([4, 2, 3], [1, 4, 3], [1, 2, 4]):
+        with pytest.raises(OtherPath) as found:
+            run.replay(X, np.array([turns], np.int32))
+        assert found.value.decisions == tuple(turns[: turns.index(4) + 1])
 
 
 def test_another_way_is_told_with_its_line():
