@@ -107,8 +107,7 @@ def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
 
 
 def move(dst: Tile, src: Tile) -> Run:
-    """Return a Run that copies the bits of src if the formats are equal, or converts through
-    float32."""
+    """Return a Run that copies bits if the formats are equal, else converts through float32."""
     if dst.dtype is not src.dtype:
         return convert
     shape = dst.shape
