@@ -138,7 +138,7 @@ def decoded(dst: Tile, src: Tile) -> bool:
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
     """Write codes to the chosen elements of `dst` only. `chosen` has the shape of dst, or chooses
-    partitions. `codes` is one code, those of the chosen elements, or those of all elements."""
+    partitions. `codes` is a single code, or has the codes of the chosen or of all elements."""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:

@@ -3,7 +3,7 @@
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
 With its "-" lines the example is refused; with its "+" lines instead it runs. The Python block at
 the top of a file precedes each of its examples; tests execute all of them. Findings that are not
-errors are rows of the table of codes (`findings.Rule`).
+errors are rows of the table of codes (`findings.CodeRule`).
 """
 
 from __future__ import annotations

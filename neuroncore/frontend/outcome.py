@@ -449,8 +449,8 @@ def warn(findings: Iterable[Finding]) -> None:
 
 
 def _is_told_each_time(text: str) -> bool:
-    """Return whether the first filter that applies to this warning in every module shows all
-    warnings or raises them."""
+    """Return whether Python's warning filters show or raise this warning each time. The first
+    filter that applies to it in every module decides."""
     for action, message, category, module, _ in warnings.filters:
         about = message is None or message.match(text)
         if about and module is None and issubclass(NeuronWarning, category):

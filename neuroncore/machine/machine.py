@@ -194,12 +194,13 @@ class Fixed:
 class ReplayTimes:
     """Times that are used only to estimate compiled programs (`capture/estimate.py`).
 
-    Descriptors of a static transfer are in memory before the program runs; those of a direct
-    transfer are made on the device. A trigger occupies its engine for `trigger_ns`. The first byte
-    moves `start_ns` after the start of the trigger. A load ends `load_ns` later than a store. For
-    its transfers, GpSimd writes the descriptors for `gpsimd_start_ns` before the trigger. Each
-    element takes `element_ns` of its DMA engine, and in addition its bytes take their time at the
-    engine's rate. An engine that waits for a transfer continues `done_ns` after the last byte.
+    Fields of static transfers are for descriptors that are in memory before the program runs;
+    fields of direct transfers are for descriptors that are made on the device. A trigger occupies
+    its engine for the trigger time. The first byte moves the start time after the start of the
+    trigger. A load ends the load time later than a store. For its transfers, GpSimd writes the
+    descriptors for `gpsimd_start_ns` before the trigger. Each element takes `element_ns` of its DMA
+    engine, and in addition its bytes take their time at the engine's rate. An engine that waits for
+    a transfer continues `done_ns` after the last byte.
 
     An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its
     weights, unless it has to wait; the next instruction begins `product_ns` after the product.
