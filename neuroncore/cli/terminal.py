@@ -26,8 +26,9 @@ COLORS = (
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:
-    """Return a text in the form for a stream, by default standard output: unchanged if the stream
-    is not a terminal; without colors if NO_COLOR is set (no-color.org) or the terminal has none."""
+    """Return the form of a text for a stream, by default standard output. If the stream is not a
+    terminal, the text is unchanged. On a terminal it is wrapped, and has no colors if NO_COLOR is
+    set (no-color.org) or the terminal has none."""
     stream = sys.stdout if stream is None else stream
     if stream is None or not stream.isatty():
         return text
