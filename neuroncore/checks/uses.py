@@ -198,7 +198,7 @@ TRIED = 16  # most reads that are examined for each pair of lines
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each line that overwrites bytes of another tensor that are read
-    afterwards. A tensor may also be a view of another tensor's bytes, which is not reported: then
+    afterwards. Two cases are not reported, because one tensor may be meant as a view of the other:
     the tensor that is read was never written itself, or the instruction that overwrites its bytes
     reads all of them."""
     program = uses.program

@@ -158,8 +158,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a call by its name; for a list of tiles, also each view by its
-    name."""
+    """Return one argument of a call as a dict from its name. For a list of tiles, the dict also has
+    each view by its name."""
     name, declared = parameter.name, parameter.declared
     given = arguments[name]
     if isinstance(declared, Operand) and declared.many:
