@@ -62,9 +62,9 @@ def kept(name: str, function: Issues) -> Issues:
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Return the function with a check of the promise that the indices of sums are unique: others
-    are "not yet supported" (the page of nki.isa.dma_compute). The older API has no such parameter,
-    and adds repeated elements up."""
+    """Return the function with a check that the kernel promises unique indices for sums: the API
+    does not support other indices yet (the page of nki.isa.dma_compute). The older API has no such
+    parameter, and adds repeated elements up."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:

@@ -385,8 +385,9 @@ def where(
 
 
 def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
-    """x - y * round(x / y), with a step added where it hasn't the sign of `like`. The quotient is
-    rounded to the nearest integer because it may be slightly below an exact integer."""
+    """Return r = x - y * round(x / y), or r + `step` for elements where r and `like` have opposite
+    signs. The quotient is rounded to the nearest integer because it may be slightly below an exact
+    integer."""
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)
