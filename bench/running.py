@@ -172,7 +172,7 @@ def reading_lines() -> Iterator[Line]:
         works: dict[str, tuple[Callable[[], Any], float]] = {
             "its estimate, of a run": (lambda: neuroncore.run(steps, x).estimate.seconds, 3.0),
             "why, of a run": (lambda: neuroncore.run(steps, x).why(), 6.0),
-            "with precision, of a run": (lambda: neuroncore.run(steps, x, options=PRECISE), 8.0),
+            "with precision, of a run": (lambda: neuroncore.run(steps, x, options=PRECISE), 9.0),
             "replay, of a run": (run.replay, 3.0),
             "save, of a run": (lambda: run.save(file), 0.5),
             "load, of a run": (lambda: neuroncore.load(file), 0.8),

@@ -346,7 +346,9 @@ class Step:
         self.found.check(number, name, form, error, size)
         if self.added is not None:
             before = written.parts[-1] if written.parts else exact
-            written.parts.append(before + (self.added.real.codes() - self.added.exact.codes()))
+            real_sum, exact_sum = self.added.real, self.added.exact
+            assert real_sum is not None and exact_sum is not None
+            written.parts.append(before + (real_sum.codes() - exact_sum.codes()))
             self.joining.append(self.added)
         last = written.parts[-1] if written.parts else exact
         ulps = native.ulps(flat(real), flat(last), form.mantissa, 1 - form.bias)
