@@ -271,7 +271,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     first, pattern[strided] = native.distinct(each[strided, 1:])
     start, form = each[strided[first], native.START :].T
     return Boxes(
-        table=each[:, : native.START],
+        table=each[:, : native.START].copy(),  # loops would be compiled for a part of a table too
         areas=_areas(each[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),

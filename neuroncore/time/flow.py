@@ -38,6 +38,8 @@ def flow_of_data(
 def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
     """Return, for each k, whether instruction reader[k] reads bytes that instruction writer[k]
     writes."""
+    # One type of numbers, and so one compilation of the loop: paths count instructions in 64 bits.
+    reader, writer = (rows.astype(np.int32, copy=False) for rows in (reader, writer))
     found = np.zeros(len(reader), np.bool_)
     reads_of.over(len(reader))(accesses, boxes, reader, writer, found)
     return found
