@@ -165,8 +165,8 @@ RULES = (
      "instructions begin in the order of the program; on trn1, copies out of PSUM go to Scalar",
      "compiled",
      "AccelOpt (counters); in PSUM: trainium-kernel-fusion, cs149stanfordasst4 (traces on trn2), "
-     "waahm7/asst4-trainium, Ericcsr/asst4-trainium, sahiljain01/asst4-trainium (compiled programs "
-     "on trn1)"),
+     "kda-for-trainium (counters of bmm on trn2), waahm7/asst4-trainium, Ericcsr/asst4-trainium, "
+     "sahiljain01/asst4-trainium (compiled programs on trn1)"),
     ("multiplications and additions with constants go to the one of the two that ends them first "
      "as well",
      "compiled",

@@ -401,8 +401,9 @@ def left_open(call: Call, machine: Machine) -> list[engine]:
 
     In 17 published profiles GpSimd does none of this work. If an operand is in PSUM, Vector does
     nearly none of it on trn1: 0.1 us in bmm, where Scalar takes 1,718 us (AccelOpt), and none in
-    compiled programs of waahm7, Ericcsr and sahiljain01. On trn2 Vector does a quarter to a half
-    of it (traces of trainium-kernel-fusion and cs149stanfordasst4)."""
+    compiled programs of waahm7, Ericcsr and sahiljain01. On trn2 Vector does a fifth to three
+    fifths of it (traces of trainium-kernel-fusion and cs149stanfordasst4, counters of
+    kda-for-trainium's bmm)."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
     if all(v.region is not PSUM for v in call.views(*call.reads)):
