@@ -113,7 +113,7 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
     found = trace.load(path)
     made = neff.load(Path(program)) if program is not None else _beside(path, found)
     if made is not None and not _belongs(found, made):
-        raise UsageError(f"{program} is not the program of {path}: its instructions differ")
+        raise UsageError(f"{program} is not the program of {path}: it has fewer instructions")
     return Measured(of_trace(found, str(path), made))
 
 
@@ -129,8 +129,8 @@ def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
-    """Return whether the instructions of the trace fit into the program, without those of the
-    runtime."""
+    """Return whether, on each engine, the program has an instruction at every position that occurs
+    in the trace. Instructions of the runtime have no position, and are ignored."""
     programs = {graph.name: graph for graph in made.graphs}
     for graph in found.graphs:
         program = programs.get(graph.name)

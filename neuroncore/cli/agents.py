@@ -50,7 +50,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SPEC.py",
-        help="a specification for the tool eval, which is trusted; repeatable",
+        help="a specification that clients may pass to the tool eval; it runs as trusted code, so "
+        "name only files that you trust; repeatable",
     )
     add_isolation(parser)
     parser.set_defaults(command=command)

@@ -51,7 +51,8 @@ class ExplainPage:
 
     @property
     def symptoms(self) -> list[str]:
-        """Return the codes that the vendor's compiler or runtime reports for it."""
+        """Return the codes that the vendor's compiler or runtime reports for the problem
+        that the page explains."""
         lines = [line for line in self.text.splitlines() if line.startswith(SYMPTOMS)]
         return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(lines).removeprefix(SYMPTOMS))
 

@@ -56,7 +56,8 @@ def _add_capture(actions: Any) -> None:
         type=_count,
         default=1,
         metavar="N",
-        help="keep every Nth execution, as NAME_exec_N",
+        help="keep executions N, 2N, 3N, ...: execution 1 is NAME.ntff, execution K is "
+        "NAME_exec_K.ntff",
     )
     parser.add_argument("--enable-dge-notifs", action="store_true", help="accepted, and ignored")
     parser.set_defaults(command=capture)

@@ -171,8 +171,9 @@ class Leftovers(Generic[T]):
         self._wrote(arguments, call, dict.fromkeys(writes), {})
 
     def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
-        """Track leftovers into the accumulator registers. If a command does not reset them first,
-        their earlier findings are reported."""
+        """Remember the findings `why` about values that the command accumulates in the accumulator
+        registers. If the command does not reset the registers first, report the findings that were
+        remembered before."""
         if command is reduce_cmd.idle:
             return
         if command not in AFRESH:

@@ -85,9 +85,9 @@ class KernelTest:
         launches together, bytes of HBM that they read and write together, and KiB of SBUF per
         partition.
 
-        Without limits, the limits of the test in the file `neuroncore_budgets` apply;
-        --neuroncore-update-budgets writes them. Raises AssertionError for a larger figure, or if
-        the file has no budget for the test.
+        If no limit is passed, the limits that the budget file has for the test apply. The ini
+        option `neuroncore_budgets` names that file; --neuroncore-update-budgets writes it. Raises
+        AssertionError for a larger figure, or if the file has no budget for the test.
         """
         before = len(self._watch.launches)
         yield

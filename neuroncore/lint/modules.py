@@ -222,7 +222,9 @@ def parsed(path: Path) -> Module:
 
 
 class Modules:
-    """The imported files: those about kernels, and those near the first file."""
+    """The checked file, and the files that it imports, directly or through others. A file that a
+    relative import names, or that is found from the folder of the importing file or one above it,
+    is always read; a file that is found only on sys.path is read if its text contains "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first)

@@ -389,8 +389,8 @@ def aliases() -> dict[str, str]:
 
 
 def api_versions() -> list[str]:
-    """Return the results that get_nc_version() may have, oldest first. Only the first lines of each
-    file are read."""
+    """Return the values that get_nc_version() can return, oldest first: `api_version` of each
+    machine. Only the part of a file before its first table is parsed."""
     heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
     return sorted({head["api_version"] for head in heads}, key=api_number)
 

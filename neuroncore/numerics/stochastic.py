@@ -58,10 +58,11 @@ class Stream(NamedTuple):
     """24 bits."""
 
     def words(self) -> Array:
-        """The words that the loops need, 64 bits each: the part of the counter above the number of
-        an element, and the key.
+        """Return two words of 64 bits for `loops/philox.py`: the upper half of the counter (launch,
+        engine, instruction), and the key (core, seed). The lower half of the counter is the number
+        of a block of four random words.
 
-        Raises UsageError for a number that has too many bits.
+        Raises UsageError if a field has too many bits.
         """
         seed, core, engine, instruction, launch = self
         if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:

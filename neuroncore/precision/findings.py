@@ -372,7 +372,8 @@ def kept(shadow: Beside, tile: Tile) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """Return the storage of a tile; for picked elements, the storage from which they are picked."""
+    """Return the tile itself, or, for elements picked by run-time indices, the tile from which they
+    are picked."""
     return tile.source if isinstance(tile, Picked) else tile
 
 

@@ -65,8 +65,9 @@ class Replay:
         setting = _complete(record)
         if inputs is not None and any(program.data.skipped for program in record.programs):
             raise UsageError(
-                "the kernel skipped an access with an index out of bounds, which is not in the "
-                "record: on other inputs it may be inside; run the kernel on them"
+                "the record can't be replayed on other inputs: the kernel skipped an access whose "
+                "index was out of bounds, so the record lacks it, and with other inputs the index "
+                "may be in bounds; run the kernel on these inputs instead"
             )
         self.record, self.setting, self.room = record, setting, snapshots
         self.world = setting.world

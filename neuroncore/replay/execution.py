@@ -277,8 +277,8 @@ class Execution:
     # --- freeing ---------------------------------------------------------------------------------
 
     def _last_uses(self) -> tuple[list[int], list[int]]:
-        """Return two lists in the order of rows: a row, and what it uses for the last time. The
-        latter is the number of a window, or -1 - number for the storage of that window."""
+        """Return two parallel lists, sorted by row: rows, and the numbers of what each row uses for
+        the last time. Number w >= 0 is window w; number -1 - w is the storage under window w."""
         window, storage = last_uses(self.program)
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         which = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]

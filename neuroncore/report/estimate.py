@@ -146,8 +146,9 @@ def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """Return the classes of an estimate, from the widest to the narrowest. Today's compiler changes
-    little in a program; the older one changes much, with less certainty."""
+    """Return the names of the nested classes of an estimate, widest first: all estimates; those
+    with the same compiler's order; of these, those whose compiled form is as certain; of these,
+    those with the same writer of descriptors; of these, those with the same limit."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     written = f"{form}, descriptors by {kind.descriptors}"
     return ALL, kind.order, form, written, f"{written}, {kind.limit}"

@@ -27,9 +27,10 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Line:
     """A source line on the critical path. `steps` is the number of its instructions on the path,
-    `count` the number of all its instructions. It occupies the path for `ns` nanoseconds: `parts`
-    splits them by what it does, and `held` by what its instructions waited for (`path.ON_PATH`).
-    `first` is the time at which its first instruction on the path begins."""
+    `count` the number of all its instructions. It occupies the path for `ns` nanoseconds. Two
+    fields split this time: `parts` by activity (working, issuing, moving, waiting), and `held` by
+    the reason why its instructions had waited (a key of `path.ON_PATH`). `first` is the time at
+    which its first instruction on the path begins."""
 
     place: Place
     calls: tuple[Call, ...]

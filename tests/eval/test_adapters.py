@@ -97,6 +97,15 @@ def test_the_contract_of_kda(bench, capsys):
     assert "NKIBench has no 'none'; it has twice" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("folder", [None, "missing"])
+def test_the_backend_of_autocomp_needs_a_clone(monkeypatch, tmp_path, folder):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOCOMP_ROOT", raising=False)
+    backend = autocomp.EvalBackend(folder, POOL)
+    with pytest.raises(UsageError, match="a clone of autocomp is needed.*AUTOCOMP_ROOT"):
+        backend.evaluate_code(SimpleNamespace(prob_type="suite", prob_id=0), ["x = 1"], "")
+
+
 @linux
 def test_the_backend_of_autocomp(tmp_path):
     file = tmp_path / "harnesses" / "suite" / "0_sums_test.py"

@@ -343,7 +343,7 @@ def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
     run = neuroncore.run(outside, X, COUNT + 100, target="trn2")
     np.testing.assert_array_equal(run.results, X[0:1])
     np.testing.assert_array_equal(run.replay(), run.results)
-    with pytest.raises(UsageError, match="skipped an access with an index out of bounds"):
+    with pytest.raises(UsageError, match="skipped an access whose index was out of bounds"):
         run.replay(X, COUNT)
     inside = neuroncore.run(outside, X, COUNT, target="trn2")
     np.testing.assert_array_equal(inside.replay(X, COUNT + 100), X[0:1])

@@ -29,7 +29,8 @@ class EvalBackend:
         pool: Pool | None = None,
         target: str | None = None,
     ) -> None:
-        self.folder = Path(folder or os.environ.get("AUTOCOMP_ROOT", ""))
+        named = folder or os.environ.get("AUTOCOMP_ROOT")
+        self.folder = Path(named) if named else None
         self.pool, self.target = pool or Pool(), target
 
     def evaluate_code(
@@ -60,10 +61,14 @@ class EvalBackend:
         file = getattr(prob, "test_file", None)
         if file:
             found = harness.of_file(Path(file))
-        elif self.folder.is_dir():
+        elif self.folder and self.folder.is_dir():
             found = harness.spec(f"{prob.prob_type}/{prob.prob_id}", self.folder)
         else:
-            raise UsageError("EvalBackend needs a clone of autocomp: folder, or AUTOCOMP_ROOT")
+            wrong = f", and {self.folder} is no folder" if self.folder else ""
+            raise UsageError(
+                f"a clone of autocomp is needed{wrong}: pass its folder as "
+                "EvalBackend(folder=...), or set the environment variable AUTOCOMP_ROOT"
+            )
         return replace(found, target=self.target or found.target)
 
 

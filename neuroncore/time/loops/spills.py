@@ -224,7 +224,8 @@ def _replay(
 def _bring(
     tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
-    """Bring a tile to SBUF for instruction i, which uses it as the piece `used_as`."""
+    """Bring a tile to SBUF for instruction i. `used_as` is the piece that the instruction accesses;
+    pieces that are loaded from the same bytes share one tile."""
     if residents.links[AFTER, tile] < 0:
         moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
