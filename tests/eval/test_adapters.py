@@ -102,7 +102,7 @@ def test_the_backend_of_autocomp_needs_a_clone(monkeypatch, tmp_path, folder):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOCOMP_ROOT", raising=False)
     backend = autocomp.EvalBackend(folder, POOL)
-    with pytest.raises(UsageError, match="a clone of autocomp is needed.*AUTOCOMP_ROOT"):
+    with pytest.raises(UsageError, match=r"a clone of autocomp is needed.*AUTOCOMP_ROOT"):
         backend.evaluate_code(SimpleNamespace(prob_type="suite", prob_id=0), ["x = 1"], "")
 
 

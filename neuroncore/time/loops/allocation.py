@@ -13,9 +13,9 @@ Array = npt.NDArray[Any]
 
 
 class BufferUses(NamedTuple):
-    """The tiles that instructions use. Instruction i is in queue[i], and accesses the boxes (ranges of
-    bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b] is the number
-    of the tile that has box b, or -1 if that tile is not allocated here."""
+    """The tiles that instructions use. Instruction i is in queue[i], and accesses the boxes
+    (ranges of bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b] is
+    the number of the tile that has box b, or -1 if that tile is not allocated here."""
 
     start: Array
     operands: Array
