@@ -35,39 +35,63 @@ Json = dict[str, Any]
 HEAD = """\
 # Calibration
 
-This page compares the estimates of the cycle model with published latencies that others have
-measured on Trainium. `docs/generate/calibration.py` writes it.
+This page compares the estimates of the cycle model with latencies that other people measured on
+Trainium and published. `docs/generate/calibration.py` writes the page.
 
 ## Method
 
-A row of the table of measurements has a kernel with published source, its shapes and formats, the
-machine, the way it was measured, and the time of one run on one core. Two grades of rows are
-used: direct measurements, and direct measurements with a known caveat.
-`bench/calibration/record.py` runs each kernel here, unchanged, and saves its record, which is the
-list of its instructions without data. `neuroncore score` schedules the record on the machine of
-the row. It takes the time from the begin of the first DMA to the end of the last one on the
-slowest core, and adds the known overhead of the harness. The error of an estimate is |estimate /
-measurement - 1|.
+Each row of the table of measurements describes a run of a kernel on one core. The row has the
+kernel, whose source is published, the shapes and formats of its arguments, the machine, the way of
+measuring, and the measured time. Two grades of rows are used: direct measurements, and direct
+measurements with a known caveat.
 
-The model does not know which kernel it times. For the older API it models a compiler that reorders
-and changes instructions ("compiled"); for today's API it models reordering only ("scheduled"), or
-the order of the source for kernels that were compiled without optimizations of the backend
-("standalone"). `isa/compilers.toml` has the reasons.
+The estimate of a row is computed in three steps:
+
+1. `bench/calibration/record.py` runs the unchanged kernel on a CPU and saves its record. A record
+   is the list of the kernel's instructions, without data.
+2. `neuroncore score` schedules the record on the machine of the row. The result is the time from
+   the beginning of the first DMA to the end of the last DMA, on the slowest core.
+3. `neuroncore score` adds the known overhead of the harness. A harness is the tool that measured
+   the kernel.
+
+The error of an estimate is |estimate / measurement - 1|.
+
+The model does not know which kernel it times. It knows only how the kernel was compiled, and
+distinguishes three cases:
+
+* *compiled*: a kernel of the older API. Its compiler reorders and changes instructions.
+* *scheduled*: a kernel of today's API. Its compiler only reorders instructions.
+* *standalone*: a kernel of today's API that was compiled without optimizations of the backend. Its
+  instructions keep the order of the source.
+
+`isa/compilers.toml` has the reasons for these three models.
 
 A chain is a set of variants of one kernel that one harness measured.
 
-The tests of nki-library contain expected latencies. Their unit is not stated, only inferred, so no
-figure, fit or range uses them.
+The tests of nki-library contain expected latencies. No figure, fit or range on this page uses
+these latencies, because their unit is only inferred, not stated.
 """
 
 SUMMARY = """\
 
 ## Summary
 
-For a new kernel, expect the first line. It is the result of leave-one-source-out
-cross-validation: each source of kernels is left out in turn, and estimated with a model that was
-fitted to the other sources ([below](#evidence-for-the-model)). The same follows for the kernels of
-each API alone.
+For a new kernel, expect the figures of the first line, which result from leave-one-source-out
+cross-validation. Each source of kernels is left out in turn, and its kernels are estimated with a
+model that was fitted to all other sources ([below](#evidence-for-the-model)). The second line has
+the estimates of the model in use, which was fitted to all sources. The other lines have the same
+two results for the kernels of each API alone.
+
+The columns have these figures:
+
+* *median error*: smaller is better.
+* *within 20 %*: the share of kernels with an error of at most 20 %. Larger is better.
+* *pairs in order* and *median Spearman*: how well estimates order the variants of a kernel
+  ([below](#order-of-variants)). Larger is better.
+* *in their range*: the share of measurements inside the [range](#ranges) of their estimate. The
+  intended share is 80 %.
+* *half-width*: half the length of a range, divided by the estimate; the column has the median.
+  Smaller is better.
 
 """
 
@@ -75,10 +99,10 @@ ERRORS = """\
 
 ## Errors
 
-These are the results of `neuroncore score` for the table. `limit` is the resource on which most
-of the estimate is spent: an engine or DMA that is busy for three quarters of the time, or else
-the largest part of the critical path. The last two columns are about the ranges of estimates,
-which are described below.
+The table has the results of `neuroncore score` for all rows, and for groups of rows. The `limit` of
+a kernel is the resource that determines most of its estimate. If an engine or DMA is busy for at
+least three quarters of the time, the busiest one is the limit. Otherwise the limit is the largest
+part of the critical path, which may be latency.
 
 """
 
@@ -86,38 +110,57 @@ ORDER = """\
 
 ## Order of variants
 
-For each chain, the table has the rank correlation of estimates and measurements (Spearman, for
-three variants or more), and the number of pairs in the right order among those that differ by
-more than 10 %.
+The table has two figures for each chain. *Spearman* is the rank correlation of estimates and
+measurements, for chains of at least three variants; the best value is 1. *Pairs in
+order* counts the pairs of variants whose measurements differ by more than 10 %, and states in how
+many of these pairs the estimates have the order of the measurements.
 """
 
 RANGES = """\
 
 ## Ranges
 
-Every estimate has a range that is expected to hold for 80 % of measurements. The range is the
-estimate times two factors. They come from the ratios of measurement to estimate for kernels of
-the same class: the same compiler's order, which for today's API is the launch path, a certain or
-uncertain compiled form, the same writer of descriptors, and the same limit. The writer depends on
-the release and the flags of the compiler: with `--disable-dge`, and on trn1, the older API's
-compiler writes descriptors before the kernel runs, and otherwise the device writes them; for
-today's API it is hardware, or software since NKI 0.5.
+Every estimate has a range, in which 80 % of measurements are expected. The ends of a range are two
+factors times the estimate. The factors of a class of kernels come from the ratios of measurement
+to estimate of the measured kernels in this class. Kernels of one class agree in four properties:
 
-If the ends of a range differ by a factor of {known:g} or more, reports say that the range is not
-known, and how long similar kernels took.
+* the order of the compiler: compiled, scheduled or standalone. For today's API, the launch path
+  determines the order.
+* the compiled form: certain or uncertain.
+* the writer of DMA descriptors.
+* the limit.
 
-The form is uncertain (the report says "low confidence") if the model assumes that the older API's
-compiler leaves out {left} of the instructions or more (repeated loads, repeated work, copies) or
-spills tiles, or if there are more than {many:,} instructions, because the compiler may not have
-unrolled the loops that far.
+The release and the flags of the compiler determine the writer of DMA descriptors:
 
-The factors are order statistics: if n ratios with equal weights are sorted, the lower factor is
-number {tail:g} (n + 1) from the smallest, and the upper factor is number {tail:g} (n + 1) from the
-largest. If new kernels are like these, about a tenth of them are below the range and about a tenth
-above it. The ratios of the next wider class are added to those of each class, with the weight of
-{borrowed:.0f} kernels in total, so a small class has nearly the range of the wider one. A kernel
-from a source with n kernels has the weight 1 / sqrt(n), because the errors of one source are
-similar, but not identical.
+* *compiler*: the older API's compiler writes the descriptors before the kernel runs. It does so on
+  trn1, and on other machines with `--disable-dge`.
+* *device*: the device writes the descriptors of all other kernels of the older API while the kernel
+  runs.
+* *software*: software writes the descriptors for today's API since NKI 0.5.
+* *hardware*: hardware writes the descriptors for today's API before NKI 0.5.
+
+If the upper end of a range is at least {known:g} times the lower end, reports state that the range
+is not known, and how long similar kernels took.
+
+Only the older API has uncertain compiled forms, because for today's API the model only reorders
+instructions. If the form is uncertain, reports print "low confidence". The form is uncertain in
+three cases:
+
+* Tiles are spilled.
+* The model leaves out at least {left} of the instructions, because they repeat a load or a
+  computation.
+* The program has at least {many:,} instructions. The compiler may not have unrolled the loops of
+  such a program completely.
+
+The factors of a class are computed from its n sorted ratios. If all ratios have the same weight,
+the lower factor is ratio number {tail:g} (n + 1) from the smallest, and the upper factor is ratio
+number {tail:g} (n + 1) from the largest. If new kernels are like the measured ones, about a tenth
+of their measurements are below their ranges, and about a tenth are above.
+
+A small class has nearly the range of the next wider class, because the ratios of the wider class
+are added to those of the small one. The added ratios have the weight of {borrowed:.0f} kernels in
+total. A kernel from a source with n kernels has the weight 1 / sqrt(n), because the errors of one
+source are similar, but not identical.
 
 {table}
 
@@ -126,80 +169,97 @@ similar, but not identical.
 | the kernels themselves | {covered} |
 | the other sources (cross-validation) | {left_out} |
 
-The half-width is half the length of a range, relative to the estimate. For your kernel, expect the
-second line. A range does not cover behavior that no measured kernel has.
+For your kernel, expect the figures of the second line. A range does not cover behavior that no
+measured kernel has.
 """
 
 CHOICES = """\
 
 ## Evidence for the model
 
-Most costs are documented, or were measured on single instructions; `neuroncore machines trn2`
-prints each with its source. The others were inferred from whole kernels. They are in
-`bench/calibration/`, in `choices.toml` and `choices.py`: numbers of the machines, how far
-compilers reorder, what they leave out, and the overhead of harnesses. `fit.py` changes one choice
-at a time. A source supports a choice if its estimates are better by {shown:.1%} with the value in
-use than with the default value, and is against it if they are worse by as much. For
-cross-validation, every source is estimated with the choices of the others: the default value,
-unless another value is better. Latencies do not decide about a rule that public compiled programs,
-traces, profiles or logs of compilers of two other authors show ("programs"): it is in use.
+Most costs in the model are documented, or were measured on single instructions. The command
+`neuroncore machines trn2` prints each cost with its source.
+
+The rest of the model was inferred from the latencies of whole kernels, and is called the choices.
+Four kinds of choices exist: numbers of the machines, how far compilers reorder instructions, which
+instructions compilers leave out, and the overhead of harnesses. The choices are listed in
+`choices.toml` and `choices.py` of `bench/calibration/`.
+
+`fit.py` changes one choice at a time, from the value in use to the default value. If this makes the
+mean error of a source's estimates larger by {shown:.1%} or more, the source supports the choice. If
+it makes the mean error smaller by {shown:.1%} or more, the source is against the choice.
+
+In cross-validation, the kernels of a source are estimated with the values that all other sources
+choose. The other sources choose the default value, unless another value gives a smaller error.
+
+Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two other
+authors, which the column "supported by" lists as "programs". Latencies do not decide about such a
+rule: it is in use in cross-validation too.
 """
 
 # Assumed compiler behavior, the order it applies to, and its evidence.
 RULES = (
-    ("engines and queues of DMAs take the first ready instruction among 32, loads come in the "
-     "order of their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
-    ("every engine keeps the order of the source; loads come in the order of their use, and "
-     "instructions that read nothing run ahead", "standalone",
+    ("each engine and each queue of DMAs takes the first ready one of its next 32 instructions; "
+     "loads are in the order in which the kernel uses them", "scheduled",
+     "nki-autotune, nki-moe-megakernel"),
+    ("each engine keeps the order of the source; loads are in the order in which the kernel uses "
+     "them; instructions that read nothing run ahead", "standalone",
      "public compile options of nki-library; nki-autotune (one kernel without scheduling)"),
-    ("among 128 instructions and 32 transfers", "compiled",
+    ("each engine takes the first ready one of its next 128 instructions, and each queue of DMAs "
+     "the first ready one of its next 32 transfers", "compiled",
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
      "also xaviergonzalez/asst4-trainium2"),
-    ("repeated loads happen once if the data fit", "compiled", "AccelOpt (counters), autocomp"),
-    ("repeated sums of the same tiles, operations with constants and reciprocals are computed "
-     "once, in loops that do not change their operands", "compiled",
+    ("a load that is repeated happens once if the data fit into SBUF", "compiled",
+     "AccelOpt (counters), autocomp"),
+    ("sums of the same tiles, operations with constants, and reciprocals are computed once, if "
+     "they are repeated in a loop that does not change their operands", "compiled",
      "logs of compilers with the passes LICM and ValueNumbering (NeuronMM, "
      "trainium-model-translation, xanderdunn); aws-neuron-sdk, kda-for-trainium, autocomp; "
      "against: AccelOpt's M0203"),
-    ("copies without an engine go to Vector or Scalar, the one that ends them first if "
-     "instructions begin in the order of the program; on trn1, copies out of PSUM go to Scalar",
+    ("a copy that names no engine goes to Vector or Scalar: to the one that would end the copy "
+     "first if instructions began in the order of the program; on trn1, copies out of PSUM go to "
+     "Scalar",
      "compiled",
      "AccelOpt (counters); in PSUM: trainium-kernel-fusion, cs149stanfordasst4 (traces on trn2), "
      "kda-for-trainium (counters of bmm on trn2), waahm7/asst4-trainium, Ericcsr/asst4-trainium, "
      "sahiljain01/asst4-trainium (compiled programs on trn1)"),
-    ("multiplications and additions with constants go to the one of the two that ends them first "
-     "as well",
+    ("multiplications and additions with constants also go to Vector or Scalar: to the one that "
+     "would end them first",
      "compiled",
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
-    ("on trn2 and trn3 a copy out of PSUM is omitted if its readers can read PSUM in no more time",
+    ("on trn2 and trn3, a copy out of PSUM is omitted if the readers of the copy can read PSUM in "
+     "no more time",
      "compiled", "trainium-kernel-fusion (profiles; a copy to the rest of a tile stays in its "
      "compiled programs), AccelOpt; not on trn1: AccelOpt (counters of swiglu)"),
-    ("small instructions of all iterations of a parallel loop are merged, and the rest of the "
-     "loop comes before or after them", "compiled",
+    ("small instructions of all iterations of a parallel loop are merged; the rest of the loop "
+     "comes before or after the merged instructions", "compiled",
      "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "
      "program); not with "
      "`skip_middle_end_transformations`"),
-    ("loads and stores of neighboring iterations of a parallel loop are merged on trn2, up to "
+    ("on trn2, loads and stores of neighboring iterations of a parallel loop are merged, up to "
      "512 KiB",
      "compiled", "trainium-kernel-fusion (compiled programs), logs of compilers with the pass "
      "VectorizeDMA (NeuronMM, trainium-model-translation), kda-for-trainium; not with "
      "`skip_middle_end_transformations`: cs149stanfordasst4 (compiled programs)"),
-    ("products that are added to a tile in PSUM, and that nothing else reads, accumulate there",
+    ("products that are added to a tile in PSUM accumulate in this tile if nothing else reads the "
+     "products",
      "compiled", "sahiljain01/asst4-trainium (compiled program, by name), Ericcsr/asst4-trainium, "
      "waahm7/asst4-trainium (compiled programs: results of nl.matmul)"),
-    ("a copy within SBUF, between equal formats and of bytes that are next to each other, is "
-     "omitted if its readers can read the source",
+    ("a copy within SBUF is omitted if its formats are equal, its bytes are next to each other, "
+     "and the readers of the copy can read the source of the copy",
      "compiled", "cs149stanfordasst4 (traces), Ericcsr/asst4-trainium, sahiljain01/asst4-trainium "
      "(compiled programs)"),
     ("copies of transposes in the same bank are merged, up to 512 columns", "compiled",
      "trainium-kernel-fusion, Ericcsr/asst4-trainium, sahiljain01/asst4-trainium, "
      "waahm7/asst4-trainium (compiled programs)"),
-    ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),
+    ("32-bit DMA transposes become loads and products", "compiled",
+     "kda-for-trainium (one source)"),
     ("with `--disable-dge`, descriptors are written before the kernel runs", "compiled",
      "AccelOpt, "
      "kda-for-trainium, rishic3/asst4-trainium2"),
-    ("without it GpSimd writes them on trn2, for one load or store at a time; hardware does for "
-     "Sync's loads and Scalar's stores of tensors that the kernel writes and reads", "compiled",
+    ("without `--disable-dge` on trn2, hardware writes the descriptors of Sync's loads and "
+     "Scalar's stores of tensors that the kernel both writes and reads; GpSimd writes all other "
+     "descriptors, for one load or store at a time", "compiled",
      "trainium-kernel-fusion (traces), xaviergonzalez/asst4-trainium2"),
     ("the least recently used tile is spilled, and nothing overlaps with the spill", "compiled",
      "AccelOpt (counters), aws-neuron-sdk"),
@@ -208,17 +268,21 @@ RULED = """\
 
 ## Assumed compiler behavior
 
-The table has the rules of `neuroncore/time/`, and the sources that support them. If there is
-only one source, there is no other evidence. A single row is not enough for a rule. For example,
-in autocomp's sd_attention#3 the compiler seems to fuse the copies to bfloat16 with the
-instructions before them (the variant takes as long as the one without copies, and its estimate,
-which has them, is 27 % more), but no other kernel shows this.
+The table has the rules of `neuroncore/time/` for what compilers do, and the sources that support
+each rule. A rule with one source has no other evidence.
+
+A single row is not enough for a rule. An example is autocomp's sd_attention#3, in which the
+compiler seems to fuse the copies to bfloat16 with the instructions before them. On the device, this
+variant takes as long as the variant without copies. The estimate of sd_attention#3 includes the
+copies, and is 21 % longer than the measurement. No other kernel shows such a fusion, so the model
+has no rule for it.
 """
 
 WEAK = """\
 
-The estimates of at most one source support these rules, and no programs of two authors show them;
-the table above has other evidence. The rules are in use, and turning one off changes estimates.
+The estimates of at most one source support each rule below, and no compiled programs of two authors
+show it. The table above names the other evidence for the rule. Each rule is in use, and estimates
+change without it.
 
 """
 
@@ -226,17 +290,17 @@ HARNESSES = """\
 
 ## Overhead of harnesses
 
-Each machine and way to measure has one number, which is added for all of its rows. A `fitted`
-number follows from rows of that harness. The overhead of other harnesses is unknown, and nothing
-is added.
+Each harness adds the same overhead to all of its rows on one machine. The grade of an overhead is
+`fitted` if the overhead was derived from rows of this harness. For harnesses that are not in the
+table, the overhead is unknown, and nothing is added to the estimate.
 """
 
 REPEAT = """\
 
 ## Reproduce it
 
-The table of measurements and the kernels belong to others, and are not part of this repository.
-With checkouts of them, run
+The table of measurements and the kernels belong to other people, and are not part of this
+repository. Check out the kernels, and run
 
 ```
 python bench/calibration/record.py CSV FOLDER --sources [NAME=]PATH ...    # an hour
@@ -367,8 +431,8 @@ def weak(choices: Sequence[Json]) -> str:
     return "".join(
         f"* {c['name']}: supported by {', '.join(c['shown by']) or 'no source'}"
         + (f", against: {', '.join(c['against'])}" if c["against"] else "")
-        + f". In cross-validation over {sum(n for _, n in c['chosen'])} sources, the others choose "
-        + f"{', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
+        + f". If each of {sum(n for _, n in c['chosen'])} sources is left out in turn, the others "
+        + f"choose {', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
         for c in choices
         if c["kind"] == "rule"
         and c["in use"] != c["without"]
@@ -475,7 +539,9 @@ def kernels(score: Json) -> str:
         else ""
     )
     return (
-        f"Estimates include the overhead of the harness.{missing}\n\n"
+        "Estimates include the overhead of the harness. The ratio is the estimate divided by the\n"
+        "measurement. If the measurement is not in the range of its estimate, the last column has\n"
+        f'"outside".{missing}\n\n'
         "<details><summary>All rows</summary>\n\n"
         f"{table(head, map(row, score['rows']))}\n</details>\n"
     )

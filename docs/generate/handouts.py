@@ -50,10 +50,12 @@ RATIOS = (
 TEXT = """
 ## Figures of the CS149 assignment
 
-The handouts of Stanford's CS149 (assignment 4, part 1) ask for these times on trn1 (2024) and trn2
-(2025), and for ratios of them. The measurements are those of the handouts' own profiles and of
-students who published theirs. Figures that are off by more than {close:.0%}, and ratios that are
-off by more than {close_ratio:.0%}, are marked; [below](#known-errors-of-the-model) is the reason.
+The handouts of Stanford's CS149 (assignment 4, part 1) ask students for the times in the first
+table, on trn1 (2024) and trn2 (2025), and for the ratios in the second table. The measurements come
+from profiles in the handouts, and from students who published their measurements. A time is marked
+"off" if its estimate differs from the measurement by more than {close:.0%}. A ratio of times is
+marked "off" if its estimate differs by more than {close_ratio:.0%}. The [known
+errors](#known-errors-of-the-model) have the reason.
 
 {figures}
 {ratios}"""

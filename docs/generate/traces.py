@@ -21,15 +21,25 @@ TEXT = """
 ## Traces of devices
 
 `bench/traces.py` compares {count} published traces of {repositories} repositories with two
-estimates of the time from the first instruction of the kernel to the last one: of the compiled
-program's own instructions and semaphores (`neuroncore why FILE.neff`), and of the kernel's source.
+estimates. Each estimate is of the time from the beginning of the kernel's first instruction to the
+end of its last one. The first estimate uses the instructions and the semaphores of the compiled
+program (`neuroncore why FILE.neff`). The second estimate uses the source of the kernel.
 
 {estimates}
-For the {attention} traces of attention, estimates of the source are {share:.3f} of the measured
-time in the median. The number of instructions of Vector, Scalar and GpSimd (without table loads and
-those that only wait) is within 10 % of the chip's, or within {few}, in {compute} of {count} traces.
-The law of the Tensor engine's clock, with the begin of one window and the products from the trace,
-has the measured clock in {right} of {windows} windows.
+For the {attention} traces of attention, the median ratio of the source's estimate to the measured
+time is {share:.3f}; the best value is 1.
+
+The numbers of instructions of Vector, Scalar and GpSimd also agree: in {compute} of {count} traces,
+the model's number is within 10 % of the device's number, or differs by at most {few}. These numbers
+do not include loads of activation tables and instructions that only wait.
+
+The model has a rule for the clock of the Tensor engine. If the rule is given the products from the
+trace and the beginning of one window, it predicts the measured clock in {right} of {windows}
+windows.
+
+In the table of all traces, the columns "own instructions" and "source" have the ratios of the two
+estimates to the measured time. The columns "products", "transfers" and "compute" have numbers of
+instructions: first the device's, then the model's.
 
 <details><summary>All traces</summary>
 
