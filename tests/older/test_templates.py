@@ -11,7 +11,7 @@ from neuronxcc.nki import language as nl
 import neuroncore
 from neuroncore.base import source
 from neuroncore.base.errors import KernelError
-from neuroncore.frontend.neuronxcc.nki import templates
+from neuroncore.frontend.neuronxcc.nki import notes, templates
 
 X = np.random.default_rng(0).random((6, 8, 16)).astype(np.float32)
 BIRTHS = Struct("<qq")  # a storage, and the line of its allocation
@@ -42,6 +42,30 @@ def sums_of_products(x):
             tile = nl.load(x[i])
             total[i] += nisa.nc_matmul(weights, tile)
         nl.store(out[nl.arange(16)[:, None], 16 * i + F], nl.copy(total[i]))
+    return out
+
+
+def sums_in_a_name(x):
+    out = nl.ndarray((6, 16, 16), x.dtype, buffer=nl.shared_hbm)
+    weights = nl.load(x[0])
+    for i in nl.affine_range(6):
+        total = nl.zeros((16, 16), np.float32, buffer=nl.psum)
+        for k in nl.affine_range(3):
+            total += nisa.nc_matmul(weights, nl.load(x[i, :, nl.ds(0 * k, 16)]))
+        nl.store(out[i], nl.copy(total))
+    return out
+
+
+def one_block_in_several_steps(x):
+    out = nl.ndarray((6, 4, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((8, nl.par_dim(8), 16), x.dtype)
+    for k in nl.affine_range(8):
+        kept[k] = nl.load(x[0 * k])
+    for i in nl.affine_range(6):
+        for k in nl.affine_range(4):
+            tile = nl.add(kept[i], kept[i + 0 * k])
+            nl.store(out[i, k], nl.multiply(tile, kept[2 * k + 0 * i]))
+            kept[i] = nl.copy(tile)
     return out
 
 
@@ -173,14 +197,28 @@ def a_list_that_changes(x):
     return out
 
 
+def a_name_changed_after_its_loop(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((6, nl.par_dim(8), 16), x.dtype)
+    for k in nl.affine_range(6):
+        kept[k] = nl.load(x[k])
+    for _i in nl.sequential_range(3):
+        for k in nl.affine_range(6):
+            one = kept[k]
+            nl.store(out[k], one)
+        one += 1.0
+    return out
+
+
 REPEATED = [
     *(blocks_in_a_nest, sums_of_products, pieces_of_a_tile, written_by_every_iteration),
     *(unrolled_in_it, past_the_end, reduced_over_loops),
+    *(sums_in_a_name, one_block_in_several_steps),
 ]
 RUN_BY_PYTHON = [
     read_before_it_is_written,
     *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
-    *(a_list_that_changes, reduced_into_a_new_tile),
+    *(a_list_that_changes, reduced_into_a_new_tile, a_name_changed_after_its_loop),
 ]
 
 
@@ -200,28 +238,45 @@ def outcome(kernel):
 
 
 def both(kernel, monkeypatch):
-    """The outcome, and without templates; how many iterations were repeated."""
+    """The outcome, and without templates; the values of the loop variables of each iteration that
+    was repeated."""
     repeated = []
     repeat = templates.Template.repeat
 
     def counted(*given):
         done = repeat(*given)
-        repeated.extend([given] * done)
+        repeated.extend([given[-1]] * done)
         return done
 
     monkeypatch.setattr(templates.Template, "repeat", counted)
     first = outcome(kernel)
     monkeypatch.setattr(templates, "_plan", lambda *_: None)
-    return first, outcome(kernel), len(repeated)
+    return first, outcome(kernel), repeated
 
 
 @pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
 def test_repeated_iterations_do_what_python_would(kernel, monkeypatch):
-    repeated, plain, count = both(kernel, monkeypatch)
-    assert repeated == plain and count
+    repeated, plain, iterations = both(kernel, monkeypatch)
+    assert repeated == plain and iterations
 
 
 @pytest.mark.parametrize("kernel", RUN_BY_PYTHON, ids=lambda kernel: kernel.__name__)
 def test_python_runs_iterations_that_it_has_to_run(kernel, monkeypatch):
     repeated, plain, _ = both(kernel, monkeypatch)
     assert repeated == plain
+
+
+def too_long_to_note(x):
+    out = nl.ndarray((2, 4, 4, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(2):
+        for j in nl.affine_range(4):
+            for k in nl.affine_range(4):
+                nl.store(out[i, j, k], nl.load(x[k]))
+    return out
+
+
+def test_inner_loops_are_repeated_if_an_iteration_around_them_is_too_long(monkeypatch):
+    monkeypatch.setattr(notes, "MOST", 30)
+    repeated, plain, iterations = both(too_long_to_note, monkeypatch)
+    assert repeated == plain
+    assert 2 in map(len, iterations)

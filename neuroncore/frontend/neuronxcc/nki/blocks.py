@@ -222,10 +222,14 @@ class Blocks(Untiled):
         """The number of block axes."""
         return self._axis
 
-    def is_new(self, block: Dims) -> bool:
-        """Return whether a block is inside the tensor and has no tile yet."""
-        inside = all(0 <= k < size for k, size in zip(block, self._shape, strict=False))
-        return inside and block not in self._tiles
+    @property
+    def sizes(self) -> Dims:
+        """The sizes of the block axes."""
+        return self._shape[: self._axis]
+
+    def has(self, block: Dims) -> bool:
+        """Return whether a block has a tile."""
+        return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
         """Make the tile of a block. If `ending` is given, the tile ends with that iteration."""

@@ -93,16 +93,17 @@ class _Known:
 class KnownIterations:
     """Makes iterations of a template. `numbers` are the numbers of the template. Row k of `changes`
     is added to them for each step of the loop variable k. `outside` are the blocks that exist
-    before the iteration. `ends` has, by the index of an event, the new storages that no later event
-    uses. `fits` is false if iterations can't be made in this way."""
+    before the iteration, each once; `places` has the index there of each block that an operand
+    names. `ends` has, by the index of an event, the new storages that no later event uses. `fits`
+    is false if iterations can't be made in this way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
-        outside: Sequence[Any], numbers: Numbers, changes: Numbers,
+        outside: Sequence[Any], places: Sequence[int], numbers: Numbers, changes: Numbers,
     ) -> None:  # fmt: skip
         self._program, self._source = program, events
         self._depth, self._numbers, self._changes = len(changes) - 1, numbers, changes
-        self._outside, self._ends = outside, ends
+        self._outside, self._places, self._ends = outside, places, ends
         self._events: list[_Known | NewStorage] = []
         self._rows, self._marks = _Words(), _Words()
         self._tiles: list[Tensor | None] = []  # by number: those that all iterations share
@@ -150,16 +151,22 @@ class KnownIterations:
     def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
         known = _Known(step, again)
         for slot, operand in zip(again.slots, step.operands, strict=True):
-            known.slots.append((slot, self._tile(known, *operand[1:])))
+            known.slots.append((slot, self._tile(known, *self._placed(operand))))
         self._row(known)
         self._events.append(known)
         self.count += 1
         known.ends, known.words, known.marks = ends, len(self._rows.words), len(self._marks.words)
         known.dst = known.slots[step.dst][1]
-        _, kind, place, _, at = step.operands[step.dst]
+        kind, place, _, at = self._placed(step.operands[step.dst])
         ending = kind == MADE and self._made[place].ends_at(self._depth)
         known.is_noted = step.accumulates or not ending
         return ending or step.accumulates or self._moves_alike(kind, place, at)
+
+    def _placed(self, operand: Sequence[Any]) -> Sequence[Any]:
+        """Return the kind and the place of the storage of an operand, its geometry, and the place
+        of its offset."""
+        _, kind, place, *rest = operand
+        return (kind, self._places[place] if kind == BLOCK else place, *rest)
 
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
         """Return the number of a tile. A tile that is used for the first time is added to
@@ -183,7 +190,7 @@ class KnownIterations:
         changed: dict[int, int] = {}
         elements: dict[int, int] = {}
         for at, number in again.windows:
-            _, kind, place, _, offset = operands[number]
+            kind, place, _, offset = self._placed(operands[number])
             changed[at], changed[at + 2], elements[at + 2] = 0, 0, offset
             if kind == FIXED:
                 changed[at] = place.id
@@ -256,7 +263,8 @@ class KnownIterations:
                 notes.note(event.noted(numbers, next(made)))
             elif type(event) is IssuedStep:
                 begin, end = next(steps)
-                used = [_operand(one, numbers, numbered, storages) for one in event.operands]
+                operands = ((one[0], *self._placed(one)) for one in event.operands)
+                used = [_operand(one, numbers, numbered, storages) for one in operands]
                 row = rows[WORD * begin : WORD * end]
                 notes.note(Step(event.name, tuple(used), *event.more, row))
             elif event[0] is Turn:

@@ -138,12 +138,14 @@ class _Names:
         self._loops = [node for node in nodes if isinstance(node, ast.For)]
         self._within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in self._loops}
         names = [node for node in nodes if isinstance(node, ast.Name)]
-        stored = [n for n in names if isinstance(n.ctx, ast.Store)]
+        # a loop that changes a name (+=) which it does not bind is not repeated by itself
+        changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+        stored = [n for n in names if isinstance(n.ctx, ast.Store) and id(n) not in changed]
         self._bound = {
             number: {n.id for n in stored if id(n) in inside}
             for number, inside in self._within.items()
         }
-        self._read = [n for n in names if isinstance(n.ctx, ast.Load)]
+        self._read = [n for n in names if isinstance(n.ctx, ast.Load) or id(n) in changed]
 
     def are_local(self, outermost: ast.For) -> bool:
         """Return whether names that a loop binds are read only inside it, or in other loops that
@@ -206,6 +208,8 @@ class _Reader:
                 return self._assignment(target, value)
             case ast.AugAssign(target=ast.Subscript() as target, value=value):
                 return self._is_value(target) and self._is_value(value)
+            case ast.AugAssign(target=ast.Name(id=name), value=value):
+                return name in self.tiles and self._is_value(value)
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._is_value(test) and all(map(self._statement, (*body, *orelse)))
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as called, orelse=[]):

@@ -157,7 +157,8 @@ class Plan:
         values, first, guard, stand = self._begun
         template = None
         if kept.is_full:
-            self._failures = FAILURES
+            if self._owner:  # else it is the iteration of a loop around that is too long
+                self._failures = FAILURES
         elif state.pending is None:
             events = kept.events[first:-1]
             if self._is_all(events, stand):
@@ -288,6 +289,43 @@ class _Layout:
         return name, kind, where, operand.geometry, at
 
 
+class _Blocks:
+    """The blocks that an iteration with `numbers` names, of which `changes` say how they depend on
+    each variable. `outside` are those that exist before, each once, and `places` has the place
+    there of each of the layout's."""
+
+    def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
+        def moves(begin: int, end: int) -> bytes:
+            return changes[:, begin:end].tobytes()
+
+        found: dict[Any, int] = {}
+        self.outside: list[tuple[Any, int, int, bool]] = []
+        self.places: list[int] = []
+        for tiles, begin, end, whole in layout.outside:
+            key = id(tiles), numbers[begin:end].tobytes(), moves(begin, end), whole
+            if key not in found:
+                found[key] = len(self.outside)
+                self.outside.append((tiles, begin, end, whole))
+            self.places.append(found[key])
+        self._new = layout.blocks
+        self._at = np.array([n for _, a, b in self._new for n in range(a, b)], np.intp)
+        self._sizes = np.array([n for tensor, _, _ in self._new for n in tensor.sizes], np.int64)
+        ways = {(id(tensor), moves(a, b)) for tensor, a, b in self._new}
+        # blocks of a tensor that move alike are different in all iterations, as in the first
+        self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
+
+    def are_new(self, numbers: Numbers, listed: list[int]) -> bool:
+        """Return whether the blocks that an iteration makes are different ones of their tensors,
+        and have no tiles."""
+        at = numbers[self._at]
+        if (at < 0).any() or (at >= self._sizes).any():
+            return False
+        keys = [(tensor, tuple(listed[a:b])) for tensor, a, b in self._new]
+        if not self._stay_apart and len({(id(t), key) for t, key in keys}) < len(keys):
+            return False
+        return not any(tensor.has(key) for tensor, key in keys)
+
+
 def made_of(
     state: Running, values: Values, events: Sequence[Any], guards: Sequence[Guard]
 ) -> Template | None:
@@ -308,6 +346,7 @@ class Template:
         self._is_known = [False] * len(values)  # by variable: whether its effect is known
         self._events = [self._event(number, event) for number, event in enumerate(layout.events)]
         self._iterations: KnownIterations | None = None
+        self._fixed = {*layout.fixed}
         self._at = np.array([at for at, _ in layout.chip], np.int64)
         self._apart = np.array([apart for _, apart in layout.chip], np.int64)
         self._places = self._numbers[self._at] // self._apart
@@ -359,7 +398,9 @@ class Template:
         tables = [[id(tiles) for tiles, *_ in layout.outside] for layout in (mine, theirs)]
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
 
-    def _resolved(self, numbers: Numbers) -> tuple[list[int], list[Storage]] | None:
+    def _resolved(
+        self, blocks: _Blocks, numbers: Numbers
+    ) -> tuple[list[int], list[Storage]] | None:
         """Return the numbers as a list, and the storages of the blocks that exist before the
         iteration. Return None if a decision may differ from the template's."""
         count = self._bounds.shape[1]
@@ -368,18 +409,15 @@ class Template:
         if (numbers[self._at] // self._apart != self._places).any():
             return None
         listed: list[int] = numbers.tolist()
-        layout, storages = self._layout, []
-        for tiles, begin, end, whole in layout.outside:
+        storages = []
+        for tiles, begin, end, whole in blocks.outside:
             tile = tiles.get(tuple(listed[begin:end]))
             if tile is None or not self._is_ready(tile.storage, whole):
                 return None
             storages.append(tile.storage)
-        if not all(self._is_ready(*one) for one in layout.fixed):
+        if not all(self._is_ready(*one) for one in self._fixed):
             return None
-        keys = [(tensor, tuple(listed[begin:end])) for tensor, begin, end in layout.blocks]
-        if len({(id(tensor), key) for tensor, key in keys}) < len(keys):
-            return None
-        return (listed, storages) if all(t.is_new(key) for t, key in keys) else None
+        return (listed, storages) if blocks.are_new(numbers, listed) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
         """Return whether a tensor can be used without an error, and without an initial number that
@@ -394,8 +432,10 @@ class Template:
         if program is None:
             return None
         if self._iterations is None:
-            given = self._events, self._layout.ends, self._layout.outside
-            self._iterations = KnownIterations(program, *given, self._numbers, self._changes)
+            numbers = self._numbers, self._changes
+            self._blocks = _Blocks(self._layout, *numbers)
+            given = self._blocks.outside, self._blocks.places, *numbers
+            self._iterations = KnownIterations(program, self._events, self._layout.ends, *given)
         found = self._iterations
         has_room = program.count + found.count <= program.limit
         return found if found.fits and has_room else None
@@ -406,8 +446,10 @@ class Template:
         state, core = self._state, core_of_kernel() or current()
         numbers = self._known(values)
         iterations = None if numbers is None else self._iterations_for(core.program)
-        found = None if numbers is None else self._resolved(numbers)
-        if numbers is None or found is None or iterations is None:
+        if numbers is None or iterations is None:
+            return False
+        found = self._resolved(self._blocks, numbers)
+        if found is None:
             return False
         before, site = state.accumulates, core.site
         index = turns.begin(value)
