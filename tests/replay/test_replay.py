@@ -350,6 +350,31 @@ def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
 
 
 @nki.jit
+def drawn(x):
+    """Random bits of three draws, one after the other."""
+    made = tile(x)
+    draws = nl.ndarray((3, *x.shape), nl.uint32, buffer=nl.shared_hbm)
+    for n in range(3):
+        bits = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
+        nisa.rng(bits)
+        nisa.tensor_tensor(dst=made, data1=made, data2=made, op=nl.add)
+        nisa.dma_copy(dst=draws[n], src=bits)
+    return draws
+
+
+def test_snapshots_keep_the_states_of_random_generators(monkeypatch):
+    monkeypatch.setattr(cursor, "APART", 1)  # steps between snapshots
+    run = neuroncore.run(drawn, X, target="trn2")
+    replay = run.steps()
+    replay.finish()
+    for step in range(replay.steps, -1, -1):  # each snapshot is returned to, and drawn from, twice
+        for _ in range(2):
+            replay.to_step(step)
+            replay.finish()
+            np.testing.assert_array_equal(replay.results(), run.results)
+
+
+@nki.jit
 def thrice_decided(x, turns):
     """One decision before an instruction, two before the next."""
     made = tile(x)
