@@ -34,13 +34,15 @@ Check = Callable[[str, Tile, Array], None]
 class Picked(Tile):
     """The elements that an index chooses, in a temporary tile while an instruction runs.
 
-    `places` [P, num_elem] are their positions along the free axis of `source`; all partitions of a
-    `group` have the same positions. `never` flags the elements that were never written.
+    `places` [P, num_elem] are their positions along the free axis of `source`, from an `index`; all
+    partitions of a `group` have the same positions. `never` flags the elements that were never
+    written.
     """
 
-    __slots__ = ("group", "never", "places", "source")
+    __slots__ = ("group", "index", "never", "places", "source")
 
     source: Tile
+    index: Tile
     places: Array
     group: int
     never: Array | None
@@ -97,7 +99,9 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)
     made = Picked.of(storage)
-    made.source, made.places, made.group, made.never = source, chosen, size, None
+    assert tile.picks is not None and isinstance(tile.picks.index, Tile)
+    made.source, made.index, made.places = source, tile.picks.index, chosen
+    made.group, made.never = size, None
     if operand.partial or operand.writes:
         _copy_history(made, fresh=operand.writes and operand.partial)
     return made

@@ -159,11 +159,9 @@ class Leftovers(Generic[T]):
         said = call.instruction.traits
         if said.accumulates:
             self._accumulated(call.arguments.get(said.command), why)
-        if any(
-            t.dynamic or isinstance(t, indirection.Picked)
-            for t in (*reads.values(), *writes.values())
-        ):
-            why = {f: None for spot in self._spots.values() for f in spot.why}
+        if moved := [*_where_indices_say((*reads.values(), *writes.values()))]:
+            spots = (self._spots.get(storage) for storage in moved)
+            why |= {f: None for spot in spots if spot and spot.flags.mask.any() for f in spot.why}
         elif (results := _results(call, reads, writes, masks)) is not None:
             self._wrote(arguments, call, results, why)
             return
@@ -234,6 +232,16 @@ class Leftovers(Generic[T]):
             self._registers.pop(finding, None)
             for spot in self._spots.values():
                 spot.why.pop(finding, None)
+
+
+def _where_indices_say(tiles: Iterable[Tile]) -> Iterator[Storage]:
+    """The storages of tiles that are in the places that indices pick, and those of the indices."""
+    for tile in tiles:
+        if isinstance(tile, indirection.Picked):
+            yield from (tile.source.storage, tile.index.storage)
+        elif tile.dynamic:
+            indices = (one.index for one in tile.dynamic)
+            yield from (tile.storage, *(i.storage for i in indices if isinstance(i, Tile)))
 
 
 def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:

@@ -465,3 +465,29 @@ def test_whatever_leftovers_change_in_a_result_is_told(data):
     poison, zeros = run("report"), run("zeros")
     if not np.array_equal(poison.outputs, zeros.outputs):
         assert "UNINIT_READ" in [f.code for f in poison.findings]
+
+
+@pytest.mark.parametrize("depends", ["nothing", "source", "index", "destination"])
+def test_picked_elements_are_told_if_they_or_their_index_may_depend_on_leftovers(depends):
+    """Leftovers of other tiles don't matter, nor do those that were overwritten."""
+
+    def kernel(x, at):
+        partly, places = nl.ndarray((16, 8), nl.uint32), nl.ndarray((16, 1), nl.uint32)
+        nisa.dma_copy(partly[:, 0:2], x[:, 0:2])
+        nisa.dma_copy(places, at)
+        lost = made("tensor_copy", partly, shape=(16, 8), dtype=nl.uint32)
+        tile, dst = (nl.ndarray((16, 8), nl.uint32) for _ in range(2))
+        nisa.dma_copy(tile, x)
+        nisa.dma_copy(dst, x)
+        if depends == "index":
+            nisa.tensor_copy(places, lost[:, 3:4])
+        elif depends != "nothing":
+            nisa.tensor_copy({"source": tile, "destination": dst}[depends], lost)
+        nisa.memset(lost, 0)
+        nisa.tensor_copy(dst.indirect(places, 4), tile.indirect(places, 4))
+
+    x, at = np.ones((16, 8), np.uint32), np.zeros((16, 1), np.uint32)
+    with settings(target="trn3"):
+        run = launch(kernel, [x, at], tensor=NkiTensor)
+    told = [one.place.line for one in run.findings if one.code == "UNINIT_READ"]
+    assert bool(told) == (depends != "nothing")
