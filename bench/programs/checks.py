@@ -25,8 +25,9 @@ import neuroncore
 
 neuroncore.activate()
 
-from bench.programs.hazards import Uses, broken
-from bench.programs.program import Input, Launch, Program, Views, arrays
+from bench.programs.hazards import Uses, broken, decisions
+from bench.programs.leftovers import Origins
+from bench.programs.program import CONSTANTS, Input, Launch, Program, Views, arrays
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.core import later
@@ -36,6 +37,7 @@ from neuroncore.hosts.api import Run
 from neuroncore.plain.memory import Operand
 from neuroncore.record import saved
 from neuroncore.record.program import Record
+from neuroncore.replay import cursor
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch, Verification
 from neuroncore.time.schedule import Timeline, schedule_cores
@@ -45,6 +47,7 @@ REWRITTEN = "compiled"  # the order whose compiler gives results other places
 FILE = "<program"  # the beginning of the names of files (`Program.file`)
 SAVED, HELD = 32, 8  # of so many programs one is replayed from a file, or held to its hazards
 SHARED = 4  # of so many one has all of its products put off and shared out among threads
+BACK = 8  # of so many one is replayed to its end again, after going back
 
 
 class Failure(Exception):
@@ -58,13 +61,13 @@ class Failure(Exception):
 class Watched(Verification):
     """A verification that also holds the operands of instructions to where the generator has them:
     `expected` has them by the line of the kernel, for each time that it is executed. `uses`, if
-    given, gets the bytes of all operands."""
+    given, gets the bytes of all operands, and `origins` finds what was never written."""
 
     def __init__(
         self, record: Any, expected: Mapping[int, Sequence[Views]], uses: Uses | None = None
     ) -> None:
         super().__init__(record)
-        self.expected, self.uses = expected, uses
+        self.expected, self.uses, self.origins = expected, uses, Origins()
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
 
@@ -75,6 +78,7 @@ class Watched(Verification):
             self._times[core, line] += 1
             views = self.expected[line]
             self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
+        self.origins.note(row, vars(i))
         if self.uses is not None:
             self.uses.note(core, number, row, vars(i))
         return super()._compared(core, number, row, i, storages)
@@ -90,6 +94,11 @@ class Watched(Verification):
     def _hold(self, views: Views, i: Any, name: str) -> None:
         for key, view in views.items():
             operand = getattr(i, key, None)
+            if isinstance(view, str):
+                if isinstance(operand, float | bool) and repr(operand) != repr(CONSTANTS[view]):
+                    said = f"{key} of {name} is {operand}, not {view}"
+                    raise Failure(f"verify: {key} of {name}", said)
+                continue
             if not isinstance(operand, Operand):
                 continue
             if operand.form.name.rstrip("_") != view.form.rstrip("_"):
@@ -134,7 +143,7 @@ def examine(
         before, again = deepcopy(others), deepcopy(others)
         saves = seed % SAVED == 0
         record = _step("file", lambda: _from_file(run, times)) if saves else run.record
-        replay = _step("replay", lambda: _replayed(record, given))
+        replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
         with _watched(isinstance(kernel, KernelOfOlder)):
             fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     _compare(replay.results(), fresh.results, "result")
@@ -154,12 +163,19 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
 def _sharing(every: bool) -> Iterator[None]:
     """Let every product that can be put off and shared out among threads be so, a few at a time."""
     given = {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2} if every else {}
-    before = {name: getattr(later, name) for name in given}
-    vars(later).update(given)
+    with _changed(later, **given):
+        yield
+
+
+@contextmanager
+def _changed(module: Any, **given: Any) -> Iterator[None]:
+    """Give names of a module other values."""
+    before = {name: getattr(module, name) for name in given}
+    vars(module).update(given)
     try:
         yield
     finally:
-        vars(later).update(before)
+        vars(module).update(before)
 
 
 def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:
@@ -218,10 +234,15 @@ def _timelines(run: Run, record: Record, order: Order) -> list[Timeline]:
     return schedule_cores(record.programs, run.machine, order, run.world)
 
 
-def _replayed(record: Record, given: Sequence[Any]) -> Replay:
-    """A record on other inputs, at its end."""
-    replay = Replay(record, given or None, snapshots=0)
+def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay:
+    """A record on other inputs, at its end; with `back` it has gone back from there, to snapshots
+    of which it takes more than usual."""
+    with _changed(cursor, APART=2 if back else cursor.APART):
+        replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
     replay.finish()
+    for part in (2 / 3, 1 / 2, 0) if back else ():
+        replay.to_step(int(part * replay.steps))
+        replay.finish()
     return replay
 
 
@@ -234,20 +255,27 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     found: Mismatch | None = verdict.difference
     if found is not None:
         raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
+    if len(run.record.programs) == 1:
+        reported = any("never written" in one.message for one in run.findings)
+        if reported != (wanted := verification.origins.reported) and wanted is not None:
+            raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")
 
 
 def _schedule(run: Run, uses: Uses | None) -> dict[Order, list[float]]:
     """Schedule a run in each order, and return the nanoseconds that its cores take."""
     times = {}
-    pairs = [uses.pairs(core) for core in range(len(run.record.programs))] if uses else []
+    pairs = [
+        np.concatenate([decisions(one), *([uses.pairs(core)] if uses else [])])
+        for core, one in enumerate(run.record.programs)
+    ]
     for order in ORDERS:
         timelines = _timelines(run, run.record, order)
         times[order] = [one.total_ns for one in timelines]
         for core, timeline in enumerate(timelines):
             if not np.isfinite(timeline.total_ns):
                 raise Failure("schedule: no time", f"{order} takes {timeline.total_ns} ns")
-            if pairs and order != REWRITTEN and len(wrong := broken(pairs[core], timeline)):
-                said = f"{order}: {wrong[0]} of core {core} use the same bytes at the same time"
+            if order != REWRITTEN and len(wrong := broken(pairs[core], timeline)):
+                said = f"{order}: {wrong[0]} of core {core} do not wait for each other"
                 raise Failure("schedule: a hazard", said)
     return times
 

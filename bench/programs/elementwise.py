@@ -191,8 +191,29 @@ def nc_stream_shuffle(maker: Maker) -> None:
     maker.issue("nisa.nc_stream_shuffle", dst=dst, src=src, shuffle_mask=str(mask))
 
 
+def unwritten_rest(maker: Maker) -> None:
+    """Compute with a whole tile of which only a part was written, and then write the rest of the
+    result, or of the tile itself."""
+    lanes, free = maker.lanes(), maker.between(2, 70)
+    kept, rest = (slice(0, first := maker.between(1, free - 1)), slice(first, free))
+    tile = maker.new("sbuf", (lanes, free), maker.form())
+    dst = tile if maker.chance(0.3) else maker.new("sbuf", (lanes, free), maker.form())
+    part = tile.index(slice(None), kept)
+    maker.issue("nisa.tensor_copy", dst=part, src=maker.to_read(lanes, first, maker.forms))
+    if maker.chance(0.5):
+        maker.issue("nisa.tensor_copy", dst=dst, src=tile)
+    else:
+        maker.issue("nisa.activation", dst=dst, op="nl.square", data=tile)
+    given = {"dst": dst.index(slice(None), rest), "kinds": ["a rest that nothing has written"]}
+    if maker.chance(0.5):
+        maker.issue("nisa.memset", **given, value="1")
+    else:
+        src = maker.to_read(lanes, free - first, maker.forms)
+        maker.issue("nisa.tensor_copy", **given, src=src)
+
+
 STEPS = (
     *((tensor_tensor, 3), (tensor_scalar, 3), (scalar_tensor_tensor, 1), (tensor_copy, 3)),
     *((memset, 1), (activation, 2), (reciprocal, 0.5), (tensor_copy_predicated, 0.6)),
-    *((nc_stream_shuffle, 0.4), (converted, 0.6)),
+    *((nc_stream_shuffle, 0.4), (converted, 0.6), (unwritten_rest, 0.8)),
 )

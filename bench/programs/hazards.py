@@ -1,5 +1,5 @@
-"""The instructions of a program that use the same bytes, by the plain reading's positions, and
-whether a schedule keeps their order."""
+"""The instructions of a program that use the same bytes, by the plain reading's positions, or that
+come after a decision about a register, and whether a schedule keeps their order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.programs.views import Array
+from neuroncore.memory.register import OPERATIONS
 from neuroncore.plain.memory import Operand, PlainTensor
+from neuroncore.record.program import Program
 from neuroncore.record.rows import Row
 from neuroncore.time.timeline import Timeline
 
@@ -65,6 +67,28 @@ class Uses:
             for n, later in enumerate(uses if own == core else ()):
                 found |= {(use.row, later.row) for use in later.shares(uses[:n])}
         return np.array(sorted(found), np.int64).reshape(-1, 2)
+
+
+def decisions(program: Program) -> Array:
+    """Each load of a register by which the kernel decides, and each instruction after that."""
+    made = np.array(program.data.registers, np.int64).reshape(-1, 3).tolist()
+
+    def loads(register: int) -> Iterator[int]:
+        number, *operands = made[register]
+        if OPERATIONS[number] == "load":
+            yield operands[0]
+        elif OPERATIONS[number] != "constant":
+            for operand in operands:
+                yield from loads(operand)
+
+    branches = np.array(program.data.branches, np.int64).reshape(-1, 4).tolist()
+    pairs = {
+        (load, later)
+        for row, register, *_ in branches
+        for load in loads(register)
+        for later in range(row, len(program))
+    }
+    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
 
 def broken(pairs: Array, timeline: Timeline) -> Array:

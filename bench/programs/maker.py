@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.programs import registers
 from bench.programs.draws import MOST_FREE, PARTITIONS
-from bench.programs.program import Input, Launch, Program, Statement, Views, numbers
+from bench.programs.program import CONSTANTS, Input, Launch, Program, Statement, Views, numbers
 from bench.programs.views import SIZES, Array, Tensor, View
 from bench.programs.windows import How, Windows
 
@@ -57,7 +57,8 @@ class Maker(Windows):
     ) -> None:  # fmt: skip
         """Add a statement, of which one line has an instruction with these operands, one after the
         other for each time that it is executed."""
-        told = frozenset(kinds).union(*(v.kinds for each in views for v in each.values()))
+        seen = [one for each in views for one in each.values() if isinstance(one, View)]
+        told = frozenset(kinds).union(*(view.kinds for view in seen))
         at = {line: views} if views else {}
         self.statements.append(Statement(text, at, makes, told))
 
@@ -71,7 +72,9 @@ class Maker(Windows):
         told = ", ".join(f"{key}={text_of(one)}" for key, one in given.items())
         written = [one for key, one in views.items() if key.partition("[")[0] in writes]
         kinds = {*kinds, *self._roles(name, views), *_changes(written)}
-        self.say(f"{name}({told})", None, kinds, [views])
+        texts = {key: one for key, one in given.items() if isinstance(one, str)}
+        constants = {key: one for key, one in texts.items() if one in CONSTANTS}
+        self.say(f"{name}({told})", None, kinds, [views | constants])
         for view in written:
             self.wrote(view)
         self.used += views.values()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.programs.draws import NUMBERS
 from bench.programs.views import Array, View
 
 IMPORTS = {
@@ -19,12 +20,15 @@ IMPORTS = {
 }
 FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
+ALWAYS = "known always"  # of which the numbers are the same each time
 AROUND = " around"  # the end of a kind, of which some numbers are below 0
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
 UNUSUAL = 0.3  # of the inputs of floats
-Views = Mapping[str, View]
+CONSTANTS = {"True": True, "False": False, **{text: float(text) for text in NUMBERS}}
+"""Arguments that instructions of the record must have as the kernel says them."""
+Views = Mapping[str, "View | str"]
 
 
 class Input(NamedTuple):
@@ -57,9 +61,9 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """Lines of a kernel. `views` has for a line, counted in the statement, the operands of its
-    instruction by name, one after the other for each time that it is executed. `makes` is the
-    name of what it makes, and `kinds` are what kinds of thing it does."""
+    """Lines of a kernel. `views` has for a line, counted in the statement, the operands and the
+    CONSTANTS of its instruction by name, one after the other for each time that it is executed.
+    `makes` is the name of what it makes, and `kinds` are what kinds of thing it does."""
 
     text: str
     views: Mapping[int, Sequence[Views]] = field(default_factory=dict)
@@ -144,11 +148,12 @@ class Program:
 
 def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True) -> list[Array]:
     """Numbers for the inputs of a rank. Those that the generator knows are as it knows them the
-    first time, and others later."""
+    first time, and others later, unless the kernel decides by them."""
     found = []
     for one in inputs:
         own = [seed, rank, int(first), int(one.name[1:])]
-        key = one.seed if first and one.kind in KNOWN else own
+        known = one.kind == ALWAYS or (first and one.kind in KNOWN)
+        key = one.seed if known else own
         found.append(numbers(one, np.random.default_rng(key)))
     return found
 

@@ -3,6 +3,7 @@ first must hold of the second, or be made anew."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from bench.programs import picks
@@ -11,6 +12,13 @@ from bench.programs.maker import Maker
 from bench.programs.views import View
 
 BOUNDED = ("min", "max", "prob")  # arguments that are not any number
+REVERSED = ("reverse0", "reverse1")
+FLAGS = {
+    **dict.fromkeys(("nisa.tensor_scalar", "nisa.scalar_tensor_tensor"), REVERSED),
+    **dict.fromkeys(("nisa.tensor_tensor_scan", "nisa.activate2"), REVERSED),
+    **dict.fromkeys(("nisa.tensor_copy_predicated", "nisa.select_reduce"), ("reverse_pred",)),
+    "nisa.tensor_scalar_reduce": ("reduce_res_negate",),
+}
 SCALED = ("nisa.activation", "nisa.activation_reduce")
 
 
@@ -67,6 +75,28 @@ def other_numbers(maker: Maker) -> None:
     maker.issue(name, writes, **{**given, **numbers}, kinds=["another number"])
 
 
+def other_flag(maker: Maker) -> None:
+    """Issue an instruction again with the operands of an operator swapped, another sign, or the
+    opposite predicate; and again with both operators' operands swapped."""
+    known = [(one, flags) for one in maker.issued if (flags := [*_flags(*one)])]
+    if not known:
+        return
+    (name, writes, given), flags = maker.choose(known)
+    maker.random.shuffle(flags)
+    for flag in flags:
+        given = {**given, flag: "False" if given.get(flag) == "True" else "True"}
+        maker.issue(name, writes, **given, kinds=["another flag"])
+
+
+def _flags(name: str, writes: tuple[str, ...], given: dict[str, Any]) -> Iterator[str]:
+    """The flags of an instruction that may be changed: `reverse0` if there are two operands."""
+    for flag in FLAGS.get(name, ()):
+        number = flag[-1]
+        there = given.get(f"op{number}") not in (None, "nl.bypass")
+        if not number.isdigit() or (there and given.get(f"operand{number}") != "None"):
+            yield flag
+
+
 def _is_number(argument: tuple[str, Any]) -> bool:
     """Whether an argument is a number that may be any other."""
     key, value = argument
@@ -91,4 +121,4 @@ def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
     return {"dst": into, "stationary": stationary, "moving": narrow}
 
 
-STEPS = ((again, 5), (other_numbers, 3))
+STEPS = ((again, 5.5), (other_numbers, 4.5), (other_flag, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from bench.programs.maker import Maker
-from bench.programs.program import AROUND
+from bench.programs.program import ALWAYS, AROUND
 from bench.programs.views import View
 
 ANYWHERE = ("sbuf", "hbm")
@@ -196,12 +196,25 @@ def _of_python(maker: Maker, width: int, turns: int) -> Turns:
     return Turns(f"for i in nl.{name}({turns}):\n    call", f"nl.ds(i * {width}, {width})")
 
 
+def _loaded(maker: Maker, end: int) -> str:
+    """A number that is computed from one in memory, the same in each run: the kernel decides by
+    it."""
+    name = maker.name("r")
+    source = maker.known_input((1, 1), end, "int32", ALWAYS)
+    maker.say(f"{name} = nisa.register_alloc()", makes=name)
+    kinds = ["a decision about a load"]
+    maker.issue("nisa.register_load", (), dst=name, src=source, kinds=kinds)
+    return f"{name} + {end - int(maker.last_numbers()[0, 0])}"
+
+
 def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
     """A loop whose variable, a register, counts columns, up or down."""
     end, at = width * turns, f"nl.ds(i, {width})"
     last, before = maker.name("r"), f"nl.ds({{}} - {width}, {width})"
-    begin = f"{last} = nisa.register_alloc({end})\n"
+    held = _loaded(maker, end) if maker.chance(0.9) else f"nisa.register_alloc({end})"
+    begin = f"{last} = {held}\n"
     upward = (
+        f"{begin}for i in nl.dynamic_range(0, {last}, {width}):\n    call",
         f"for i in nl.dynamic_range(0, {end}, {width}):\n    call",
         f"nl.fori_loop(0, {end}, lambda i: call, {width})",
         f"{begin}for i in nl.dynamic_range({last} - {end}, {last}, {width}):\n    call",
@@ -222,6 +235,6 @@ def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
 
 STEPS = (
     *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
-    *((gather_transpose, 0.3), (interleaved, 0.7)),
-    *((register_store, 0.3), (loop, 1.7)),
+    *((gather_transpose, 0.3), (interleaved, 0.8)),
+    *((register_store, 0.3), (loop, 2.4)),
 )

@@ -16,16 +16,16 @@ from bench.programs import __main__ as command
 from bench.programs import checks, hits, picks, transfers
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
-from bench.programs.hazards import Uses, broken
+from bench.programs.hazards import Uses, broken, decisions
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
 from bench.programs.program import Input, numbers
 from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.core import packs
+from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.plain.memory import Operand
-from neuroncore.replay import tensors
+from neuroncore.replay import cursor, tensors
 
 
 def test_a_seed_is_one_program():
@@ -152,6 +152,57 @@ def test_a_schedule_is_held_to_the_order_of_instructions_that_use_the_same_bytes
     assert broken(pairs, timeline).tolist() == [[0, 2]]
 
 
+def _failure(kind, seeds=range(600)):
+    """The first failure of programs with something of a kind."""
+    for program in map(generate, seeds):
+        if kind in program.kinds:
+            try:
+                checks.check(program)
+            except checks.Failure as failure:
+                return failure.kind
+    return None
+
+
+def test_what_comes_after_a_decision_waits_for_the_load():
+    program = next(p for p in map(generate, range(600)) if "a decision about a load" in p.kinds)
+    (record,) = checks.check(program).record.programs
+    pairs = decisions(record)
+    loads = {record.calls[call].name for call in record.columns().call[pairs[:, 0]]}
+    assert loads == {"register_load"} and (pairs[:, 1] > pairs[:, 0]).all()
+
+
+def test_constants_of_the_record_are_those_of_the_kernel(monkeypatch):
+    changed = dict.fromkeys(("True", "False"), None)
+    monkeypatch.setattr(checks, "CONSTANTS", checks.CONSTANTS | changed)
+    assert "reverse" in _failure("another flag")
+
+
+def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
+    """Elements that were overwritten still count as uninitialized."""
+    given = leftovers.Leftovers._write
+
+    def write(self, tile, mask, *more):
+        if mask is not None:
+            given(self, tile, mask, *more)
+
+    monkeypatch.setattr(leftovers.Leftovers, "_write", write)
+    assert _failure("a rest that nothing has written") == "verify: UNINIT_READ"
+
+
+def test_some_replays_go_back(monkeypatch):
+    """Inputs that a kernel has changed stay as they are."""
+    given = cursor.Replay._return_to
+
+    def keeping(self, step):
+        before = dict(self._tensors.roots)
+        given(self, step)
+        self._tensors.roots = before | self._tensors.roots
+
+    monkeypatch.setattr(cursor.Replay, "_return_to", keeping)
+    seeds = range(2, 4000, checks.BACK)
+    assert _failure("an input that changes", seeds) == "replay: other bits than a launch"
+
+
 def test_a_second_launch_makes_no_iteration_from_others(monkeypatch):
     """So iterations that are made wrongly differ from those of the first launch."""
     repeat, repeated = Template.repeat, []
@@ -259,5 +310,5 @@ def test_cache_hits_are_counted(monkeypatch):
         for place in (asks, *makers):
             monkeypatch.setattr(*place, getattr(*place))  # to be there again after the test
     hits.watch()
-    found = [command._checked(seed).found["cache hits"] for seed in range(5)]
+    found = [command._checked(seed).found["cache hits"] for seed in range(12)]
     assert set().union(*found) >= {"a packed operand", "a legal call of an earlier program"}

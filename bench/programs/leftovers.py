@@ -1,0 +1,89 @@
+"""Whether reads of uninitialized memory in a program have to be reported, by the plain reading's
+positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bench.programs.views import Array
+from neuroncore.plain.memory import Operand, PlainTensor
+from neuroncore.record.rows import Row
+
+FOLLOWED = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor")
+"""Instructions that write each element of a result, and compute it from the elements at its
+place."""
+
+
+class _Bytes:
+    """Flags of the bytes of a memory: those that nothing has written, and those that were computed
+    from such."""
+
+    def __init__(self, tensor: PlainTensor) -> None:
+        self.tensor = tensor  # whose memory stays the same as long as this keeps it
+        self.never, self.computed = tensor.ever == 0, np.zeros(len(tensor.ever), np.bool_)
+
+
+class Origins:
+    """The bytes that depend on uninitialized memory. They may be more than do, because all results
+    of an instruction that reads such a byte count. `reported` is whether some read has to be
+    reported, None if that is not known."""
+
+    def __init__(self) -> None:
+        self._memories: dict[int, _Bytes] = {}
+        self.reported: bool | None = False
+
+    def note(self, row: Row, given: Mapping[str, Any]) -> None:
+        """Note an instruction that the plain reading has executed."""
+        call, name = row.call, row.call.instruction.name
+        written, read = (
+            [one for n in names if isinstance(one := given.get(n), Operand)]
+            for names in (call.writes, call.reads)
+        )
+        for operand in written:
+            self._first_seen(operand)
+        depends = any([self._depends(operand) for operand in read])
+        placed = any(one.tensor.layout.placed for one in (*read, *written))
+        followed = name in FOLLOWED and len(written) == 1 and not (call.dynamic or placed)
+        to_hbm = name == "dma_copy" and not written[0].tensor.layout.on_chip
+        if to_hbm and read[0].missing().any():
+            self.reported = True
+        elif not followed and (depends or self._may_pick(row)) and not self.reported:
+            self.reported = None
+        for operand in written:
+            self._write(operand, depends, whole=followed)
+
+    def _may_pick(self, row: Row) -> bool:
+        """Whether offsets of run time may lead to bytes that depend on uninitialized ones."""
+        return bool(row.call.dynamic) and any(m.computed.any() for m in self._memories.values())
+
+    def _first_seen(self, operand: Operand) -> None:
+        """Note a memory that an instruction writes to before any other has used it."""
+        if id(operand.tensor.data) not in self._memories:
+            self._of(operand).never[_places(operand)] = True
+
+    def _of(self, operand: Operand) -> _Bytes:
+        key = id(operand.tensor.data)
+        if key not in self._memories:
+            self._memories[key] = _Bytes(operand.tensor)
+        return self._memories[key]
+
+    def _depends(self, operand: Operand) -> bool:
+        found, at = self._of(operand), _places(operand)
+        return bool((found.never[at] | found.computed[at]).any())
+
+    def _write(self, operand: Operand, depends: bool, whole: bool) -> None:
+        """Note a result. Elements that are not written stay as they are."""
+        found, at = self._of(operand), _places(operand)
+        never = operand.tensor.ever[at] == 0
+        kept = found.computed[at] & (not whole)
+        found.computed[at] = (kept | depends) & ~never
+        found.never[at] = never
+
+
+def _places(operand: Operand) -> Array:
+    """The positions of the bytes of an operand in its memory."""
+    at = operand.tensor.places(operand.positions)
+    return (at.reshape(-1, 1) + np.arange(operand.form.size)).reshape(-1)
