@@ -111,8 +111,7 @@ def activate2(
 ) -> None:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32. The accumulator folds the results before they are rounded to dst.
-    """
+    Each step rounds to float32. The accumulator folds results before they are rounded to dst."""
     out = numeric.stepped(dst, data, (op0, imm0, reverse0), (op1, imm1, reverse1))
     evaluate(core, op, np.array(out), out, relu_param)
     if reduce_op is not None and reduce_cmd is not IDLE:

@@ -105,9 +105,7 @@ def range_select(
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
-    rounding. The number for the other elements is exactly the least float32; in formats with a
-    smaller range it becomes -inf.
-    """
+    rounding. Other elements get the least float32, which becomes -inf in formats of less range."""
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
     chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)

@@ -125,9 +125,10 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The rates of the clocks that records use. A clock has a reference time, and the length of its
-    tick as recorded and in truth, in 1/1024 ps. On trn1 each engine has a separate clock; on trn2
-    all share one."""
+    """The rates of the clocks that records use. For the number of a clock, `of` has one or more
+    triples: a reference time in ps, the length of a tick that the recorded times assume, and the
+    true length of a tick, both in 1/1024 ps. On trn1 each engine has a separate clock; on trn2 all
+    share one, whose recorded times are right."""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 

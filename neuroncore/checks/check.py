@@ -201,8 +201,8 @@ def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """Return the descriptor of a code (3.49) from its row; errors have a page of `neuroncore
-    explain`."""
+    """Return SARIF's descriptor of a code (section 3.49). A finding's code has a row in `rules()`;
+    an error's code has none, so its descriptor refers to `neuroncore explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}

@@ -274,8 +274,10 @@ FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1"
 
 
 def _pairs_fast(call: Call, machine: Machine) -> bool:
-    """Return whether two streams use the fast mode. On v2 they must be contiguous bfloat16 tiles,
-    with certain operators (ISA226); on v3 the formats alone decide."""
+    """Return whether an instruction with two inputs runs at the rate of 16-bit formats. On trn1 all
+    of its tiles, also the result, must be bfloat16 and contiguous along the innermost axis, and its
+    operators must be in FAST_PAIRS (ISA226 of isa/machines/trn1.toml). On trn2 and trn3 only the
+    formats of the tiles decide."""
     everything = _streams(call)
     if machine.has("any_pair_fast"):
         return all(is_fast(machine, v) for v in everything)

@@ -368,8 +368,8 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
             argument=name,
             expected=f"num_elem <= {most}",
             got=f"num_elem={view.free_size}, index {index}",
-            because=f"offset i is in row i % {size} and column i // {size} of the {size} "
-            f"partitions that share it on the {call.engine.name} engine",
+            because=f"on the {call.engine.name} engine {size} adjacent partitions share a list of "
+            f"offsets, of which offset i is in row i % {size} and column i // {size}",
             hint="pass num_elem to tensor.indirect; its default is all elements of the index",
         )
 

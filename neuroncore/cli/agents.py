@@ -43,7 +43,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="kernels are in this folder, and can read it (default: the current folder)",
+        help="the folder with the kernels, which can read its files (default: the current folder)",
     )
     parser.add_argument(
         "--spec",

@@ -332,9 +332,11 @@ def _request(operator: LibraryOperator, arguments: tuple[Any, ...]) -> bytes:
 def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
     array = np.ascontiguousarray(argument)
     if not isinstance(argument, np.ndarray) or array.dtype not in FORMATS:
-        known = ", ".join(map(str, FORMATS))
+        known = " or ".join(map(str, FORMATS))
         got = argument.dtype if isinstance(argument, np.ndarray) else type(argument).__name__
-        raise UsageError(f"{operator.name}: argument {place} is an array of {known}, not {got}")
+        raise UsageError(
+            f"{operator.name}: argument {place} must be an array of {known}, not {got}"
+        )
     if not limits().allow(argument.shape):
         own = limits()
         raise UsageError(

@@ -28,9 +28,10 @@ class ResultError(NamedTuple):
 
 
 def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any]:
-    """Return the fields of a ResultError, each the largest among all results. Raise Refused if the
-    number of results differs, or if a result has another shape, a narrower format or too large
-    errors."""
+    """Return a dict with the fields of `ResultError`. Each error is the largest of all results;
+    `element` is from the result with the largest `largest_error`. Raise Refused if the number of
+    results differs, or if a result has another shape, a narrower format, or errors above the
+    tolerances."""
     got = _several(results)
     if spec.finish is not None:
         got = _several(spec.finish(_alone(got), _alone(expected)))

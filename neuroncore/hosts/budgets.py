@@ -44,7 +44,10 @@ def read(file: Path) -> dict[str, Figures]:
         raise UsageError(f"{file} can't be read: {error}") from None
     fits = isinstance(kept, dict) and all(map(_fits, kept.values()))
     if not fits:
-        raise UsageError(f"{file} has no budgets: numbers {', '.join(UNITS)} by name")
+        raise UsageError(
+            f'{file} is not a file of budgets: it must be a JSON object such as {{"NAME": '
+            f'{{"us": 12.5}}}}, with the figures {", ".join(UNITS)}'
+        )
     return dict(kept)
 
 

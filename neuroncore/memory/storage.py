@@ -390,7 +390,7 @@ class Memory:
             )
         if byte < 0 or byte + layout.row_bytes > row_bytes:
             raise OutOfBoundsError(
-                f"the tensor's bytes {byte} to {byte + layout.row_bytes} leave the partition",
+                f"the tensor's bytes {byte} to {byte + layout.row_bytes} exceed the partition",
                 argument="address",
                 expected=f"0 <= byte, byte + {layout.row_bytes} <= {row_bytes}",
                 got=f"byte {byte}",

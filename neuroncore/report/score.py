@@ -118,7 +118,8 @@ def grouped(
 
 
 def chains(points: Iterable[ScoredPoint]) -> list[Chain]:
-    """Return the order of each chain with at least two variants."""
+    """Return how well the estimates order the variants of each chain: variants of one kernel that
+    one harness measured, at least two. Points without a chain are left out."""
     found = (chain(name, own) for name, own in grouped(points, lambda p: p.chain) if name)
     return [c for c in found if c.count > 1]
 

@@ -167,7 +167,7 @@ class _Matrix:
         return [self.builder.load(self.place(row, v), align=self.align) for v in range(count)]
 
     def splat(self, row: Any, column: int) -> Any:
-        """Return a vector with this element in every lane."""
+        """Return a vector whose lanes all have the element at index `row`, `column`."""
         scalar = self.builder.load(self.element(row, _index(column)))
         undefined = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(_LANE, 0))

@@ -21,8 +21,9 @@ Array = npt.NDArray[Any]
 
 
 class Edited(NamedTuple):
-    """A program after an edit: the program, the variation with which it is scheduled, and the
-    additional bytes per partition that it needs in SBUF and in PSUM."""
+    """A program after an edit; what the schedule needs to know in addition to the program (other
+    times, waits that disappear, instructions that are merged); and the additional bytes per
+    partition that the edit needs in SBUF and in PSUM."""
 
     program: Program
     variation: Variation

@@ -119,8 +119,9 @@ class Instructions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Call c may be any of the rows first[c] to last[c] of a table, which keep their queues busy
-    for so long, and DMA engines for lane_ns; `latency` later the results are there."""
+    """The ways to run a call: call c may have any of the rows first[c] to last[c] of a table. Row r
+    occupies queue[r] for busy[r] ns and the DMA engines for lane_ns[r]; its results are available
+    latency[r] ns after that."""
 
     first: Array
     last: Array
@@ -134,10 +135,10 @@ class Choices(NamedTuple):
 def assigned(
     work: Instructions, choices: Choices, semaphore_ns: float, free: Array, done: Array, row: Array
 ) -> None:
-    """Choose row[i], the row that serves instruction i: the row of heads[i] unless it is -1,
-    otherwise the one that ends first, and the first one of several (list scheduling, in the order
-    of the program). free[q] is when queue q has done all that it has so far, and done[i] when the
-    result of i is there. Transfers move their bytes one after the other."""
+    """Choose row[i], the row of instruction i: the row of heads[i] if that is not -1; otherwise the
+    row that ends first, and the first one of several (list scheduling in the order of the program).
+    free[q] is the time at which queue q ends its last instruction so far, and done[i] the time at
+    which the result of i is available. Transfers move their bytes one after the other."""
     queue, busy, needs = choices.queue, choices.busy, work.needs
     moved = 0.0
     for i in range(len(row)):

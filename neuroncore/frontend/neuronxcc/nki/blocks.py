@@ -257,8 +257,8 @@ class Blocks(Untiled):
                 f"block axis {axis} can't be indexed with {type(k).__name__}",
                 expected="an int or a loop variable",
                 got=f"{k!r:.60}",
-                because="axes before the partition axis number tiles, and an instruction works "
-                "on one tile",
+                because="an index on an axis before the partition axis chooses a tile, and an "
+                "instruction works on one tile",
                 hint="loop over the blocks",
                 also="err_failed_to_infer_tile_from_local_tensor",
             ) from None

@@ -217,8 +217,10 @@ class KnownIterations:
         self, core: Core, state: Running, numbers: Numbers, listed: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Execute an iteration. `numbers` are its numbers, `listed` are the same numbers as a list,
-        and `storages` are the storages of the blocks that exist before it."""
+        """Execute an iteration, and write its rows and marks to the record. `numbers` are the
+        values that the template's numbers have in this iteration, and `listed` are the same values
+        as a list. `storages` are the storages of the blocks (tiles of tensors with axes before the
+        partition axis) that were made before the iteration."""
         numbered = [storage.id for storage in storages]
         made: list[Storage | None] = []
         tables, tiles = (made, storages), self._tiles.copy()

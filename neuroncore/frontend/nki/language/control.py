@@ -131,7 +131,8 @@ def program_ndim() -> int | None:
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep the instructions inside in program order. This is the only order here."""
+    """Return a context manager without an effect. On a device it keeps the instructions of its body
+    in program order; neuroncore executes all instructions in this order."""
     return contextlib.nullcontext()
 
 

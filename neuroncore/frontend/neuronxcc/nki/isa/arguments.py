@@ -45,9 +45,9 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
-    """Return a number, or a tile with one number per partition. According to this API's pages it
-    may have any format and is cast to float32, the format of the instruction; the cast is a copy.
-    The operand of a bitvec operator is not cast."""
+    """Return a number, or a tile with one number per partition. This API's pages allow a tile of
+    any format, and cast it to float32; here an additional copy casts it. The operand of a bitvec
+    operator is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -64,7 +64,7 @@ def bias(value: Any, name: str) -> Any:
             argument=name,
             expected=" or ".join(BIASES),
             got=repr(operand),
-            because="it is added in float32, to which the engine converts float formats only",
+            because="the engine adds the bias in float32, and can convert only float formats to it",
             also="err_activation_bias_invalid_type",
         )
     return operand
