@@ -15,10 +15,10 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags, in the
-    order reads, indices, writes. Return the call itself if none of them is float32, and None if the
-    machine would refuse the new call or the call takes a list of tiles. The result of a product in
-    PSUM stays float32."""
+    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags. The
+    flags are in the order reads, indices, writes. Return the call itself if no flagged operand is
+    float32. Return None if the machine would refuse the new call, or if the call takes a list of
+    tiles. The result of a product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     found: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return found

@@ -20,8 +20,9 @@ ENDLESS = 1 << 20  # SBUF and PSUM that are this many times as large never fill 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change of a launch: its description (`what` changes, and `how`), and the programs, the
-    machine and the variations that `bench` schedules."""
+    """A launch with a change, ready to be scheduled: the description of the change (`what` changes,
+    and `how`), and the programs, the machine and the variations that `bench` schedules. Programs
+    and variations are listed by core."""
 
     what: str
     how: str
@@ -43,10 +44,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that may limit a kernel, and a change that gives more of it: `how` describes the
-    change, and `machine` returns the changed machine. `saves` takes the parts of the critical path,
-    and returns an upper bound on the nanoseconds that the change saves of it, because other waits
-    remain. With `renamed`, every result gets separate space (`Variation.renamed`)."""
+    """A resource that may limit a kernel, and a change that gives more of it. `how` describes the
+    change, and `machine` returns a machine with more of the resource. `saves` returns how many
+    nanoseconds the change saves at most, from the parts of the critical path. With `renamed`, every
+    result also gets separate space (`Variation.renamed`)."""
 
     name: str
     how: str
@@ -55,7 +56,8 @@ class Resource:
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
-        """Return the change `base` with more of this resource in addition."""
+        """Return `base` with a machine that has more of this resource in addition to the changes of
+        `base`."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
         return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)

@@ -42,21 +42,23 @@ ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Comp
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A program as the machine executes it. `written` is the program as the kernel issued it;
-    `program` has its rows in the order of the compiler. Instruction i of `program` has row[i] of
-    `table`, the table of calls.
+    `program` has the same instructions in the order of the compiler. Row row[i] of `table` has the
+    costs of instruction i of `program`.
 
-    fate[i] says what the compiler does with instruction i. If it is ISSUED, the instruction runs.
-    Otherwise the compiler leaves it out, and instruction instead[i] replaces it:
+    fate[i] says whether the compiler keeps instruction i. If it is ISSUED, the instruction runs.
+    Otherwise the compiler leaves instruction i out, and instruction instead[i] replaces it:
 
     * REPEATED: instead[i] has already loaded or computed the same result.
-    * BYPASSED: it copies a product out of PSUM, and the readers of the copy read the product in
-      PSUM.
+    * BYPASSED: instruction i copies a product out of PSUM, and the readers of the copy read the
+      product of instead[i] in PSUM.
     * ACCUMULATED: the product instead[i] accumulates in PSUM, so that no addition is necessary.
-    * FORWARDED: it copies a tile within SBUF, and the readers of the copy read the source.
+    * FORWARDED: instruction i copies a tile within SBUF, and the readers of the copy read the
+      result of instead[i], which is the source.
 
-    heads[i] is the instruction that i is merged with, or -1. `accesses` and `flow` have the
-    operands and dependencies after these changes, and `moves` the transfers of spilled tiles.
-    `held` has pairs: a load that waits for its turn, and the instruction that it waits for.
+    heads[i] is the first of the instructions that i is merged with; -1 if i is not merged, or is
+    that first instruction. `accesses` and `flow` have the operands and dependencies after these
+    changes, and `moves` the transfers of spilled tiles. `held` has pairs: a load that waits for its
+    turn (`reported`), and the instruction that the load waits for.
     """
 
     written: Program
@@ -96,10 +98,11 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return the program after its compiler. By default `order` is the order of the program. `like`
-    is the compiled form of the program on a machine with the same memories; its order and its
-    merged instructions are reused, because they do not depend on costs. `costs` is a table for the
-    first calls of the program (`CallTable`); it is for compilers that only reorder."""
+    """Return a program as the compiler changes it for a machine. `order` is by default the order
+    that the program names. `like` is the compiled form of the same program for a machine with the
+    same memories; its order and its merged instructions are reused, because they do not depend on
+    costs. `costs` is the table of a program that begins with the same calls (`CallTable`); it may
+    be given only if the compiler does nothing but reorder."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
@@ -154,8 +157,9 @@ def compiled(
 def _merged(
     program: Program, machine: Machine, policy: Policy, like: Compiled | None
 ) -> tuple[Program, Array]:
-    """Return the program in the order of its compiler, and, for each row of it, the row that it is
-    merged with; -1 for none."""
+    """Return the program in the order of its compiler. Also return, for each instruction in that
+    order, the first of the instructions that it is merged with; -1 if it is not merged, or is that
+    first instruction."""
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
@@ -168,16 +172,17 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return, for each instruction, whether it is a load that waits for its turn
-    (`Options.loads`)."""
+    """Return, for each instruction, whether it is a load that waits for its turn, as the option
+    `loads` asks (`reported`)."""
     if program.loads == "ahead":
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
 
 
 def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` by rules. A rule has a fate, and for each
-    instruction the one that replaces it, or -1. A later rule has precedence."""
+    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. Each rule has a fate
+    and an array; the array has, for each instruction, the instruction that replaces it, or -1 if
+    the rule does not apply. A later rule has precedence."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for rule, found in rules:
         fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
@@ -185,9 +190,9 @@ def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of a program that differs from the program of `form` only in the
-    costs of its calls. Return None if it differs in more, or if the compiler does more than
-    reorder."""
+    """Return the compiled form of `program`, made from `form`, the compiled form of another
+    program. The two programs must differ only in the costs of their calls. Return None if they
+    differ in more, or if the compiler does more than reorder."""
     if form.policy.rewrites or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
@@ -202,7 +207,8 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
 
 
 def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
-    """True for each instruction that uses a tensor in HBM that the kernel both writes and reads."""
+    """Return, for each instruction, whether it uses a tensor in HBM that the kernel both writes and
+    reads."""
     storages, is_read = program.storages(), accesses.is_read
     used = storages.of_window[program.operand_windows()]
     between = np.array([kind.region not in ON_CHIP for kind in storages.kinds])[storages.kind]
@@ -213,8 +219,8 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return, for each call, how many of its operands must be the same as in an earlier call for
-    the compiler to reuse the result of that call; 0 if the compiler always executes the call.
+    """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
+    the same call with the same inputs; 0 if the compiler always executes the call.
 
     In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
     has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum

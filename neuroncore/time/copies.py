@@ -23,8 +23,8 @@ BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """Return, for each copy out of PSUM that is merged with earlier copies, the first of these
-    copies; -1 for all other instructions.
+    """Return, for each copy out of PSUM that is merged with earlier copies, the instruction that is
+    the first of these copies; -1 for all other instructions.
 
     Merged copies are the same call of the same line, and each directly follows a transpose. They
     write next to each other, and together they read at most one bank. In profiles of attention on
@@ -57,9 +57,9 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays. The first one has, for each copy that the compiler leaves out, the product
-    that the readers of the copy read in PSUM instead; -1 for other instructions. The second one has
-    the operands of all instructions after that change.
+    """Return two arrays: the product that replaces each copy that the compiler leaves out, as the
+    index of an instruction (-1 for other instructions); and the operands of all instructions after
+    that change. The readers of such a copy read the product in PSUM instead.
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
     All of its readers must read exactly what was copied, must be able to read it in PSUM without
@@ -118,8 +118,9 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     uses = np.bincount(reaching[read], minlength=len(call))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """Return the instruction that wrote exactly operand k, if nothing else reads its result,
-        and the copies between the two; -1 and no copies if there is no such instruction."""
+        """Return the instruction that wrote exactly operand k, and the copies that lie between that
+        instruction and operand k. Nothing else may read its result or these copies. Return -1 and
+        no copies if there is no such instruction."""
         found = int(reaching[k])
         if found < 0 or uses[found] != 1 or operands[start[found + 1] - 1] != operands[k]:
             return -1, []
@@ -190,8 +191,8 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether `reader` can read the source of `copy` as its operand number `place`, without
-    taking more time."""
+    """Return whether `reader` can read the source of `copy` in PSUM, in place of its operand number
+    `place`, without taking more time."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

@@ -20,10 +20,17 @@ Array = npt.NDArray[Any]
 
 
 class CallRow(NamedTuple):
-    """A row of CallTable: the costs of a call on one engine, in nanoseconds, and its properties.
-    `first` and `last` are the DMA engines of a transfer (-1: no transfer), `reads` is the number of
-    operands that are read, and `weights` the index of the stationary one (-1: none). `queue` is -1
-    for stores, whose queue depends on the policy."""
+    """A row of CallTable: the costs of a call on one engine, and the properties of the call.
+    `busy`, `latency`, `set_up_ns`, `weights_ns`, `rows` and `fills_half` are those of its `Cost`;
+    times are in nanoseconds. `lane_ns` is how long a transfer occupies each of the DMA engines
+    `first` to `last` (-1: the call is no transfer). `queue` is an index of `QUEUES`, or -1 for
+    stores, whose queue depends on the policy.
+
+    `reads` is the number of operands that are read, and `weights` the index of the stationary one
+    (-1: none); `picks_weights` says whether a tile of indices picks its elements. `shares` says
+    whether the call uses the SBUF port that Vector and GpSimd share. A load that `stays` keeps its
+    place among loads. A call that `meets` waits for other cores.
+    """
 
     busy: float
     latency: float
@@ -44,12 +51,12 @@ class CallRow(NamedTuple):
 
 
 class CallTable:
-    """The costs of each distinct call on each engine that may run it, one row per engine: call c
+    """The costs of each distinct call, with one row for each engine that may run the call: call c
     has the rows first[c]:last[c].
 
     `known` is the table of a program that begins with the same calls, perhaps for another machine.
-    Its costs are reused if they depend only on figures that both machines have in common. Its
-    compiler must leave each call on its engine.
+    A cost of `known` is reused if it depends only on figures that both machines have in common.
+    With `known`, the compiler must leave each call on its engine.
     """
 
     def __init__(
@@ -93,14 +100,14 @@ class CallTable:
         self.stays, self.meets = of["stays"] > 0, of["meets"] > 0
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
-        """Return the table of the same calls on another machine, or this table if no cost differs.
-        The compiler must leave each call on its engine."""
+        """Return the table of the same calls on another machine; return this table if no cost
+        differs. The compiler must leave each call on its engine."""
         used = policy.on(machine)
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
-        """Return the costs of calls on a machine. Costs of this table are reused if the calls begin
-        with its calls."""
+        """Return the costs of calls on a machine. If `calls` begins with the calls of this table,
+        their known costs are reused where both machines agree."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]
@@ -109,8 +116,8 @@ class CallTable:
         return costs + [call.cost(machine) for call in calls[count:]]
 
     def _differing(self, machine: Machine) -> list[int]:
-        """Return the indices of the calls whose costs depend on figures that differ on a
-        machine."""
+        """Return the indices of the calls of this table whose costs depend on figures in which
+        `machine` differs from the machine of this table."""
         if machine is self.used:
             return []
         return [
@@ -136,8 +143,10 @@ class CallTable:
     def rows_for(
         self, heads: Array, made: Array, flow: Flow, call: Array, semaphore_ns: float
     ) -> Array:
-        """Return the row of each instruction; an instruction that is merged with another has the
-        row of heads[i]. Instructions that are not `made` occupy no engine."""
+        """Return, for each instruction, its row of this table. The row also decides the engine, if
+        the compiler may choose one. Instruction i makes call[i]. An instruction that is merged with
+        another (heads[i] is not -1) has the row of instruction heads[i]. Instructions that are not
+        `made` occupy no engine. `semaphore_ns` is the time of a signal between engines."""
         count = len(call)
         row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
         work = native.Instructions(call, heads, made, flow.first, flow.needs)
@@ -149,8 +158,8 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call with a cost. The call keeps the rows of its first and of its latest
-    cost."""
+    """Return the row of a call with a cost. The call caches two rows: those of the first and of the
+    latest cost for which a row was made."""
     rows = call.found.get(__name__, ())
     for known, row in rows:
         if known is cost:

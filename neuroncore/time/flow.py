@@ -23,10 +23,14 @@ MOST_USES = 20_000  # per tile; edits leave out tiles with more
 def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
-    """Return the dependencies that carry data. An instruction depends on the writers of its inputs.
-    It also depends on an earlier writer of bytes that it writes, if these bytes were not read
-    since, because it may add to them. `boxes` is `Boxes.table` of the record. The result is like
-    `first` and `needs`: i depends on needs[first[i]:first[i + 1]]."""
+    """Return only the dependencies that carry data. An instruction depends on the writers of its
+    inputs. It also depends on an earlier writer of bytes that it writes, if these bytes were not
+    read since, because it may add to them.
+
+    `first` and `needs` are the dependencies to choose from, and the result has the same form:
+    instruction i depends on the instructions needs[first[i]:first[i + 1]]. `boxes` is `Boxes.table`
+    of the record.
+    """
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)
     overwrites = read_of(accesses, boxes, needs, waiting) & ~reads
@@ -37,7 +41,7 @@ def flow_of_data(
 
 def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
     """Return, for each k, whether instruction reader[k] reads bytes that instruction writer[k]
-    writes."""
+    writes. `boxes` is `Boxes.table` of the record."""
     # One type of numbers, and so one compilation of the loop: paths count instructions in 64 bits.
     reader, writer = (rows.astype(np.int32, copy=False) for rows in (reader, writer))
     found = np.zeros(len(reader), np.bool_)
@@ -46,17 +50,18 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return `first` and `needs` with only the dependencies that `kept` flags."""
+    """Return the dependencies that `kept` flags, in the form of `first` and `needs`: instruction i
+    depends on the instructions needs[first[i]:first[i + 1]]. kept[k] is the flag of needs[k]."""
     count = np.zeros(len(kept) + 1, np.int32)  # small: an instruction may have a hundred
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Number the successive contents of each tile, and return the number at each of its uses. Tile
-    a is used by uses[ends[a]:ends[a + 1]], which are sorted indices of operands. The number
-    increases with each write after which no earlier contents are read. `boxes` is `Boxes.table` of
-    the record."""
+    """Number the successive contents of each tile from 0, and return, for each of `uses`, the
+    number of the contents that the tile has then. Tile a is used by uses[ends[a]:ends[a + 1]],
+    which are sorted indices of operands. The number increases with each write after which no
+    earlier contents are read. `boxes` is `Boxes.table` of the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

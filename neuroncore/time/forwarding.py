@@ -27,9 +27,9 @@ BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # columns of a table of boxes
 
 
 def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays. The first one has, for each copy that is left out, the instruction whose
-    result its readers read instead; -1 for all other instructions. The second one has the operands
-    of all instructions after that change.
+    """Return two arrays. The first array has, for each copy that is left out, the instruction that
+    made the source of the copy; -1 for all other instructions. The second array has the operands of
+    all instructions after that change: the readers of a copy that is left out read its source.
 
     All readers of such a copy read exactly what was copied. One instruction made the source, and
     nothing overwrites the source until the last reader has read it.
@@ -60,9 +60,10 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
 
 
 def _alike(src: Array, dst: Array, made: Array) -> Array:
-    """Return, for each copy, whether its source and destination are contiguous bytes of the same
-    partitions, and its maker wrote the whole source. The arguments are rows of a table of boxes:
-    the source, the destination, and the result of the maker."""
+    """Return, for each copy, whether three conditions hold: its source and its destination are
+    contiguous bytes, they are on the same partitions, and the instruction that made the source
+    wrote all of it. The arguments are rows of `Boxes.table`, one per copy: `src` the source, `dst`
+    the destination, and `made` the result of the instruction that made the source."""
     dense: Array = (src[:, DENSE] & dst[:, DENSE] & made[:, DENSE]) > 0
     same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == made[:, 0])
     within = (made[:, BEGINS] <= src[:, BEGINS]) & (made[:, ENDS] >= src[:, ENDS])

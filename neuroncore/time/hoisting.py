@@ -20,9 +20,13 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """The loops at one depth. For each row of the program: the run of the loop that contains it, or
-    -1; its iteration (`turn`), counted through the whole program; and whether all iterations of the
-    run do the same in this row (`alike`)."""
+    """The loops at one depth of nesting, with three entries for each row of the program. `run` is
+    the number of the execution of a loop that contains the row, and `turn` the number of the
+    iteration, counted through the whole program; both are -1 outside loops of this depth.
+
+    `alike` is True unless the corresponding row of the iteration before or after has another
+    result. Only iterations of one run with equally many rows are compared.
+    """
 
     run: Array
     turn: Array
@@ -30,8 +34,8 @@ class LoopLevel(NamedTuple):
 
 
 def hoisted(program: Program, made: Array) -> Array:
-    """Return `made` without the rows that the compiler can't leave out, which become -1. made[i] is
-    an earlier row with the result of row i, or -1."""
+    """Return a copy of `made` with -1 for the rows that the compiler can't leave out. made[i] is an
+    earlier row that computes the same result as row i, or -1."""
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     rows = np.flatnonzero(made >= 0)
     if not len(marks) or not len(rows):
@@ -53,7 +57,8 @@ def hoisted(program: Program, made: Array) -> Array:
 
 
 def _first(made: Array) -> Array:
-    """Return, for each row, the first row that has the same result."""
+    """Return, for each row, the first row that has the same result. made[i] is some earlier row
+    with the result of row i, or -1."""
     found = np.where(made >= 0, made, np.arange(len(made)))
     while (earlier := found[found]).tobytes() != found.tobytes():
         found = earlier
@@ -61,8 +66,9 @@ def _first(made: Array) -> Array:
 
 
 def _levels(marks: Array, result: Array) -> list[LoopLevel]:
-    """Return the loops of `Data.iterations` by depth, the outermost first. result[i] is the first
-    row with the same result as row i."""
+    """Return the loops of `Data.iterations`, one LoopLevel for each depth of nesting, the outermost
+    first. `marks` are the entries of `Data.iterations`. result[i] is the first row with the same
+    result as row i."""
     begins = marks[:, 1] >= 0
     depth = np.cumsum(np.where(begins, 1, -1))
     return [
@@ -72,8 +78,8 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 
 
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
-    """Return the runs of loops at one depth. `begins` and `ends` are the marks of `Data.iterations`
-    where their iterations begin and end."""
+    """Return the loops at one depth of nesting. `begins` and `ends` are the entries of
+    `Data.iterations` at which their iterations begin and end."""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)

@@ -27,10 +27,10 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Line:
     """A source line on the critical path. `steps` is the number of its instructions on the path,
-    `count` the number of all its instructions. It occupies the path for `ns` nanoseconds. Two
+    `count` the number of all its instructions. The line occupies the path for `ns` nanoseconds. Two
     fields split this time: `parts` by activity (working, issuing, moving, waiting), and `held` by
-    the reason why its instructions had waited (a key of `path.ON_PATH`). `first` is the time at
-    which its first instruction on the path begins."""
+    the reason why its instructions had waited before they began (a key of `path.ON_PATH`). `first`
+    is the time in nanoseconds at which its first instruction on the path begins."""
 
     place: Place
     calls: tuple[Call, ...]
@@ -48,8 +48,8 @@ class Line:
 
 
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
-    """Return the lines on the critical path, the longest first. If the timelines of a world are
-    given, the path goes through all of its cores."""
+    """Return the lines on the critical path, those that occupy it longest first. If `world` has the
+    timelines of all cores of a launch, the path goes through all of these cores."""
     found = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
     made: dict[str, Line] = {}
     for own, each in found:
@@ -91,7 +91,8 @@ def _lines(timeline: Timeline, found: CriticalSteps) -> list[Line]:
 
 
 def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
-    """Return the distinct calls of each group of instructions."""
+    """Return the distinct calls of each of `count` groups of instructions. Instruction at[k] is in
+    group[k]."""
     calls = timeline.program.calls
     found = np.unique(group * len(calls) + timeline.columns.call[at])
     return [
@@ -101,7 +102,8 @@ def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tupl
 
 
 def _sum(one: Line, other: Line) -> Line:
-    """Return the sum of the figures of one line on the paths of two cores."""
+    """Return the sum of the figures of one source line, which two cores have on the critical
+    path."""
     return Line(
         place=one.place,
         calls=tuple(dict.fromkeys((*one.calls, *other.calls))),

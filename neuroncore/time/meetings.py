@@ -25,9 +25,9 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
-    """Return, for each instruction of all cores, the next core's instruction of the same meeting,
-    so that a meeting is a ring of instructions; -1 if it meets no other core. The instructions of
-    core c begin at at[c]."""
+    """Return, for each instruction of all cores, the instruction of the next core at the same
+    meeting; -1 if the instruction meets no other core. The last core of a meeting is followed by
+    the first. The instructions of core c have the numbers from at[c] to at[c + 1] - 1."""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
         ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
@@ -58,7 +58,7 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
-    """Return the instructions of a program that are collectives, in order, each with its
+    """Return the collectives of a program in order, each as the index of its instruction and its
     `Collective`."""
     done = {row: one for row, one in enumerate(form.table.collectives) if one is not None}
     own = np.flatnonzero(np.isin(form.row, list(done))) if done else ()
@@ -66,9 +66,10 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 
 
 def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
-    """Return the time of a collective among the group of core `number`. The instance is the one
-    that the world names, or else the smallest one with enough ranks. Return None if there is no
-    such instance, or if it does not have these ranks or this many cores per rank."""
+    """Return the time of the collective `done` of core `number`, among the ranks of its group. The
+    instance is the one that the world names, or else the smallest one of this `machine` with enough
+    ranks. Return None if there is no such instance, or if the instance does not have these ranks or
+    this many cores per rank."""
     group = done.group(world.rank(number))
     most = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
@@ -81,9 +82,10 @@ def time_of(done: Collective, world: World, number: int, machine: str) -> Collec
 
 
 def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
-    """Set the latencies of collectives to their times, and let each collective wait for the end of
-    the one before: the CC-cores of a core work on one stream unless the kernel names another
-    (compute-comm-overlap.rst)."""
+    """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
+    for the end of the collective before it: the CC-cores of a core work on one stream unless the
+    kernel names another (compute-comm-overlap.rst). A collective of unknown time keeps its latency.
+    """
     before = -1
     for i, done in collectives(form):
         taken = time_of(done, world, number, machine)

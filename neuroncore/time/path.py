@@ -24,8 +24,8 @@ ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class StepTimes(NamedTuple):
-    """The instructions of a critical path, and the parts of their times in nanoseconds: the first
-    fields of CriticalSteps."""
+    """The instructions of a critical path, and four parts of the time of each in nanoseconds. These
+    are the first fields of CriticalSteps, which explains the parts."""
 
     instruction: Array
     working: Array
@@ -36,10 +36,13 @@ class StepTimes(NamedTuple):
 
 class CriticalSteps(NamedTuple):
     """The critical path of a timeline, one step per instruction, in order. A step lasts until the
-    next one begins. Its nanoseconds have four parts: `working`, while the instruction occupies its
-    engine; `issuing`, while a transfer occupies its queue; `moving`, while DMA engines move its
-    bytes or earlier ones; and `waiting`, until its result is available. `held` is the cause of its
-    wait (START to MEETING), and `holds` the cause of the next step's wait."""
+    next step begins. Its nanoseconds have four parts: `working`, while the instruction occupies its
+    engine; `issuing`, while a transfer occupies its queue; `moving`, while DMA engines move the
+    bytes of this transfer or earlier ones; and `waiting`, until the result is available.
+
+    `held` is the reason why the instruction had to wait for the step before (START to MEETING), and
+    `holds` the reason why the next step had to wait for this one.
+    """
 
     instruction: Array
     working: Array
@@ -84,8 +87,8 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
-    """Return the critical path through all cores of a world, as the steps of each core on it. At a
-    meeting the path continues with the core that came last."""
+    """Return the critical path through all cores of a world: each core on the path, with its steps.
+    At a meeting, the path continues with the core that came last."""
     place = {
         (number, i): meeting
         for meeting in together([one.program for one in timelines], timelines[0].world)
@@ -117,7 +120,8 @@ def _none() -> CriticalSteps:
 def _steps(
     timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
 ) -> list[tuple[Timeline, CriticalSteps]]:
-    """Return the steps of each core on a path. `path` has pairs of a core and an instruction."""
+    """Return each core on a path, with its steps. `path` has pairs: the number of a core, and an
+    instruction of that core."""
     if not path:
         return []
     core, at = np.array(path, np.int64).T
@@ -152,9 +156,9 @@ def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
 
 
 def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
-    """Return the cause of the wait of each instruction on a core's path. `follows` flags
-    instructions that follow another one of the same core on the path; for the others the cause is
-    MEETING."""
+    """Return the reason why each instruction of `path`, the critical path on one core, had to wait.
+    `follows` flags the instructions whose step before is on the same core; for all others the
+    reason is MEETING."""
     found = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == -2
@@ -169,8 +173,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Return numbers for the pairs (`_pairs`) in which one instruction waits for another because
-    the kernel requires it."""
+    """Return the pairs of instructions in which the first must wait for the second because the
+    kernel requires it. Each pair is one number, as `_pairs` makes it."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -220,7 +224,7 @@ NAMES = (
 
 
 def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
-    """Return the sums of all steps."""
+    """Return the parts of a critical path: the sums over all of its steps."""
     (made,) = parts_of_groups(timeline, found, np.zeros(len(found.instruction), np.int64), 1)
     return made
 
@@ -228,7 +232,8 @@ def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, found: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Return the sums of the steps of each of `count` groups. Step k belongs to group[k]."""
+    """Return the parts of `count` groups of steps, each the sums over the steps of one group. Step
+    k belongs to group[k]."""
     own, waiting = found.instruction, found.waiting
     moves, space = timeline.moves[own], found.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]
@@ -248,8 +253,8 @@ def parts_of_groups(
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """Return two flags for each call: whether it meets other cores, and whether some of those
-    belong to other ranks."""
+    """Return two arrays of flags, with one flag for each distinct call: whether the call meets
+    other cores, and whether some of those cores belong to other ranks."""
     found = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:

@@ -16,14 +16,14 @@ NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields i
 
 @dataclass(frozen=True)
 class Policy:
-    """The changes that a compiler makes to the order of a program; `said` describes them.
+    """The changes that a compiler makes to the order of a program. `said` describes them in words.
 
-    An engine takes, from the next `window` instructions of its queue, the one that can begin first.
-    For DMA, `transfers` replaces `window`. Instructions that read nothing, like memset, may move up
-    from among the next `reach`.
+    A queue issues, from its next `window` instructions, the one that can begin first. For DMA,
+    `transfers` replaces `window`. Instructions that read nothing, like memset, may move up if they
+    are among the next `reach`.
 
     With `rewrites`, the compiler does more. An instruction without an engine goes to Vector or
-    Scalar, the one on which it ends first. Repeated loads are left out while the tiles fit
+    Scalar, to the one on which it ends first. Repeated loads are left out while the tiles fit
     (`residency`), and `copies` are left out or merged. Descriptors that hardware could write are
     written before the kernel runs; with `dge` the device writes them while it runs (`generates`).
 
@@ -74,8 +74,8 @@ SAID: dict[Order, str] = {
 
 
 def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
-    """Return the policies, and the effects of flags, from `isa/compilers.toml`. Raise
-    DefinitionError if the file is wrong."""
+    """Return two tables from `isa/compilers.toml`: the Policy of each order, and the effect of each
+    compiler flag in words. Raise DefinitionError if the file is wrong."""
     reader = FactReader.of("compilers.toml")
     raw = reader.raw
     reader.exactly(raw, ("sources", "orders", "flags"), "")
@@ -91,7 +91,7 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """Return the policy of the compiler for a program in this order."""
+    """Return the policy of the compiler that reorders a program as `order` says."""
     policy = POLICIES[order]
     if program.software and order in PATHS.values():
         return replace(policy, software=True)
@@ -104,7 +104,7 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
-    """Return the call on each engine that may run it."""
+    """Return variants of the call, one for each engine that may run it."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
     units = call.instruction.older_compiler.engines(call, machine)

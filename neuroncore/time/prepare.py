@@ -29,9 +29,9 @@ BYTE_END = Box._fields.index("byte_end")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are bytes per
-    partition. `laid_out` is True once its collectives have their times and their order
-    (`meetings.lay_out`)."""
+    """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are the most bytes per
+    partition that its tiles take at one time. `laid_out` is True once its collectives have their
+    times and their order (`meetings.lay_out`)."""
 
     compiled: Compiled
     work: Work
@@ -55,8 +55,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """Return `known` with the costs of `form`, which must differ from its compiled form only in
-    costs. The machine must have the same memories, and the compiler must not leave out any
+    """Return `known` with the costs of `form`. `form` may differ from the compiled form of `known`
+    only in costs. The machine must have the same memories, and the compiler must not leave out any
     instruction."""
     work = known.work._replace(**_costs(form, machine))
     return replace(known, compiled=form, work=work)
@@ -84,8 +84,8 @@ def _work(form: Compiled, machine: Machine) -> Work:
 
 
 def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
-    """Return the columns of `Work` that depend on costs. The first of several merged transfers
-    moves the bytes of all of them."""
+    """Return the columns of `Work` that depend on costs, by name. If transfers are merged, the
+    first of them moves the bytes of all."""
     table, row, early = form.table, form.row, _table_loads_ns(form, machine)
     busy, latency = _busy(form, machine), table.latency.take(row)
     lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
@@ -106,9 +106,9 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:
-    """Return how long each instruction occupies its queue, including effects of the previous
-    instruction (weights that are already in the array) except activation tables. Merged
-    instructions are set up only once."""
+    """Return how many nanoseconds each instruction occupies its queue. A product does not load
+    weights that are already in the array. The time to load activation tables is not included.
+    Merged instructions are set up only once."""
     table, row, joined = form.table, form.row, form.heads >= 0
     taken: Array = table.busy.take(row)
     taken[joined] -= table.set_up_ns[row[joined]]
@@ -120,8 +120,8 @@ def _busy(form: Compiled, machine: Machine) -> Array:
 
 
 def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
-    """Return how long each instruction takes to load the activation table of its function; 0 if the
-    table is already loaded."""
+    """Return how many nanoseconds each instruction takes to load the activation table of its
+    function; 0 if the table is already loaded, or if the function needs none."""
     table, taken = form.table.table.take(form.row), np.zeros(len(form.row))
     using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
     changed = np.diff(table[using], prepend=-1) != 0
@@ -130,8 +130,9 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
-    """Return `first` and `needs` with more dependencies: consumers[k] also waits for
-    producers[k]."""
+    """Return the dependencies `first` and `needs` with more of them: instruction consumers[k] also
+    waits for instruction producers[k]. Instruction i waits for the instructions
+    needs[first[i]:first[i + 1]]."""
     if not len(consumers):
         return first, needs
     own = owners(first)
@@ -143,9 +144,11 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Return the additional waits of merged instructions, as consumers and their producers. The
-    head of a group does the work of all: it waits for the inputs of the others, and they wait for
-    the head."""
+    """Return the additional waits of merged instructions as two arrays: each instruction that
+    waits, and the instruction that it waits for. heads[i] is the instruction with which i is
+    merged, or -1; that head does the work of all. So the head waits for the inputs of the others,
+    and the others wait for the head. Instruction i already waits for needs[first[i]:first[i + 1]].
+    """
     members = np.flatnonzero(heads >= 0)
     if not len(members):
         return members, members
@@ -159,8 +162,9 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
-    """Let tiles that the compiler places in one memory wait for space. Return the peak of bytes per
-    partition.
+    """Let tiles in one memory, `region` with `capacity` bytes per partition, wait for space. This
+    concerns tiles that the compiler places. The waits are added to `work.previous`. Return the most
+    bytes per partition that are used at one time.
 
     Tiles at addresses that the kernel chose may overlap; the peak is at least their highest byte.
     If waits[i] is True, a tile whose first user is instruction i waits even while the live tiles
@@ -192,15 +196,16 @@ def _wait_for_space(
 
 
 def _are_numbered_by_first_use(used: Array) -> bool:
-    """Return whether each number is at most one more than those before it, as in a program that no
-    compiler or edit has reordered."""
+    """Return whether tiles are numbered in the order of their first use. used[k] is the number of
+    the tile of operand k, or -1. A tile that was not used before then has the next number. This
+    holds for programs that no compiler or edit has reordered."""
     most = np.maximum.accumulate(np.append(-1, used))
     return bool((used <= most[:-1] + 1).all())
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
-    """Return the numbers of tiles in the order of their first use, unused tiles last, and the sizes
-    in that order."""
+    """Return a new number for each tile, in the order of first use, unused tiles last; and the
+    sizes of the tiles in that order. used[k] is the number of the tile of operand k, or -1."""
     first = np.full(len(size) + 1, len(used))  # the last entry is for -1
     np.minimum.at(first, used, np.arange(len(used)))
     order = np.argsort(first[:-1], kind="stable")
@@ -233,8 +238,8 @@ def _leave_out(work: Work, form: Compiled) -> None:
 
 
 def _hold_up(work: Work, form: Compiled) -> None:
-    """Let an engine that waits for another core at a barrier begin no later instruction. DMA rings
-    continue."""
+    """Let an engine that waits for another core at a barrier begin no later instruction until the
+    barrier ends. DMA rings continue."""
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
         own = np.flatnonzero(work.queue == q)
@@ -243,9 +248,9 @@ def _hold_up(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """Return the instructions of each queue, in program order except loads, and the limits of each
-    queue: the number of next instructions from which it chooses, and the number of next
-    instructions among which those that read nothing may begin."""
+    """Return the instructions of each queue, in program order except loads. Also return two limits
+    for each queue: the queue issues one of this many next instructions; and instructions that read
+    nothing may begin from among this many."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

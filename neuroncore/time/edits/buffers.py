@@ -34,9 +34,10 @@ class Buffer(NamedTuple):
 
 
 class SpaceWait(NamedTuple):
-    """Waits for space on the critical path: the buffer, the line that waits (`place`), and how
-    often it waits (`times`). If the buffer is not `reused`, the line waits for other tiles, because
-    the memory is full."""
+    """Waits for space on the critical path: the buffer that is written, the line that waits
+    (`place`), and how often the line waits (`times`). If `reused`, the line waits until the
+    previous contents of the buffer have been read; otherwise it waits for other tiles, because the
+    memory is full."""
 
     buffer: Buffer
     place: Place
@@ -59,8 +60,9 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
 
 
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
-    """Return, for each instruction of `waiting`, the operand that it waits to write (-1 for none),
-    and whether the instruction of `before` uses the same bytes."""
+    """Return two arrays for the instructions of `waiting`: the operand that waiting[k] waits to
+    write (-1 for none), and whether instruction before[k], for which it waits, uses the same bytes.
+    """
     boxes = timeline.program.boxes()
     areas = boxes.areas
     on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
@@ -72,9 +74,10 @@ def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tupl
 
 
 def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
-    """Return the waits, the most frequent first. Each row of `keys` has the kind of the tile's
-    area, its geometry (-1 if it has no address), the line that waits, and whether its buffer is
-    reused. Waits of the same buffer and line are counted together."""
+    """Return the waits, the most frequent first. Each row of `keys` describes one wait: the index
+    of the tile's Area in `Storages.kinds`, the tile's geometry (-1 if it has no address), the line
+    that waits, and whether the buffer is reused. Waits of the same buffer and line are counted
+    together."""
     waits: dict[SpaceWait, int] = {}
     distinct, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():

@@ -28,9 +28,10 @@ SPLITS = 2
 def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
-    """Yield edits of the buffers that instructions on the critical path wait for, and of the lines
-    that occupy the path longest. An edit of one line saves at most the time that the line occupies
-    the path, unless it reorders instructions."""
+    """Yield two kinds of edits: second buffers for the `reused` buffers in `waits`, and edits of
+    the first `lines` that occupy the critical path for at least the share LEAST of the time. An
+    edit of one line saves at most the time that the line occupies the path, unless the edit
+    reorders instructions."""
     buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
     for buffer in islice(buffers, BUFFERS):
         found = second_buffer(base, buffer)

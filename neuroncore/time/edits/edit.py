@@ -21,9 +21,9 @@ Array = npt.NDArray[Any]
 
 
 class Edited(NamedTuple):
-    """A program after an edit; what the schedule needs to know in addition to the program (other
-    times, waits that disappear, instructions that are merged); and the additional bytes per
-    partition that the edit needs in SBUF and in PSUM."""
+    """A program after an edit. `variation` says how its schedule differs in addition: other times,
+    waits that disappear, instructions that are merged. `sbuf` and `psum` are the additional bytes
+    per partition that the edit needs in each memory."""
 
     program: Program
     variation: Variation
@@ -32,9 +32,9 @@ class Edited(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The uses of areas (storages), and the contents that each area has at each use. Area a is used
-    by the operands uses[ends[a]:ends[a + 1]]; number[k] is the number of its contents at uses[k].
-    """
+    """The successive contents of areas (storages). The operands uses[ends[a]:ends[a + 1]] use area
+    a. number[k] says which of the successive contents operand uses[k] has, counted from 0 in each
+    area."""
 
     uses: Array
     ends: Array
@@ -43,8 +43,8 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class Edit:
-    """A change at a line, in words, and the changed launch. `sbuf` and `psum` are the additional
-    bytes per partition that it needs."""
+    """An edit of the source line `place`: the action in words, and the changed launch. `sbuf` and
+    `psum` are the additional bytes per partition that the edit needs in these memories."""
 
     place: Place
     action: str
@@ -74,7 +74,8 @@ def edit(
 
 
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
-    """Return the calls of a line, each with its instructions in order."""
+    """Return the distinct calls of a source line. Each comes with the indices of the instructions
+    that make it, in order."""
     here = np.flatnonzero(program.at(place))
     calls = program.columns().call[here]
     distinct = np.flatnonzero(np.bincount(calls))
@@ -82,8 +83,8 @@ def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
 
 
 def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
-    """Return a program with other calls. Each pair in `instead` has some instructions, and the call
-    that they make in the new program."""
+    """Return a program with other calls on the same operands. Each pair in `instead` has the
+    indices of some instructions, and the call that they make in the new program."""
     rows = np.full(len(program), -1)
     for number, (own, _) in enumerate(instead):
         rows[own] = number
@@ -100,8 +101,8 @@ def accesses_of(program: Program) -> Accesses:
 
 def successive_contents(program: Program, accesses: Accesses, inside: Array) -> Contents:
     """Return the uses of each area, and the number of its contents at each use (`flow.contents`).
-    `inside` has the indices of the operands to consider. Areas with more than MOST_USES uses are
-    left out."""
+    `inside` has the indices of the operands to consider. Areas with more than MOST_USES of these
+    uses are left out."""
     boxes = program.boxes()
     area = boxes.areas.of_box[accesses.operands[inside]]
     own = inside[np.argsort(area, kind="stable")]

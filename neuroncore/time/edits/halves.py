@@ -33,8 +33,8 @@ WHOLE = -1  # the axis of an operand that both halves use
 
 
 class Halves(NamedTuple):
-    """A call on half of its elements, and the axis along which each operand is halved (WHOLE:
-    none)."""
+    """A call on half of its elements. `axes` has, for each operand, the axis along which it is
+    halved, or WHOLE if both halves use the whole operand."""
 
     call: Call
     axes: tuple[int, ...]
@@ -60,7 +60,7 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
 
 
 def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
-    """Return the other lines of the file that are split too, in words."""
+    """Return the text that names the other lines of the file that are split too."""
     places = {
         program.place(number)
         for program, own in zip(programs, rows, strict=True)
@@ -72,9 +72,9 @@ def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which these rows are split into halves. Today's compiler leaves the
-    second halves where the kernel has them, so they are put as late as possible; the older compiler
-    finds an order itself."""
+    """Return the program in which the instructions that `rows` flags are split into halves. Today's
+    compiler does not move the second halves, so they are put as late as possible; the older
+    compiler finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -145,9 +145,10 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which these rows are split into halves, and the half that each new row
-    processes: 0 or 1, -1 for rows that are not split, and -2 for rows that meet other cores. Return
-    None if the record has other shapes than the calls."""
+    """Return the program in which the instructions that `rows` flags are split into halves, and an
+    array with a number for each instruction of the new program: 0 for a first half, 1 for a second
+    half, -1 for an instruction that is not split, and -2 for one that meets other cores. Return
+    None if a window in the record can't be halved as its call can."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
@@ -174,15 +175,15 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
-    """Return, for each call, the axis along which each operand is halved; WHOLE for operands that
-    are not halved."""
+    """Return a table [calls, width]: the axis along which each operand of a call is halved; WHOLE
+    for operands that are not halved."""
     each = [() if one is None else one.axes for one in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 
 def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
-    """Return halves of windows; None if an axis can't be halved. Each half is given by its window,
-    the axis, and its number (0 or 1)."""
+    """Return halves of windows. Half k is half number half[k] (0 or 1) of window[k], along axis[k].
+    Return None if a window can't be halved along its axis."""
     windows, lies, apart = program.windows(), list[Geometry](), list[int]()
     keys = windows.geometry[window] * AXES + axis
     kinds, number = np.unique(keys, return_inverse=True)
@@ -199,7 +200,8 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 def _ordered(program: Program, half: Array) -> Program:
     """Return the program with second halves as late as possible: before the next iteration of their
-    loop, or before the instructions that need them."""
+    loop, or before the instructions that need them. `half` has the number of each instruction as
+    `_in_two` returns it."""
     columns, (near, near_start) = program.columns(), program.boxes().near
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     boxes = len(near_start) - 1

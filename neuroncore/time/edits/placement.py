@@ -72,8 +72,8 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 
 
 def _narrowed(program: Program, place: Place) -> Edited | None:
-    """Return the program in which the operands of a line's products have 16 bits, and so have the
-    tiles from which these operands are moved, transposed or copied."""
+    """Return the program in which the operands of a line's products have 16 bits. The tiles from
+    which these operands are moved, transposed or copied have 16 bits too."""
     columns, user, reads = program.columns(), program.users(), program.is_read()
     storage = program.operand_storages()
     here = program.at(place)
@@ -96,8 +96,9 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """Return the instructions that change and their new calls, in which the operands that `narrow`
-    flags have 16 bits. Return an empty list if the machine refuses one of the calls."""
+    """Return pairs of instructions that change and the new call that they make. In the new calls,
+    the operands that `narrow` flags have 16 bits. Return an empty list if the machine refuses one
+    of the new calls."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
     flags, user = np.zeros((len(program), width), np.bool_), program.users()
@@ -136,8 +137,9 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """Return the program in which only the last addition of each chain takes time: it becomes the
-    copy out of PSUM."""
+    """Return the program in which additions of products to a tile take no time, because the
+    products accumulate in PSUM. If additions to the same tile follow each other without another use
+    of the tile, only the last one takes time: it becomes the copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     taken = 0
     for call, rows in rows_by_call(program, place):

@@ -34,8 +34,8 @@ TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """The windows that transfers of one call read, or those that they write: storages, geometries
-    and offsets in elements."""
+    """The windows in HBM, or those in SBUF, of the transfers of one call: for each transfer the
+    storage, the geometry, and the offset in elements."""
 
     storage: Array
     geometry: Array
@@ -102,8 +102,9 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
 
 
 def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
-    """Return the program in which each tile that these transfers reuse has `several` buffers,
-    because one transfer moves several contents at once; and the number of such tiles."""
+    """Return the program in which each tile that these transfers use repeatedly has `several`
+    buffers, because one transfer now moves several contents at once. Also return the number of such
+    tiles. If `loads` is true, the transfers write the tiles; otherwise they read them."""
     accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
     distinct, counts = np.unique(tiles, return_counts=True)
@@ -125,8 +126,9 @@ def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
-    """Return the most frequent distance in HBM between successive transfers, in elements; and the
-    groups of `several` transfers that are this distance apart, one group per row of indices."""
+    """Return the most frequent distance in HBM between successive transfers, in elements. Also
+    return a table with one row for each larger transfer: the positions in `side` of the `several`
+    transfers that it replaces, which are this distance apart."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -142,8 +144,9 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
 
 
 def _larger(call: Call, several: int, step: int) -> Call | None:
-    """Return one transfer that moves `several` tiles, which are `step` elements apart in HBM and
-    next to each other in SBUF; None if the machine refuses it."""
+    """Return one transfer that moves `several` tiles instead of one. The tiles are `step` elements
+    apart in HBM, and next to each other in SBUF. Return None if the machine refuses this transfer.
+    """
     made = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
     larger = replace(call, arguments={**call.arguments, **made})
     return larger if stays_legal(larger) else None
