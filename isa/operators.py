@@ -22,7 +22,8 @@ def fold(name: str) -> Callable[..., Any]:
 
 
 def poly(name: str) -> Callable[..., Any]:
-    """Return a function of `numerics.loops.elementary`, which is loaded at the first call."""
+    """Return an elementary function of `numerics.loops.elementary`, which is loaded at the first
+    call."""
     return lambda x, out: getattr(elementary, name)(x, out)
 
 

@@ -192,15 +192,16 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:
-    """Return which of the positions satisfy the comparison with the bound of each partition."""
+    """Return flags [partitions, positions]: whether a position satisfies the comparison `op` with
+    the bound of its partition."""
     found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
     op.apply(places, bound.column(), found)
     return found
 
 
 def runs(ids: Any) -> tuple[Any, Any]:
-    """Return, for each element, the start of its run of equal neighbors, and the end
-    (exclusive)."""
+    """Return two arrays with a number for each element: the start, and the end (exclusive), of the
+    run of equal neighbors that contains the element."""
     first = np.ones(len(ids), np.bool_)
     first[1:] = ids[1:] != ids[:-1]
     edges = np.append(np.flatnonzero(first), len(ids))

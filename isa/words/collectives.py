@@ -124,8 +124,9 @@ def _on_chip(call: Call) -> bool:
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
-    """Return the cost function of a pattern of communication among the ranks of the group, on the
-    machine's largest instance. The DMA rings are busy while a rank reads and writes its data."""
+    """Return the cost function of a collective with this pattern of communication. The time is that
+    on the machine's largest instance. The DMA rings are busy while a rank reads and writes its
+    data."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
         largest = instances.of_machine(machine.name)
@@ -226,7 +227,7 @@ def _ranks(call: Call) -> int:
 
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
     """Return whether `whole` has the size of the parts of all ranks, concatenated along the call's
-    dimension."""
+    dimension. `part` is the part of one rank."""
     axis, count = call["collective_dim"], _ranks(call)
     if not 0 <= axis < len(part.shape):
         return True  # the rule `an_axis` reports this

@@ -229,7 +229,7 @@ TRANSPOSE = (
 
 
 def compute_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of a move of every source; sums get a share of the bandwidth (ARCH3)."""
+    """The time of moving each source to dst. Sums get only a share of the bandwidth (ARCH3)."""
     dst = call.view("dst")
     parts = [cost.move(dst, src, machine) for src in call["srcs"]]
     moves = [part.transfer for part in parts if part.transfer is not None]
@@ -243,13 +243,14 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 
 def made_by(call: Call, machine: Machine) -> list[engine]:
     """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged,
-    and transposes them on the Tensor engine: a published product takes equally long whether its
-    loads transpose or separate instructions do."""
+    and transposes them on the Tensor engine. The evidence is a published kernel for a product: it
+    takes equally long whether its loads transpose or separate instructions do."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 
 def product_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of a load, and of a product for each block that fills the array."""
+    """The time of a load, and of a product for each square of 128 x 128 elements, which fills the
+    array."""
     unit, side = machine.engines["tensor"], machine.limits.partitions
     blocks = ceil(call.view("src").size / side**2)
     rows = side / unit.rate["transpose_float32"]
@@ -258,7 +259,8 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of a DMA with a share of the bandwidth (ARCH2)."""
+    """The time of a DMA transfer that gets only a share of the bandwidth (ARCH2). If the older
+    compiler transposes on the Tensor engine, it is `product_cost`."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
     found = cost.dma(call, machine)

@@ -58,8 +58,9 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 
 def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
-    """Choose the GpSimd engine for power, and for 32-bit integers that it can reach, because its
-    integer arithmetic is exact (ISA); otherwise the Vector engine."""
+    """Choose the GpSimd engine for power, which only this engine has, and for arithmetic of 32-bit
+    integers if no operand is in PSUM: its integer arithmetic is exact (ISA). Otherwise choose the
+    Vector engine."""
     if "gpsimd" in call["op"].engines and "vector" not in call["op"].engines:
         return gpsimd
     exact = are_exact(*call.views()) and all(v.region is not PSUM for v in call.views())
@@ -76,8 +77,8 @@ def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
 
 
 def in_pipeline(call: Call) -> bool:
-    """Return whether the operators are a multiplication, an addition, or a multiplication and then
-    an addition."""
+    """Return whether the Scalar engine's multiplier and adder can do the operators: a
+    multiplication, an addition, or a multiplication and then an addition."""
     names = [op.name for op in (call["op0"], call["op1"]) if op]
     return names in (["multiply", "add"], ["multiply"], ["add"])
 
@@ -186,8 +187,8 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of two streams, src and predicate. They have another rate if one is in SBUF and the
-    other in PSUM. If src is a scalar, it is the time of one stream (FIT)."""
+    """The time of reading src and predicate. The rate is another if one is in SBUF and the other in
+    PSUM. If src is a scalar, only predicate takes time (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
     one = not isinstance(call["src"], View) or call.view("src").free_size == 1
     kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
@@ -358,9 +359,10 @@ LOCAL_GATHER = (
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """150 + elements * C cycles. The published formula divides by C. Then gathering fewer elements
-    at a time would be cheaper, and 16-bit formats slower. Multiplied by C, the cost is what the
-    engine's ports allow (ISA226)."""
+    """150 + elements * C cycles. C depends on the size and number of the elements that an index
+    gathers. The published formula divides by C. Then gathering fewer elements at a time would be
+    cheaper, and 16-bit formats slower. Multiplied by C, the cost is what the engine's ports allow
+    (ISA226)."""
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles

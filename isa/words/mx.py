@@ -49,7 +49,8 @@ MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
 
 
 def scale_rows(partitions: int, machine: Machine) -> Array:
-    """Return the rows of a scale tile that have the scales of this number of partitions of data."""
+    """Return the numbers of the rows of a scale tile that have the scales for data of so many
+    partitions."""
     quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
     each = quadrant // ROWS
     return groups // each * quadrant + groups % each

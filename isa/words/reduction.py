@@ -60,7 +60,8 @@ def reduced_axes(call: Call) -> int:
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """Return the number of axes if they are the last ones without axis 0, else 0."""
+    """Return the number of axes if they are the last ones, without axis 0; else 0. `rank` is the
+    number of axes of the tile."""
     if not all(-rank <= a < rank for a in axes):
         return 0
     found = sorted(a % rank for a in axes)
@@ -244,7 +245,7 @@ TOPK = (two_axes, as_many_as_there_are, results)
 
 
 def topk_cost(call: Call, machine: Machine) -> cost.Cost:
-    """4 n + K cycles (ISA); all groups are processed at the same time."""
+    """4 n + K cycles (ISA); all groups of partitions are processed at the same time."""
     cycles = 4 * call["n"] + call.view("val_dst").free_size
     return cost.stream(call, machine, cycles, machine.fixed.gpsimd_start_cycles)
 

@@ -338,7 +338,7 @@ SPARSE_PRODUCT = (
 
 
 def slots(call: Call) -> int:
-    """Return the number of slots of the moving tile for each partition and column."""
+    """Return the number of slots of a sparse product's moving tile: N / A for a pattern (A, N)."""
     kept, among = call["pattern"] if len(call["pattern"] or ()) == 2 else (1, 1)
     return among // (kept or 1) or 1
 
@@ -362,15 +362,15 @@ SPARSE_MATMUL = (
 
 
 def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The cost of a dense product with the compressed tile."""
+    """The cost of a dense product with the compressed tile of weights."""
     columns, weights = call.view("dst").free_size, call.view("stationary").free_size
     kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     return cost.systolic(call, machine, kind, columns, weights)
 
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
-    """Return the number that each weight [K, M] multiplies: [K, M, N], from the moving numbers [K,
-    slots, N].
+    """Return, for each weight [K, M], the N moving numbers that it multiplies: [K, M, N]. `moving`
+    is [K, slots, N]; the tag of a weight chooses a row and a slot.
 
     Raises UnknownNameError without `Options.experimental`, and OutOfBoundsError for a tag that is
     too large for its pattern.
@@ -394,7 +394,8 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
 
 
 def by_column(core: Core, weights: Array, numbers: Array) -> product.Sum:
-    """Return the sum in which each column of weights [K, M] multiplies its numbers in [K, M, N]."""
+    """Return a function that computes out[m, n] = sum over k of weights[k, m] * numbers[k, m,
+    n]."""
     multiply = product.of(False, core.options)
 
     def fill(out: Array, add: bool) -> None:

@@ -245,8 +245,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """Return the numbers that the loops of `loops.codec` need for a format that has fewer exponent
-    bits than float32."""
+    """Return the constants for the loops of `loops.codec` that encode a format with fewer exponent
+    bits than float32, as uint32, in the order in which the loops take them."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity, else of NaN, else of the largest number
@@ -289,8 +289,8 @@ def _element(form: Format) -> tuple[Format, int]:
 
 
 def cast(source: Format, target: Format, codes: Array) -> Array:
-    """Convert codes of one format to another format, through float32; codes of an equal format are
-    copied."""
+    """Convert codes of one format to another format, through float32. If the formats are equal,
+    return `codes` itself."""
     if source is target:
         return codes
     return encode(target, decode(source, codes))
@@ -318,8 +318,8 @@ def mirrored(codes: Array) -> Array:
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers in the order of float codes, as `mirrored` does, with every NaN above all
-    numbers. With `lost`, NaN is below all numbers."""
+    """Return integers in the order of float codes, as `mirrored` does, but with every NaN above all
+    numbers. With `lost`, every NaN is below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     found = mirrored(codes)
@@ -330,7 +330,8 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 def copy(source: Array, target: Array) -> None:
     """Copy: target[...] = source. Both have the same shape.
 
-    If the elements of the two arrays are contiguous along different axes, matrices are transposed.
+    If the two arrays are contiguous along different axes, and large, compiled code transposes the
+    matrices of these axes.
     """
     axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
@@ -351,8 +352,9 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
-    """Return the axis along which source is dense and the axis along which target is, if the
-    elements have the same size and the matrix of these axes is large; else None."""
+    """Return two axes: the one along which `source` is contiguous, and the one along which `target`
+    is. Return None if these are the same axis, if the matrix of the two axes is small, or if the
+    elements differ in type or have a size that no loop supports."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

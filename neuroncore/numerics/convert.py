@@ -74,8 +74,8 @@ def encode(
     """Return the codes of numbers, as memory has them: unsigned integers as wide as the format.
 
     The result has the shape of `values`. In a packed format, four numbers along the last axis
-    become one code. `first` is the number of the first element: with it, `values` can be a part of
-    an array that is rounded in several calls.
+    become one code. If an array is rounded in several calls, `first` is the position of the first
+    element of `values` in the whole array.
 
     Raises UsageError for anything that is not a number, format, mode or seed, or that can't be
     packed.
@@ -295,7 +295,7 @@ class Info:
 def info(dtype: DType) -> Info:
     """Return the layout and the limits of a format.
 
-    Raises UsageError for any other name, with the most similar name of a format.
+    Raises UsageError for a name that no format has; the message has the most similar name.
     """
     form = lookup_any(dtype)
     row = form.element or form
@@ -315,7 +315,7 @@ def info(dtype: DType) -> Info:
 
 
 def finfo(dtype: DType) -> Info:
-    """Return the limits of a float. They also have the names of numpy.finfo and torch.finfo.
+    """Return the limits of a float format. They also have the names of numpy.finfo and torch.finfo.
 
     Raises UsageError for integers, which have only `info`.
     """
@@ -354,9 +354,9 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of rounding one number `draws` times. `z` and `lags` are distances from
-    expected values in standard deviations. A distance of 4.5 has a probability of 1 in 150,000:
-    a failure."""
+    """The result of rounding one number `draws` times. `z` (of the number of `ups`) and `lags` are
+    distances from expected values, in standard deviations. A distance of 4.5 has a probability of 1
+    in 150,000: a failure."""
 
     value: float
     below: float

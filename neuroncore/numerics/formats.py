@@ -110,7 +110,8 @@ class Format(str):
 
     @cached_property
     def is_opaque(self) -> bool:
-        """True if engines only move it and multiply matrices of it, but don't compute with it."""
+        """True if engines only move the format and multiply matrices of it, but don't compute with
+        it."""
         return self.held == "memory"
 
     @property
@@ -324,7 +325,7 @@ TYPES = (np.dtype, type)
 def lookup(dtype: npt.DTypeLike | str) -> Format:
     """Return the format that a dtype of the API, a numpy dtype or a name means.
 
-    Raises UsageError for anything else, with the most similar name.
+    Raises UsageError for anything else; the message has the most similar name.
     """
     return _looked_up(dtype, _of_name)
 

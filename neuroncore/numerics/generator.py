@@ -31,8 +31,8 @@ WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
-    """A random number generator. States are [lanes, streams, words]. The streams of a lane
-    alternate."""
+    """A random number generator. `streams` is the number of states of a lane. An array of states is
+    [lanes, streams, words of 32 bits]. The states of a lane provide its numbers in turn."""
 
     seeded: Callable[[int, int, int, int, int], Array]
     """(seed, core, unit, lanes, streams) -> states. No two of them share numbers, and neither do
@@ -53,7 +53,8 @@ class Generator(NamedTuple):
 
 
 def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
-    """Return states of Philox: a counter of four words, and a key of two words."""
+    """Return states of Philox, [lanes, streams, 6]: a counter of four words, and a key of two
+    words."""
     states = np.zeros((lanes, streams, WORDS), np.uint32)
     states[..., 2] = np.arange(lanes)[:, np.newaxis]
     states[..., 3] = unit << 24 | np.arange(streams)
@@ -71,8 +72,8 @@ def _philox(states: Array, count: int) -> Array:
 
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
-    """Return a function that makes states from numbers that Philox draws. No register is 0, because
-    a register of zeros never changes."""
+    """Return a function that makes states of `words` words, which Philox draws from the seed. No
+    word is 0, because a shift register of zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)
@@ -82,8 +83,9 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
 
 
 def _turns(loop: str) -> Callable[[Array, int], Array]:
-    """Return a function that draws numbers. All states of a lane advance together, as in a cycle of
-    v4's Vector engine. If that makes more numbers than requested, the rest is dropped."""
+    """Return a function that draws numbers with a loop of this name in `loops.shift_registers`. All
+    states of a lane advance together, as in a cycle of v4's Vector engine. If that makes more
+    numbers than requested, the rest is dropped."""
 
     def draw(states: Array, count: int) -> Array:
         lanes, streams, _ = states.shape

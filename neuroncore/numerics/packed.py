@@ -30,7 +30,8 @@ NEAR = 45
 
 
 def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
-    """Return the codes of the elements, [P, F/4, 4], and of their scales, [P/8, F/4]."""
+    """Quantize values [P, F]. Return the codes of the elements, [P, F/4, 4], and of the scales,
+    [P/8, F/4]."""
     partitions, columns = values.shape[0], values.shape[1] // PACK
     groups = values.reshape(-1, ROWS, columns, PACK)
     scales = scales_of(np.abs(groups).max(axis=1).max(axis=-1), element, rule)
@@ -39,7 +40,8 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
 
 
 def scales_of(amax: Array, element: Format, rule: str) -> Array:
-    """Return the codes of the scales of groups, from the largest magnitude of each group."""
+    """Return the codes of the scales of groups. `amax` has the largest magnitude of each group of
+    numbers that share a scale."""
     emax = (element.max_code >> element.mantissa) - element.bias
     exponent = np.frexp(amax)[1] - 1 - emax + (rule == "ocp_x2")
     code = np.clip(exponent + float8_e8m0fnu.bias, 0, float8_e8m0fnu.max_code)
@@ -48,8 +50,8 @@ def scales_of(amax: Array, element: Format, rule: str) -> Array:
 
 
 def elements_of(groups: Array, scales: Array, element: Format) -> Array:
-    """Return the codes of the elements of groups, from the codes of their scales. Scales have size
-    1 along the axes inside a group."""
+    """Return the codes of the elements, in the shape of `groups`. `scales` has the codes of the
+    scales, with size 1 along the axes inside a group of numbers that share a scale."""
     lost = scales == float8_e8m0fnu.nan_code
     inverse = np.where(lost, 0, float8_e8m0fnu.max_code - scales).astype(np.uint8)
     # infinity times the smallest scale, whose result is not used
@@ -67,7 +69,8 @@ def near(scales: Array) -> bool:
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """Return the codes of scales, with 1 in place of scales whose numbers are all 0."""
+    """Return the codes of the scales, with the scale 1 for groups whose numbers are all 0. A scale
+    that is NaN stays."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)
@@ -88,7 +91,8 @@ TAGS_PER_WORD = 4  # in a word of 16 bits, the tag of the first column lowest (a
 
 
 def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
-    """Return, for each tag, a partition within its group, and a slot in that partition."""
+    """Return the two members of the position that each tag encodes: a partition below A, and a slot
+    below N / A. `places` names the more significant of the two."""
     kept, among = pattern
     if places == "partition":
         return tags // (among // kept), tags % (among // kept)
@@ -110,12 +114,13 @@ def unpacked(words: Array) -> Array:
 
 
 def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
-    """Compress weights [N * G, M] into values [A * G, M] and words of tags [A * G, M / 4].
+    """Compress weights [N * G, M] into values [A * G, M] and words of tags [A * G, M / 4]. G is the
+    number of groups of N adjacent rows.
 
     Row r of the dense weights multiplies the numbers that `arranged` puts at its position. Raises
     UsageError if the number of rows is not a multiple of N, if the number of columns is not a
     multiple of 4, or if a column has more than A nonzero weights in a group; the message names the
-    first one.
+    first such group and column.
     """
     kept, among = pattern
     rows, columns = weights.shape
@@ -139,8 +144,8 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 
 def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
-    """Return a dense matrix [N * G, n] as the moving tile [A * G, N / A, n] for weights of this
-    pattern."""
+    """Return a dense matrix [N * G, n] as the moving tile [A * G, N / A, n] of a product with
+    weights that `compress` has compressed with this pattern."""
     kept, among = pattern
     groups, slots = len(moving) // among, among // kept
     if places == "partition":

@@ -65,8 +65,9 @@ def cast(array: Array, dtype: Any) -> Array | None:
 
 @lru_cache(maxsize=512)
 def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, Loop | None]:
-    """Return a plan for a cast: the largest number of elements for which ml_dtypes is used, the
-    numpy type of the result, whether the cast only widens, and the loop for larger arrays."""
+    """Return a plan for a cast from the numpy type `given`: the largest number of elements for
+    which ml_dtypes is used (-1 for none), the numpy type of the result, whether that type is wider,
+    and the loop for larger arrays (None if there is none)."""
     source, target = FORMS.get(given), lookup_any(dtype)
     if source is None or target is source or target not in FORMS.values():
         return -1, given, False, None
@@ -78,7 +79,7 @@ def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, L
 
 
 def _loop(source: Format, target: Format) -> Loop | None:
-    """Return the compiled cast from or to float32; None for two other formats."""
+    """Return the compiled cast between two formats; None unless one of them is float32."""
     if float32 not in (source, target):
         return None
     steps = _encoding(target) if source is float32 else _decoding(source)
@@ -87,8 +88,8 @@ def _loop(source: Format, target: Format) -> Loop | None:
 
 
 def _encoding(form: Format) -> tuple[Any, ...]:
-    """Return how to convert float32 to a format: the loop, the types of its input and output, and
-    its constants."""
+    """Return how to convert float32 to a format: the loop, the numpy types of its input and output,
+    and a tuple of its constants."""
     if form is bfloat16:
         return native.wide_from, float32.numpy, form.code_type, ()
     if form is float8_e8m0fnu:
@@ -97,7 +98,7 @@ def _encoding(form: Format) -> tuple[Any, ...]:
 
 
 def _decoding(form: Format) -> tuple[Any, ...]:
-    """Return how to convert a format to float32, as `_encoding` does."""
+    """Return how to convert a format to float32: the same members as `_encoding`."""
     types = form.code_type, float32.code_type
     if form is bfloat16:
         return native.float32_from_bfloat16, *types, ()
@@ -114,7 +115,8 @@ def _looped(
     dtype: np.dtype[Any],
     array: Array,
 ) -> Array:
-    """Run a loop on an array, and return the result in a numpy type."""
+    """Run a loop on the elements of an array. The loop reads them as the type `taken`, and writes
+    results of the type `made`. Return the results viewed as `dtype`, in the shape of the array."""
     out = np.empty(array.size, made)
     loop(array.ravel().view(taken), out, *numbers)
     return out.view(dtype).reshape(array.shape)

@@ -1,8 +1,11 @@
 """Numbers in narrow formats with scales: one scale per tensor, row or block (microscaling too).
 
->>> from neuroncore import numerics >>> values, scale = numerics.quantize([[1.0, -3.0, 448.0,
-896.0]], "fp8") >>> scale, numerics.dequantize(values, scale) (array([[2.]], dtype=float32),
-array([[  1.,  -3., 448., 896.]], dtype=float32))
+>>> from neuroncore import numerics
+>>> values, scale = numerics.quantize([[1.0, -3.0, 448.0, 896.0]], "fp8")
+>>> scale, numerics.dequantize(values, scale)
+(array([[2.]], dtype=float32), array([[  1.,  -3., 448., 896.]], dtype=float32))
+
+In this module, a block is any part of an array that shares one scale, also a tensor or a row.
 """
 
 from __future__ import annotations
@@ -97,8 +100,8 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
     `dequantize(*quantize(x, "fp8"))`.
 
     `dtype` is the format of `values` if they are codes. `scale` is a number, or an array with as
-    many axes as `values`, which it divides into blocks. Scales of type uint8 are codes of
-    float8_e8m0fnu.
+    many axes as `values`: along each axis, the number of its elements is the number of blocks.
+    Scales of type uint8 are codes of float8_e8m0fnu.
 
     Raises UsageError for scales whose blocks don't fit.
     """
@@ -131,7 +134,7 @@ def _largest(groups: Array) -> Array:
 
 
 def _scales(scale: npt.ArrayLike) -> Array:
-    """Return scales as float32, from numbers or from codes of powers of two."""
+    """Return scales as float32. Arguments of type uint8 are codes of float8_e8m0fnu."""
     given = np.asarray(scale)
     if given.dtype == np.uint8 or given.dtype == float8_e8m0fnu.numpy:
         decoded: Array = decode(given, float8_e8m0fnu)
@@ -186,7 +189,7 @@ def _narrow(dtype: DType) -> Format:
 
 
 def _block(per: Per, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """Return the size of a block along each axis, from the argument `per`."""
+    """Return the size of a block along each axis. `per` is the argument of `quantize`."""
     if per == "tensor":
         return tuple(max(n, 1) for n in shape)
     if isinstance(per, tuple):
@@ -201,7 +204,7 @@ def _block(per: Per, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _block_of(scales: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the size of a block along each axis, from the number of scales."""
+    """Return the size of a block along each axis, from the number of scales along each axis."""
     counts = scales.shape if scales.ndim else (1,) * len(shape)
     if len(counts) != len(shape) or any(
         n % max(count, 1) for n, count in zip(shape, counts, strict=True)
@@ -217,8 +220,8 @@ def _checked(block: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _blocks(values: Array, block: tuple[int, ...]) -> Array:
-    """Split an array into blocks. Return an array with the axes of the grid of blocks first, and
-    then the axes inside of a block."""
+    """Split an array into blocks. The result has twice as many axes: first the number of blocks
+    along each axis of the array, then the size of a block along each axis."""
     split = [
         part for n, size in zip(values.shape, block, strict=True) for part in (n // size, size)
     ]
@@ -226,13 +229,13 @@ def _blocks(values: Array, block: tuple[int, ...]) -> Array:
 
 
 def _joined(groups: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array that consists of these blocks, in its shape."""
+    """Return the array of this shape that was split into blocks. The inverse of `_blocks`."""
     half = groups.ndim // 2
     order = [place for axis in range(half) for place in (axis, axis + half)]
     return groups.transpose(order).reshape(shape)
 
 
 def _over(scales: Array, groups: Array) -> Array:
-    """Return scales in a shape that broadcasts to the blocks."""
+    """Return one scale per block in a shape that broadcasts to the result of `_blocks`."""
     half = groups.ndim // 2
     return scales.reshape(groups.shape[:half] + (1,) * half)

@@ -44,7 +44,8 @@ NONE = np.empty(0, np.uint32)
 
 
 class Stream(NamedTuple):
-    """The identity of a sequence of random words: seed, core, engine, instruction and launch."""
+    """The identity of a sequence of random words: the seed, and the numbers of core, engine,
+    instruction and launch."""
 
     seed: int = 0
     """32 bits; 0 is the default of NEURON_RT_STOCHASTIC_ROUNDING_SEED."""
@@ -150,8 +151,9 @@ def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Ar
 
 
 def _ones(bits: int) -> int:
-    """Return the low bits that are set in every word. With them, only the upper bits decide: no
-    word is below a fraction because of its low bits."""
+    """Return the bits that are set in every random word: the lower ones, so that only the upper
+    `bits` bits are random. A word whose upper bits equal those of a threshold is then never below
+    the threshold."""
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
@@ -179,8 +181,8 @@ class Stochastic:
         self._first = 0
 
     def resume(self, core: int) -> None:
-        """Continue with the last instruction of a core, after other cores have issued
-        instructions."""
+        """Continue with the last instruction of a core, after instructions of other cores were
+        issued."""
         self._stream, self._first = self._last[core], 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
@@ -210,8 +212,8 @@ def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
 
 @cache
 def _numbers(form: Format) -> Array:
-    """Return the constants that the loops need for a format; there are none if it has the exponent
-    of float32."""
+    """Return the constants for the loops that round to a format. The array is empty if the format
+    has as many exponent bits as float32."""
     if form.exponent == float32.exponent:
         return NONE
     numbers = codec.narrow_numbers(form).copy()

@@ -23,7 +23,7 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the maximum; if one operand is NaN, the other operand (Options.nan_minmax)."""
+    """Return the greater number; if one operand is NaN, the other operand (Options.nan_minmax)."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -76,8 +76,8 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
     """Return a * b + c of float32 numbers, rounded once. `narrow` is true if products have at most
     24 significant bits: float32 represents these exactly, unless they are too large or too small.
 
-    The product is exact in float64, where its sum with c is rounded first. This matters only if the
-    sum is inexact and halfway between two float32 numbers; then it is moved by one step."""
+    The product is exact in float64. Its sum with c is rounded to float64 first. If this sum is
+    inexact and halfway between two float32 numbers, it is moved by one step of float64."""
     if narrow:
         with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
             return a * b + c
@@ -91,9 +91,9 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
-    """Return sum_k s[k, m] * x[k, n] as a chain of fused multiply-adds from k = 0. The exact
-    products of a `group` of rows are added first, from the left, and multiplied by `scales` if
-    given (powers of two in float64, for each row of s and of x). `narrow` is that of `fma`."""
+    """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0. The exact products
+    of a `group` of rows are added first, from the left, and multiplied by `scales` if given (powers
+    of two in float64, for each row of s and of x). `narrow` is as in `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:
@@ -107,8 +107,9 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """Return the chains of the halves of float32 numbers (Options.fp32_matmul): the upper 12
-    significant bits, and the rest. Numbers that are not finite are only in the last chain."""
+    """Return four products of matrices, whose sum is the product of s and x (Options.fp32_matmul).
+    Each number is split into its upper 12 significant bits and the rest. Only the last product has
+    numbers that are not finite."""
     halves = []
     for one in (s, x):
         finite = np.where(np.isfinite(one), one, F(0))

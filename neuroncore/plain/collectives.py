@@ -29,8 +29,8 @@ def all_gather(parts: Parts) -> None:
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = the rank's piece, along collective_dim, of the reduction by op of srcs[k] of all
-    ranks"""
+    """dsts[k] = the reduction by op of srcs[k] of all ranks; of as many equal parts along
+    collective_dim as there are ranks, each rank gets one"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)
@@ -39,7 +39,7 @@ def reduce_scatter(parts: Parts) -> None:
 
 
 def all_to_all(parts: Parts) -> None:
-    """piece n of dsts[k] = the piece of srcs[k] of rank n that is for this rank"""
+    """the n-th part of dsts[k] = the part of srcs[k] that rank n of the group has for this rank"""
     for k, codes in enumerate(sources(parts)):
         pieces = [one.reshape(len(parts), -1) for one in codes]
         for own, i in enumerate(parts):
@@ -47,12 +47,12 @@ def all_to_all(parts: Parts) -> None:
 
 
 def all_gather_v(parts: Parts) -> None:
-    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata selects"""
+    """the n-th part of dsts[0] = the elements of srcs[0] of rank n that its metadata selects"""
     deliver(parts, to_all=True)
 
 
 def all_to_all_v(parts: Parts) -> None:
-    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata sends to this rank"""
+    """the n-th part of dsts[0] = the elements that the metadata of rank n sends to this rank"""
     deliver(parts, to_all=False)
 
 
@@ -84,7 +84,7 @@ def sources(parts: Parts) -> list[list[Array]]:
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """The dst of each channel becomes what the previous rank in the channel's ring sent."""
+    """The dst of each channel becomes what the previous rank in the channel's ring sends."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)
@@ -93,15 +93,14 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 
 def reductions(parts: Parts) -> list[Array]:
-    """Return the codes of the reduction of each src. All ranks get the result of the first rank's
-    core."""
+    """Return the codes of the reduction of each src. All ranks get the result of the first core."""
     return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Reduce one src per rank in one of three ways (Options.collective_rounding): in the order of
-    the ranks; in as many pieces as ranks, where piece p starts at rank p + 1 and is rounded at
-    every hop; or first the ranks of each chip, rounded once, and then the chips."""
+    """Reduce one src per rank (Options.collective_rounding). "chain": in the order of the ranks,
+    rounded once. "ring": in as many parts as ranks; part p starts at rank p + 1, and is rounded
+    after each rank. "mesh": first the ranks of each chip, rounded once, then the chips."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [one.values().reshape(-1) for one in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -122,9 +121,10 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """Copy elements from each rank to every other rank. A rank's metadata has the counts (row 0)
-    and positions (row 1) of what it sends, and in row 3 the positions for what it receives; without
-    row 3 each sender has a slot. Row 2 is set to the counts of what arrived."""
+    """Copy elements from each rank to every other rank. The metadata of a rank has, for each rank:
+    in row 0 the count and in row 1 the position of the elements to send; in row 3 the position for
+    those to receive. Without row 3, dst has an equal part for each sender. Row 2 receives the
+    counts that arrived."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -85,7 +85,8 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
 
 
 def nan(form: Coding) -> int:
-    """Return the code of the positive quiet NaN; that of the largest number for float4_e2m1fn."""
+    """Return the code of the positive quiet NaN; for float4_e2m1fn the code of the largest
+    number."""
     if form is TFLOAT32 or form.kind == "scale":
         return 0x7FC00000 if form is TFLOAT32 else 0xFF
     code = 7 if form.mantissa == 1 else int(np.array(np.nan, form.numpy).view(form.codes))
@@ -103,7 +104,7 @@ def poison(form: Coding) -> int:
 
 
 def _width(form: Coding) -> int:
-    """Return the bits of an element of a packed format."""
+    """Return the number of bits of an element of a packed format."""
     return 8 * form.size // PACKED
 
 
@@ -116,7 +117,7 @@ def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
 
 
 def pack(form: Coding, codes: Array) -> Array:
-    """Return packed codes; the last axis of `codes` has four elements each."""
+    """Return packed codes. The last axis of `codes` has the codes of four elements."""
     shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
     return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
 

@@ -30,7 +30,8 @@ class PlainTensor:
         self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
-        """Return the positions in the memory of bytes of the tensor."""
+        """Return, for byte positions in the tensor, the byte positions in the memory that has
+        it."""
         layout = self.layout
         if not layout.placed:
             return positions
@@ -38,13 +39,13 @@ class PlainTensor:
         return begin + positions + row * (self.pitch - layout.row_bytes)
 
     def codes(self, positions: Array, kind: Any) -> Array:
-        """Return the numbers of a numpy type that begin at these bytes."""
+        """Return the codes, of the numpy type `kind`, that begin at these byte positions."""
         words, at = viewed(self.data, self.places(positions) * self.layout.spread, kind)
         return words[at]
 
     def write(self, positions: Array, codes: Array, size: int) -> None:
-        """Write codes of `size` bytes (on the chip) at these positions. For equal positions the
-        last wins."""
+        """Write codes of `size` bytes (on the chip) at these byte positions. If several codes have
+        the same position, the last one stays."""
         places, whole = self.places(positions), ALL_SET[size]
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
@@ -55,8 +56,8 @@ class PlainTensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return bytes as words of a type, and the indices of the words that begin at these places.
-    Places must be whole words apart."""
+    """Return `data` (bytes) as an array of the type `kind`, and the indices in it of the elements
+    that begin at the bytes `places`. Places must be multiples of the type's size apart."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size
@@ -114,8 +115,8 @@ class Operand:
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return flags of the elements with a byte that no tensor at this place ever wrote; without
-        `ever`, with a byte that this tensor did not write."""
+        """Return flags of the elements with a byte that no tensor at this address ever wrote;
+        without `ever`, of those with a byte that this tensor did not write."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
@@ -140,6 +141,6 @@ class Operand:
         return source.codes() if same else self.round(self.held, source.values())
 
     def part(self, index: Any) -> Operand:
-        """Return some of its elements, selected by an index of numpy."""
+        """Return the operand of some of the elements, selected by an index of numpy."""
         there = None if self.there is None else self.there[index]
         return replace(self, positions=self.positions[index], there=there)

@@ -36,7 +36,7 @@ def dma_compute(i: Any) -> None:
 
 
 def turns_of(dst: Any) -> Array:
-    """Return, for each element, how many earlier lanes write to the same place."""
+    """Return, for each element, the number of earlier lanes that write to the same place."""
     turns = np.zeros(dst.shape, np.int64)
     there = np.True_ if dst.there is None else dst.there
     for lane, at in enumerate(dst.positions):

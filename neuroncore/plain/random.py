@@ -48,8 +48,8 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of an engine. States are [lanes, streams, words]; the words of Philox are a
-    counter of 4 and a key of 2. No register is 0."""
+    """Restart all lanes of an engine. States are [lanes, states of a lane, words]; the words of
+    Philox are a counter of 4 and a key of 2. No word of another generator is 0."""
     lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
     streams = 4 if wide else 1
     states = np.zeros((lanes, streams, 6), U32)
@@ -68,7 +68,7 @@ def is_xorwow(core: Any, unit: engine) -> bool:
 
 
 def states(i: Any, tile: Any) -> Array:
-    """Return the states [P, streams, words] of the lanes of a tile."""
+    """Return the states [P, states of a lane, words] of the lanes of a tile."""
     if i.engine not in i.core.generators:
         seed(i.core, i.engine, i.core.options.rng_seed, i.core.program)
     return i.core.generators[i.engine][tile.first : tile.first + tile.lanes]
@@ -109,8 +109,8 @@ def draw_lfsr(states: Array) -> Array:
 
 
 def draw_philox(states: Array, count: int) -> Array:
-    """Return the next numbers, [lanes, count]. The states of a lane count together. They alternate
-    after every four numbers, as the counter of the first state counts them."""
+    """Return the next numbers, [lanes, count]. All states of a lane count the numbers of the lane
+    together. The states alternate after every four numbers."""
     words = states.astype(U64)
     low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
     n = np.arange(count, dtype=U64)

@@ -80,7 +80,7 @@ class PlainCore:
         return f"{name}_number" if numbers else name
 
     def ring(self, group: Sequence[int], channel: int) -> list[int]:
-        """Return the ranks of a group in the order of a channel's ring (Options.rings)."""
+        """Return the ranks of a group in the order of the channel's ring (Options.rings)."""
         found = list(group)
         if self.options.rings:
             Random(f"{self.options.rings} {channel} {found}").shuffle(found)
@@ -203,9 +203,10 @@ class Reading:
         return SimpleNamespace(**given)
 
     def _move(self, core: int, row: Row, name: str, made: Operand, how: Any, index: Any) -> None:
-        """Move a window to its current place. A register or a number in memory moves all of it. An
-        index may choose a place for each row; it is read down its columns. Or it chooses a place
-        for each element of a group of partitions; each group of it is read down its columns."""
+        """Move an operand to its current place. A register, or a number in memory, moves all
+        elements. An index of rows has a place for each row, column by column. An index of elements
+        has, in each group of partitions, a place for each element of the group, column by
+        column."""
         size, limits, lanes = made.form.size, self.cores[core].machine.limits, made.lanes
         if how.kind == 0:
             number = index if how.by_register else int(index.codes().flat[0])
@@ -225,7 +226,7 @@ class Reading:
             made.positions = made.positions[:, :1] + numbers.codes().astype(np.int64) * stride
 
     def operand(self, core: int, window: Window) -> Operand:
-        """Return the elements of a window, before any index moves it."""
+        """Return the elements of a window: a tile, before a register or an index moves it."""
         lies, own = window.geometry, self.cores[core]
         form = FORMATS[lies.dtype.name]
         begin = window.offset * form.size

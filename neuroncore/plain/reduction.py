@@ -46,8 +46,8 @@ def tensor_partition_reduce(i: Any) -> None:
 
 
 def folded(i: Any, op: str, x: Array, divisor: int) -> None:
-    """dst = the fold of each row of x. Bit patterns are unchanged; numbers are divided by
-    `divisor`."""
+    """dst = x[p, 0] <op> x[p, 1] <op> ...; numbers are divided by `divisor`, bit patterns are
+    not."""
     total = fold(op, x[:, 1:], x[:, 0])
     i.dst.put(total) if op in BITS else i.dst.set(total / F(divisor))
 
@@ -128,7 +128,7 @@ def nc_match_replace8(i: Any) -> None:
 
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
-    """Return where eight values are in each row. Equal values get one position after the other."""
+    """Return where each of eight values is in its row; equal values get successive positions."""
     found = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)
@@ -177,7 +177,7 @@ def topk(i: Any) -> None:
 
 
 def snake(group: Operand, count: int) -> Operand:
-    """Return the first elements of a group of partitions, read down its columns."""
+    """Return the first `count` elements of a group of partitions, read down its columns."""
     n = np.arange(count)
     return group.part((n % group.lanes, n // group.lanes))
 

@@ -91,7 +91,7 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> list[Array]:
-    """Return the chains that are added one after the other, with NaN where a result is unknown. An
+    """Return the products of matrices that are added to dst, with NaN where a result is unknown. An
     uninitialized number that a product with an identity matrix moves counts as finite: 0 times it
     is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
@@ -129,7 +129,7 @@ def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
-    """Return the elements [4 K, columns], and the scale of each in float64."""
+    """Return the elements [4 K, columns], and the scale of each element in float64."""
     element, codes = unpack(data.held, data.bits())
     values = decode(element, codes).swapaxes(1, 2).reshape(4 * data.lanes, -1)
     scales = scale_rows(core, scale, data.lanes).codes().reshape(data.lanes // 8, -1)

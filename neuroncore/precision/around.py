@@ -1,5 +1,5 @@
-"""The shared state of the evaluations of one core: exact operands, staged functions, float64 tiles,
-and the replacement for the core."""
+"""The state that the float64 evaluations of one core share: caches of float64 inputs, of compiled
+functions and of float64 tiles, and a `Stand`, which replaces the core in an evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Registers = dict[engine, Array]
 
 
 class Recent:
-    """A cache of the last exact inputs in float64, because successive products share operands."""
+    """A cache of the last inputs without error, converted to float64. Successive products often
+    share an operand."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Beside]] = {}
@@ -41,7 +42,7 @@ class Recent:
 
 
 class Around:
-    """The state that all steps of one core share."""
+    """The state that the float64 evaluations (`Step`) of one core share."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found, self.recent = core, found, Recent()
@@ -53,7 +54,8 @@ class Around:
         self._stand = Stand(self)
 
     def standing(self, registers: Registers, peers: Any = None) -> Stand:
-        """Return the replacement for the core, prepared for one evaluation."""
+        """Return the replacement for the core, prepared for one evaluation: with these accumulators
+        and peers."""
         self._stand.begin(registers, peers)
         return self._stand
 
@@ -70,7 +72,8 @@ class Stand:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Take the state of the core before its instruction, but these accumulators and peers."""
+        """Copy the state that the core has before its instruction, except for accumulators and
+        peers, which are given."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -87,7 +90,8 @@ class Stand:
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return which elements depend on uninitialized memory; None if there are none. They are
-        NaN on the chip. Any other NaN counts too, because it is moved in the same way."""
+        """Return flags of the elements that depend on uninitialized memory; None if there are none.
+        Such elements are NaN on the chip. All NaN are flagged, because instructions move every NaN
+        in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

@@ -61,7 +61,8 @@ class LineError:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first result of an instruction whose distance from float64 is larger than `bound`."""
+    """The first result whose distance from float64 is larger than `bound`, and the line and name of
+    its instruction. Distances are relative L2 errors."""
 
     line: LineError
     instruction: str
@@ -128,8 +129,9 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """Add errors that an instruction introduced. `ulps` is the result of
-        `numerics.loops.precision.ulps` for its elements."""
+        """Add errors that an instruction introduced. `ulps` has the number of the elements, their
+        squared error, their squared error in ulps and their largest error in ulps
+        (`numerics.loops.precision.ulps`)."""
         count, _, squares, greatest = ulps
         found = self.lines[line]
         found.instructions.add(instruction)
@@ -139,8 +141,8 @@ class Precision:
         found.max_ulps = max(found.max_ulps, greatest)
 
     def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
-        """Remember the first result that is too far from float64. `error` and `size` are the sums
-        of the squared errors and of the squared float64 elements."""
+        """Remember a result that is too far from float64, if it is the first one. `error` is the
+        sum of the squared errors, and `size` is the sum of the squared float64 elements."""
         if self.beyond is not None or not error:
             return
         bound = self.asked
@@ -175,7 +177,7 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """Scale the parts so that their sum is `total`; return no parts if either sum is 0."""
+    """Return the energies, scaled so that their sum is `total`. Return none if either sum is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}
@@ -188,7 +190,8 @@ def add(energy: Energy, more: Energy) -> None:
 
 
 def ratio(error: float, size: float) -> float:
-    """Return the relative L2 error from two sums of squares."""
+    """Return the relative L2 error: the square root of `error` / `size`, which are sums of
+    squares."""
     return sqrt(error / size) if size else (inf if error else 0.0)
 
 
@@ -268,8 +271,8 @@ def everything(storage: Storage) -> Tile:
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """Return the chip's values of a tile, or those at an index: the memory itself, or a new float32
-    array."""
+    """Return the chip's values of a tile at an index: the memory itself if it has float32,
+    otherwise a new float32 array."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
@@ -284,7 +287,7 @@ def all_finite(tile: Tile) -> bool:
 
 
 def chip_doubles(tile: Tile, index: Any = ...) -> Array:
-    """Return the values of a tile in a new float64 array."""
+    """Return the chip's values of a tile at an index, in a new float64 array."""
     return doubled(chip_values(tile, index))
 
 
@@ -296,13 +299,14 @@ def doubled(values: Array) -> Array:
 
 
 def made(array: Array, like: Tile, held: Format = float64) -> Beside:
-    """Return a new tile with the elements of a contiguous array."""
+    """Return a new tile whose memory is a contiguous array. It has the region, the format and the
+    first partition of `like`."""
     place = like.start_partition, 0
     return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
 
 def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
-    """Return a new tile with this layout and the elements of a contiguous array."""
+    """Return a new tile with this layout, whose memory is a contiguous array."""
     storage = Storage(-1, lies, held)
     storage.data = array.reshape(-1).view(np.uint8)
     found = Beside.of(storage)
@@ -311,17 +315,17 @@ def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
 
 
 def on(storage: Storage, tile: Tile) -> Beside:
-    """Return the window of a tile on another storage with the same layout."""
+    """Return the tile that covers the same elements of another storage with the same layout."""
     return Beside.like(tile, storage)
 
 
 @dataclass(eq=False)
 class Double:
-    """The elements of a storage in float64, and the lines that caused the difference from the
-    chip's.
+    """The elements of a storage in float64. `energy` has the lines that caused the difference from
+    the chip's values.
 
-    `infinite` is true if the chip has an infinity or NaN where float64 has a number, and `ended` if
-    something else has been written to the storage since.
+    `infinite` is true if the chip has an infinity or NaN where float64 has a number. `ended` is
+    true if a write through another storage at the same address has made the Double invalid.
     """
 
     storage: Storage
@@ -331,7 +335,7 @@ class Double:
     whole: Beside | None = None  # the whole storage as a tile
 
     def window(self, tile: Tile) -> Beside:
-        """Return the tile of the Double that corresponds to a tile of the chip."""
+        """Return the float64 tile with the same elements of the storage as a tile of the chip."""
         if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
             return on(self.storage, tile)
         if self.whole is None or self.whole.shape != tile.shape:  # a window opened again
@@ -345,8 +349,9 @@ def copied(storage: Storage) -> Double:
 
 
 def begun(storage: Storage, first: Tile) -> Double:
-    """Return the Double of a storage to which the tile `first` has been written. If other data was
-    written before, the Double is a copy of the chip's values."""
+    """Return a Double for a storage to which the chip has written the tile `first`. If nothing else
+    was written to the storage, the Double is uninitialized; otherwise it is a copy of the chip's
+    values."""
     if not first.is_only_written:
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -354,7 +359,8 @@ def begun(storage: Storage, first: Tile) -> Double:
 
 
 def adopted(array: Array, owner: Storage) -> Double:
-    """Return a Double of a contiguous array with the size of a storage."""
+    """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
+    array of that size."""
     place = owner.partition0, 0
     lies = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, lies, float64, owner.name)
@@ -363,8 +369,8 @@ def adopted(array: Array, owner: Storage) -> Double:
 
 
 def kept(shadow: Beside, tile: Tile) -> Double:
-    """Return the Double of a storage that a tile covers. It takes over the memory of the tile's
-    shadow."""
+    """Return a Double for the storage of a tile, if the tile covers the whole storage. The memory
+    of the Double is that of `shadow`, the tile's float64 values."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
@@ -372,15 +378,15 @@ def kept(shadow: Beside, tile: Tile) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """Return the tile itself, or, for elements picked by run-time indices, the tile from which they
-    are picked."""
+    """Return the tile itself. If run-time indices pick its elements, return the tile from which
+    they are picked."""
     return tile.source if isinstance(tile, Picked) else tile
 
 
 class Doubles:
-    """The Doubles of one core's memories. Storages at addresses that the kernel chose may overlap:
-    a write through one window ends the Doubles of all other windows on the same bytes. A window
-    that is opened again gets its Double again."""
+    """The Doubles of one core's memories. A kernel can place tensors at addresses, where their
+    storages may overlap. A write to one storage ends the Doubles of all others on the same bytes. A
+    tensor that is created again at the same place gets the Double again."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}

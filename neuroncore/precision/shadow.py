@@ -38,8 +38,8 @@ from neuroncore.precision.watch import Evaluation, evaluation
 
 
 class _Peers:
-    """The other cores of a meeting. After the chip's data, they exchange the float64 data in a
-    second meeting."""
+    """The other cores that take part in an exchange. The cores exchange the chip's data in one
+    meeting, and then the float64 data in a second meeting."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -140,26 +140,29 @@ class Shadow:
             self._keep(written)
 
     def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Return whether an exchange happens once for both cores of a rank, because its tensors are
+        """Return whether an exchange happens once for all cores of a rank, because its tensors are
         in the HBM that they share."""
         tiles = [arguments[n] for n in (*call.reads, *call.writes)]
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Wait for the other core of the rank, which may not have written its part of the data
+        """Wait for the other cores of the rank, which may not have written their parts of the data
         yet."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
 
     def _begun(self, tile: Tile) -> Double:
-        """Return the Double of a storage that both cores of the rank write."""
+        """Return a new Double, with the chip's values, for a storage that the cores of a rank
+        share."""
         double = copied(tile.storage)
         self.doubles.put(double, tile.storage)
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values of a tile, and the lines that caused the difference."""
+        """Store the float64 values of a tile in the Double of its storage, with the lines that
+        caused the difference from the chip's values. A storage without any difference gets no
+        Double."""
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # stored by `scatter`, after the chip has written it
             return
@@ -179,7 +182,8 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write the float64 results to the places that an index has picked."""
+        """Write the float64 results whose places an index has picked, after the chip has written
+        its `results`."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -1,4 +1,8 @@
-"""Float64 tiles whose memory is used again in the next evaluation."""
+"""Float64 tiles whose memory is used again in the next evaluation.
+
+The role of a tile is its purpose, the name of its operand, and a number that distinguishes several
+such tiles.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of 
 
 
 class Slots:
-    """The float64 tiles for the evaluations of one call. They are contiguous arrays, and keep their
-    contents until the next step."""
+    """The float64 tiles for the evaluations of one call. They are contiguous arrays. Their contents
+    are kept until the next instruction is evaluated."""
 
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call
@@ -27,7 +31,8 @@ class Slots:
         self._layouts: dict[str, Layout] = {}
 
     def fresh(self, name: str, like: Tile) -> Beside:
-        """Return a new tile for the results of an operand, uninitialized."""
+        """Return a new uninitialized tile for the results of the operand `name`, in the shape of
+        `like`."""
         array, lies = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
         if lies is not None:
             return laid_out(array, lies)
@@ -36,8 +41,8 @@ class Slots:
         return found
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Beside:
-        """Return the tile with this role, uninitialized. `shape` is the same for each use of a
-        call."""
+        """Return the tile with this role, uninitialized. For one role of a call, `shape` is always
+        the same."""
         found = self._tiles.get(role)
         if found is not None:
             return found
@@ -58,7 +63,8 @@ class Slots:
 
 
 class SlotsOfCalls:
-    """The slots of all calls of one core, which share the memory of each role."""
+    """The `Slots` of all calls of one core. Tiles of different calls with the same role share
+    memory."""
 
     def __init__(self) -> None:
         self._memory: dict[Role, Array] = {}

@@ -1,5 +1,8 @@
 """One instruction in float64: evaluated on the float64 inputs, and a sample of it also on the
-chip's inputs."""
+chip's inputs.
+
+The sample is a part of a large result: some lanes or columns (`_sample`).
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,9 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input, for which the chip's values replace the float64 values: samples of both, and the
-    lines that caused the difference."""
+    """An input whose float64 values are replaced by the chip's values in one evaluation of the
+    sample. `real` has the chip's values, `exact` the float64 values, and `energy` the lines that
+    caused the difference. An input that is an accumulator has neither tile."""
 
     name: str
     energy: Energy
@@ -84,8 +88,9 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` has the Doubles of the storages that are
-    written as floats, and `inexact` the Doubles of inputs that have one."""
+    """The float64 evaluation of one instruction. `before` has the Double, or None, of each
+    destination in floats. `inexact` has the Doubles of inputs; an input without a Double has no
+    error."""
 
     def __init__(
         self,
@@ -146,7 +151,8 @@ class Step:
         return written
 
     def _overwritten(self, written: Written) -> float:
-        """Return the sum of squared errors of a tile's contents before it is written."""
+        """Return the sum of the squared errors of a destination's contents before the instruction
+        writes there."""
         tile = written.tile
         assert written.before is not None
         if tile.dynamic or _covers(tile):
@@ -178,7 +184,8 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _shared(self, tile: Tile) -> Double | None:
-        """Return the Double that this step has just made for the storage of a tile."""
+        """Return the Double of the tile's storage if the instruction also writes to this storage,
+        else None."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
@@ -186,7 +193,8 @@ class Step:
 
     def evaluate(self, registers: Registers, owed: Energy, peers: Any) -> None:
         """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
-        are the accumulators in float64; `owed` has the lines that caused their error."""
+        are the accumulators in float64, and `owed` has the lines that caused the error of the
+        accumulators. `peers` are the other cores of an exchange."""
         if not self.whole:
             self._join(owed)
             if self.joining:
@@ -202,8 +210,9 @@ class Step:
         perform(self.call, arguments, stand, staged(self.around, self.call, arguments, stand))
 
     def _join(self, owed: Energy) -> None:
-        """Collect the inputs and previous contents of destinations whose values differ between the
-        chip and float64, in `joining`."""
+        """Collect in `joining` the inputs, and the previous contents of destinations, whose values
+        differ between the chip and float64. `owed` has the lines that caused the error of the
+        accumulators."""
         command = self.arguments.get(self.call.instruction.traits.command)
         if owed and command is reduce_cmd.reduce:
             self.joining.append(Joining("", owed, None, None))
@@ -265,8 +274,8 @@ class Step:
         return made(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
-        """Return the destination of one evaluation, with its previous contents, or with zeros if
-        the result does not depend on them."""
+        """Return a tile for the result `name` of the evaluation with this number. It has the
+        previous `contents` of the destination, or zeros if the result does not depend on them."""
         tile = self.arguments[name]
         if contents is not None:
             return self.slots.copy(("result", name, number), tile, contents.codes())
@@ -276,8 +285,8 @@ class Step:
         return found
 
     def _chip_registers(self) -> Registers:
-        """Return the chip's accumulators in float64, with those of the sampled lanes next to each
-        other."""
+        """Return the chip's accumulators in float64. If lanes are sampled, the accumulators of
+        these lanes come first, without gaps between them."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
@@ -291,9 +300,9 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Find the error of each result in comparison with the chip, and the lines that caused it.
-        Return the lines that caused the error of the accumulators. `received` is the error in data
-        of other cores, by line."""
+        """Find the error of each result on the chip, compared with float64, and the lines that
+        caused it. `received` has the errors, by line, of data from other cores. Return the errors
+        of the last result by line; those of the accumulators are in proportion."""
         number = self.found.line()
         owed: Energy = {}
         for written in self.written:
@@ -322,7 +331,8 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the errors of a moved tile that came with its inputs, by line."""
+        """Return the errors, by line, that a moved tile has taken from its inputs and from other
+        cores (`received`)."""
         owed = dict(received)
         for double in self.inexact.values():
             add(owed, double.energy)
@@ -401,8 +411,9 @@ class Step:
 
 
 def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stand) -> Run | None:
-    """Return the function for a call with tiles like these, which is made once. Return None for
-    tiles whose positions are known only at run time."""
+    """Return the function that executes a call on tiles with these layouts. It is made once, and
+    kept. Return None for tiles whose positions are known only at run time, and for instructions
+    without such a function."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
@@ -416,8 +427,9 @@ def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stan
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of large operands that represent the whole: every n-th lane, or some columns
-    for a product. The result is empty if the whole is used."""
+    """Return, by operand name, the index of the part of a large operand that represents the whole:
+    every n-th lane, or for a product some columns. The result is empty if the whole is
+    evaluated."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -443,8 +455,8 @@ def _is_dma(call: Call) -> bool:
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of a tile start a sum in PSUM: True for all, False for none, or a flag
-    for each."""
+    """Return which elements of a tile start a new sum in PSUM: True for all, False for none, or an
+    array of flags. If `accumulate` is None, these are the elements that were never written."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

@@ -75,8 +75,8 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the facts about a call. They are found once, for the copies of a call in all
-    launches."""
+    """Return the facts about a call. They are found once, and copies of the call in all launches
+    share them."""
     found: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return found
 
@@ -136,8 +136,8 @@ SUSPICIOUS = EXACT_INTEGER - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts a
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them. Rows that an index picks
-    are not checked, because the index is not known yet."""
+    """Report integers that an engine rounds before it computes with them. If an index picks rows at
+    run time, they are not checked, because the index is not known yet."""
     for name in known.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
             codes = arguments[name].codes()
@@ -214,8 +214,8 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """Return a bound on the magnitude of 32-bit integers, where -n counts as n - 1. The bound of a
-    whole storage is kept until the next instruction that writes there."""
+    """Return a bound on the magnitude of the 32-bit integers of a tile; a negative number -n counts
+    as n - 1. The bound of a whole storage is kept until an instruction writes there."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -312,8 +312,9 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return `run` with the checks that a call needs before and after it. `arguments` are those
-        of the first instruction with this call."""
+        """Return a function that runs `run` with the checks that the call needs before and after
+        it; `run` itself if it needs none. `arguments` are those of the first instruction with this
+        call."""
         if UNWATCHED in call.found:
             return run
         known = evaluation(call)
@@ -442,7 +443,7 @@ def _wide(call: Call, name: str) -> bool:
 
 
 def _is_narrow(form: Format) -> bool:
-    """Return whether float32 numbers may exceed its range."""
+    """Return whether a format is a float whose largest number is smaller than float32's."""
     return form.is_float and form.exponent < float32.exponent
 
 

@@ -30,9 +30,9 @@ APART = 64  # initial distance of snapshots, in steps
 
 
 class Values(NamedTuple):
-    """The elements of a tile, and flags of those that were never written, or None if all were. An
-    element that was never written has the value that an instruction would read: poison, or 0 if the
-    option says so."""
+    """The elements of a tile. `unwritten` flags those that were never written; None means that all
+    were written. An element that was never written has the value that an instruction would read:
+    poison (NaN for floats), or 0 if the option says so."""
 
     elements: Array
     unwritten: Array | None
@@ -45,9 +45,9 @@ class Replay:
     A step is one instruction of one core. Steps of several cores are in the order of the run.
     `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the
     run, if the record has them. `snapshots` is the number of bytes that may be used for moving
-    back; with 0, moving back starts from the beginning. `turns` chooses one of the cores that can
-    continue, which are listed with the last one first. By default the last one continues, as in the
-    run.
+    back; with 0, moving back starts from the beginning. `turns` is a function from the list of the
+    cores that can continue to the one that continues; the first in the list is the core of the last
+    step, if it can. By default the first continues, as in the run.
 
     Raise UsageError for inputs with other names, shapes or formats, for a record that ends before
     its program does, and if the kernel would have taken another branch with these inputs. Raise
@@ -127,7 +127,7 @@ class Replay:
         self.to_step(self.step + 1)
 
     def back(self) -> None:
-        """Go back one step. Raises UsageError at the beginning."""
+        """Go back by one step. Raises UsageError at the beginning."""
         self.to_step(self.step - 1)
 
     def finish(self) -> None:
@@ -229,7 +229,8 @@ class Replay:
             yield
 
     def _able(self) -> int:
-        """Return the core that continues: the last one if it can, else the next in order."""
+        """Return the core that continues: the core that was tried last if it can, else the next
+        core in order. If `turns` was given, it chooses."""
         count = len(self.cores)
         inline = ((self._turn + i) % count for i in range(count))
         able = (n for n in inline if not (self.executions[n].over or n in self._meetings.waiting))
@@ -266,8 +267,8 @@ class Replay:
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
-        """Let a core execute its next instruction. Return False if it has to wait for others
-        there."""
+        """Let a core execute its next instruction. Return False if the instruction has to wait for
+        other cores."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
         try:
@@ -282,8 +283,9 @@ class Replay:
     # --- going back ------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
-        """Return whether to take a snapshot here. One is due when instructions have written as many
-        bytes as it would copy, so that copying takes no longer than executing."""
+        """Return whether to take a snapshot before the next step. A snapshot is due when
+        instructions have written as many bytes as it would copy, so that copying takes no longer
+        than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -292,8 +294,8 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _keep(self) -> None:
-        """Take a snapshot unless this step has one. If snapshots need too much space, drop every
-        second one."""
+        """Take a snapshot, unless there is one of this step. If the snapshots need more bytes than
+        `snapshots` allows, drop every second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -312,7 +314,7 @@ class Replay:
         return {n: root.storage for n, root in roots if n in self._tensors.written}
 
     def _to_copy(self, last: Snapshot | None) -> int:
-        """Return the number of bytes in storages that have changed since the last snapshot."""
+        """Return the size in bytes of the storages that have changed since the last snapshot."""
         kept = last.contents if last else {}
         changing = self._changing().items()
         return sum(s.nbytes for n, s in changing if n not in kept or kept[n].version != s.version)
@@ -347,7 +349,8 @@ class Replay:
         return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
-        """Restore the last snapshot before a step. There is always a snapshot of the beginning."""
+        """Restore the last snapshot that is at or before a step. There is always one of the
+        beginning."""
         *_, snapshot = (one for one in self._snapshots if one.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged

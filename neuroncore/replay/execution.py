@@ -1,4 +1,8 @@
-"""One program of a record on a new core, row by row."""
+"""One program of a record, executed on a new core.
+
+A row is the record of one instruction: its call, its line, its windows and its values. A window is
+the record of a tile: its storage (the memory of one tensor), its geometry and its offset.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,13 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction has to wait for other cores. It starts again when they have
-    arrived."""
+    """Raised if an instruction has to wait for other cores. The core executes the instruction again
+    when these cores have arrived."""
 
 
 class Meetings:
-    """The cores that wait at each point, with the data that they bring. `waiting` has the cores in
-    the order of their arrival."""
+    """The meetings of cores. `open` has, for each point where cores wait, the data that they have
+    brought. `waiting` has the waiting cores, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -37,14 +41,16 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy without the data of waiting cores, which bring their data again."""
+        """Return a copy without the data of waiting cores. When these execute their instructions
+        again, they bring the data again."""
         made = Meetings()
         made.complete, made.waiting = dict(self.complete), dict(self.waiting)
         return made
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Return the data that the cores of a point bring. The last core to arrive calls `then`.
-        Raise Waits until all cores have arrived."""
+        """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
+        of the point. Raise Waits if some have not arrived; the last core to arrive calls `then`
+        with the data."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -64,8 +70,9 @@ CHUNK = 4096  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
-    """The kernel would take another path with other inputs. `decisions` are the values that have
-    decided so far: those of the record, and the first that differs."""
+    """The kernel would take another path with these inputs. `decisions` are the values of the
+    registers on which the kernel has branched: the record's as long as they agree, then the first
+    value that differs."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -73,7 +80,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Return the rows of a table by their first number, which is left out of the rows."""
+    """Return a dict from the first number of a table's rows to the rest of the rows that begin with
+    it. `column` has the rows one after the other, `width` numbers each."""
     found: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         found.setdefault(first, []).append(tuple(rest))
@@ -103,7 +111,7 @@ class Execution:
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Go to a row, and forget the tiles that were made."""
+        """Go to a row, and forget the tiles that earlier rows have made."""
         self.row = row
         self._tiles.clear()
         self._chunk: list[list[int]] = []
@@ -117,7 +125,7 @@ class Execution:
 
     @property
     def meets(self) -> bool:
-        """Return whether the next instruction waits for the other core."""
+        """Return whether the next instruction meets other cores."""
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
@@ -163,7 +171,8 @@ class Execution:
                 )
 
     def _decided(self, found: int) -> tuple[int, ...]:
-        """Return the values that have decided so far, and the first one that differs."""
+        """Return the values on which the kernel has branched as in the record, and then `found`,
+        the first value that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
         for number, value, _ in self._branches[self.row]:
@@ -195,7 +204,8 @@ class Execution:
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """Return the storages of the next instruction's operands, by their numbers."""
+        """Return the storages of all operands of the next instruction, by the numbers that the
+        record has for storages."""
         row, found = self._row(), {}
         for at in self.plans[row[0]].operands.values():
             number = self._storage[row[at]]
@@ -204,7 +214,7 @@ class Execution:
         return found
 
     def result(self, leaf: Leaf) -> Tile:
-        """Return a tensor among the kernel's results."""
+        """Return the tile of a tensor that the kernel returns."""
         return self._on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     # --- arguments -------------------------------------------------------------------------------
@@ -240,7 +250,7 @@ class Execution:
         return VirtualRegister(self.registers.value(held.number))
 
     def _tile(self, window: int) -> Tile:
-        """Return the tile of a window whose place is known."""
+        """Return the tile of a window whose offset does not depend on the run."""
         tile = self._tiles.get(window)
         if tile is None:
             lies, offset = self.program.geometries[self._geometry[window]], self._offset[window]
@@ -252,9 +262,10 @@ class Execution:
         return root if lies is root.geometry and offset == 0 else root.at(lies, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
-        """Return the tiles whose offsets are only known now, by their positions in the row. In a
-        row, the indices follow the operands that are read, and the registers follow the values of
-        parameters. Both are in the order of `Call.dynamic`."""
+        """Return the tiles whose offsets are only known at run time, by their positions in the row.
+        In a row, the indices follow the operands that are read. Among its values, the registers
+        follow the values of parameters. Indices and registers are in the order of
+        `Call.dynamic`."""
         call, found = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

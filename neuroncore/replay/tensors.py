@@ -1,6 +1,6 @@
-"""The tensors of a replay: the arrays at its beginning, which are compared with those of the run;
+"""The tensors of a replay: the arrays at its beginning, which are checked against those of the run;
 tensors, which are made when an instruction first uses them and freed after their last use; and
-snapshots of their contents."""
+snapshots of their contents. A storage is the memory of one tensor. A record numbers storages."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _matched(
 
 
 def _held(one: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory stores its elements. Raises UsageError for
-    another shape or format."""
+    """Return an array in the format in which memory stores the elements of the input `one`. Raises
+    UsageError for another shape or format than that of the input."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (one.shape, one.dtype):
@@ -99,10 +99,10 @@ Numbers = dict[int, int]
 
 
 class Tensors:
-    """The tensors of a launch's cores, by the numbers that the record has for storages.
+    """The tensors of a launch's cores, by the numbers of their storages in the record.
 
     `inputs` are arrays by such numbers. They are C-contiguous, and in the formats in which memory
-    holds them. They are copied if the programs write to them.
+    holds them. Those to which the programs write are copied.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Tensors:
         self._held: dict[Layout, Format] = {}
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """Return a storage as one tile, for a core. Shared storage is in the memory of its rank's
-        first core.
+        """Return the storage with this number as one tile, for a core; it is made at its first use.
+        Storage that the cores of a rank share is in the memory of the rank's first core.
 
         Raise UsageError if memory allocates a tensor of this layout differently.
         """
@@ -176,8 +176,8 @@ def written_storages(program: Program) -> Array:
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:
-    """Return the last row that uses each window, and the last row that uses its storage; -1 for
-    none."""
+    """Return two arrays with a number for each window: the last row that uses the window, and the
+    last row that uses its storage; -1 if there is none."""
     columns, numbers = program.columns(), program.windows().storage
     row = owners(columns.start)
     window = np.full(len(numbers), -1, np.int64)
@@ -190,8 +190,9 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The contents of a storage before a step, and the core whose memory it is in. A storage at an
-    address has no data here: its bytes are in the image of its memory."""
+    """The contents of a storage before a step. `core` is the core whose memory has the storage. If
+    the kernel chose the address of the storage, `data` is empty: the `CoreState` has its bytes, in
+    an image of the whole memory."""
 
     core: Core
     layout: Layout
@@ -216,7 +217,9 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """The state of one core before a row, except its tensors."""
+    """The state of one core before a row. It lacks the contents of tensors, except for those at
+    addresses that the kernel chose (`images`). `loaded` has the values of the registers that rows
+    have loaded."""
 
     row: int
     program_id: int
@@ -232,7 +235,8 @@ class CoreState:
         return sum(data.nbytes for data, _ in self.images.values())
 
     def put_back(self, core: Core, storages: list[Storage]) -> None:
-        """Restore the core, except its tensors. `storages` are these tensors."""
+        """Restore the state of the core. `storages` are the storages of the tensors that programs
+        write to."""
         core.program_id = self.program_id
         core.packs.clear()
         for unit, registers in self.accumulators.items():
@@ -251,7 +255,8 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row."""
+    """Return the state of a core before a row. `loaded` and `storages` are described in
+    CoreState."""
     images = core.memory.images.items()
     return CoreState(
         row=row,

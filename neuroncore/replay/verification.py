@@ -122,8 +122,9 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Return flags of the sums that differ by more than two units in the last place for each of
-    their terms."""
+    """Return flags of the sums that differ by more than rounding can explain: 2^-22 of the largest
+    magnitude for each of the `terms` and for two more, and two units in the last place of the
+    sum."""
     found, wanted = decode(operand.held, emulator), operand.values()
     largest = np.abs(np.nan_to_num(terms.rows(), posinf=0, neginf=0)).max(axis=1).max(initial=0)
     count = terms.positions.size // terms.lanes + 2
@@ -136,8 +137,8 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Write the emulator's codes to the reading's operand where the two differ, so that the reading
-    continues with the same numbers."""
+    """Where the two differ, write the emulator's codes to the plain reading's operand, so that the
+    plain reading continues with the same numbers."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -243,7 +244,7 @@ class Verification:
 
     @property
     def instructions(self) -> int:
-        """Return how many instructions there are."""
+        """Return the number of instructions of the record."""
         return self.replay.steps
 
     def run(self) -> Verdict:
@@ -281,9 +282,9 @@ class Verification:
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """Return the core that continues: the last one if it can, else the next in order. Record
-        the tensors that its next instruction writes to, because the replay frees tensors after
-        their last use."""
+        """Return which of the cores in `able` continues: the core of the last step if it is there,
+        else the next core in order. Note the tensors that its next instruction uses, because the
+        replay frees tensors after their last use."""
         if not able:
             return None
         replay = self.replay
@@ -306,8 +307,9 @@ class Verification:
     def _compared(
         self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
-        """Compare the results of an instruction, and return the first that differs. If they agree,
-        continue with the emulator's bits."""
+        """Compare the results of an instruction, and return a Mismatch for the first result that
+        differs. If all agree within the allowed difference, the plain reading continues with the
+        emulator's bits."""
         function, given = approximate(i), vars(i)
         if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
             function = BLAS
@@ -356,7 +358,8 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch at the first of the elements that are wrong."""
+    """Return the Mismatch for the first element whose flag in `wrong` is set. `where` has its other
+    fields."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
