@@ -109,7 +109,7 @@ class CompiledLoop(Generic[P, R]):
         return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
 
     def over(self, turns: int) -> Callable[P, R]:
-        """Return the function for a loop of this many iterations. This is the plain Python function
+        """Return the function for a loop of `turns` iterations. It is the plain Python function
         until the iterations of all calls together are worth the compilation; then it is the
         compiled one."""
         self.turns += turns
@@ -181,16 +181,17 @@ class KeptCode(CompiledLoop[P, R]):
 
 
 class Turn:
-    """A lock on the compilation of a function. One process at a time holds it; the others wait, and
-    then load the machine code. Otherwise processes that start together, such as the workers of a
-    test runner, would compile every loop once each."""
+    """A lock on the compilation of one function. One process at a time holds the lock; the others
+    wait, and then load the machine code. Without the lock, processes that start together, such as
+    the workers of a test runner, would each compile every loop."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._held: int | None = None
 
     def before(self, load: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `load` that takes the lock if there is no machine code yet."""
+        """Return a function like `load`. If there is no machine code yet, it takes the lock and
+        loads again."""
 
         def loaded(*given: Any) -> Any:
             found = load(*given)
@@ -204,7 +205,7 @@ class Turn:
         return loaded
 
     def after(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `save` that also releases the lock."""
+        """Return a function like `save`, which also releases the lock."""
 
         def saved(*given: Any) -> None:
             save(*given)

@@ -209,11 +209,8 @@ Visit = tuple[CodeType, int, dict[str, int]]
 
 
 def visits() -> list[Visit]:
-    """Return the user's frames inside the kernel, innermost first: for each its code, its
-    instruction and its integer variables.
-
-    The frames end where neuroncore called the kernel.
-    """
+    """Return the user's frames inside the kernel, innermost first: the code, the instruction and
+    the integer variables of each. The frames end where neuroncore called the kernel."""
     found: list[Visit] = []
     frame = user_frame()
     while frame is not None and is_users(frame):

@@ -76,10 +76,9 @@ class Question(NamedTuple):
 def question(frame: FrameType) -> Question:
     """Return the expression whose truth a frame is testing, and the node that tests it.
 
-    To Python 3.11 the span of a jump is the whole statement; to later releases it is the span of
+    In Python 3.11 the span of a jump is the whole statement; in later releases it is the span of
     the tested value. So the instruction before the jump is used to find the expression. Since
-    Python 3.13 a comparison itself may also ask for the truth of its result.
-    """
+    Python 3.13 a comparison itself may also ask for the truth of its result."""
     at, written = frame.f_lasti, frame.f_code.co_code
     if written[at] != COMPARISON:
         at -= 2
@@ -100,11 +99,10 @@ def lies(node: ast.AST) -> Span:
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Return whether a frame's current value is about to be stored into a subscript: `t[...] =
-    value` or `t[...] += value`. If the frame returns the value, this is asked of its caller.
+    """Return whether the current value of a frame is about to be stored into a subscript: `t[...] =
+    value` or `t[...] += value`. If the frame returns the value, the answer is that for its caller.
 
-    Without source text the answer is unknown, and the result is True.
-    """
+    Without source text the answer is unknown, and the result is True."""
     stored = _is_stored(frame)
     if stored is not None:
         return stored

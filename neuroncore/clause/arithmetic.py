@@ -39,12 +39,10 @@ def _type(held: Format) -> np.dtype[Any]:
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Return an array for a float32 result, to be passed to `finish`: the memory of `dst` itself if
-    writing there can't change a source that is still to be read, else an array of the same shape.
-
-    `sources` are read element by element, while `dst` is written. `later` is a source that is read
-    after all of `dst` has been written.
-    """
+    """Return an array for a float32 result, to be passed to `finish`. It is the memory of `dst`
+    itself if writing there can't change a source that is still to be read, else a new array in the
+    same shape. `sources` are read element by element, while `dst` is written; `later` is a source
+    that is read after all of `dst` has been written."""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
@@ -165,7 +163,7 @@ def choose(chosen: Array, codes: Any, out: Array) -> None:
 
 
 def where(chosen: Array, values: Array, others: Any) -> Array:
-    """Return what np.where returns, in a fraction of its time."""
+    """Return a new array: `values` where `chosen` is true, else `others`. np.where takes longer."""
     found = np.array(np.broadcast_to(others, values.shape), values.dtype, order="C")
     choose(chosen, values, found)
     return found
@@ -231,8 +229,9 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return a function that views the memory of tiles like `dst`, so that `function` can write its
-    results there whatever tiles it reads; None if it can't.
+    """Return a function that returns the memory of tiles like `dst` as an array, to which
+    `function` can write its results directly, whatever tiles it reads. Return None if that is
+    impossible.
 
     numpy's functions behave as if arrays did not overlap (numpy.ufunc). Comparisons of numpy write
     0 and 1 to any bytes."""
@@ -427,8 +426,7 @@ def fold(op: Operator, matrix: Array, state: Array) -> Array:
     """state[p] = state[p] <op> matrix[p, 0] <op> matrix[p, 1] ..., from the left.
 
     Works in place on the vector `state` and returns it. The device's order is not published; here
-    it is the order of the elements. It shows only in the last bits of float32 sums.
-    """
+    it is the order of the elements. It shows only in the last bits of float32 sums."""
     if op.fold is not None and matrix.dtype.kind == "f":
         op.fold(as_matrix(matrix, matrix.shape[0]), state)
         return state
@@ -452,7 +450,8 @@ def scan(
     op0: Operator, op1: Operator, first: Array, second: Array, state: Array, out: Array,
     swap0: bool, swap1: bool,
 ) -> None:  # fmt: skip
-    """out[p, j] = r = (first[p, j] <op0> r) <op1> second[p, j], starting from r = state[p]."""
+    """out[p, j] = r = (first[p, j] <op0> r) <op1> second[p, j], starting from r = state[p]. `swap0`
+    and `swap1` exchange the operands of op0 and op1."""
     names = folds.SCANNED
     if op0.name in names and op1.name in names:
         rows = len(state)

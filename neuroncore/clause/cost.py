@@ -81,9 +81,10 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """Return the cost of streaming for this many cycles on the call's engine, or for as long as the
-    tiles' ports take if that is more. The fixed cost of an instruction and `extra` cycles are
-    added. `column` is true if per-partition scalars are fetched although no operand shows it."""
+    """Return the cost of streaming elements through the call's engine for this many cycles, or for
+    as long as the tiles' ports take if that is more. The fixed cost of an instruction and `extra`
+    cycles are added. `column` is true if scalars per partition are fetched although no operand
+    shows it."""
     unit = machine.engines[call.engine.name]
     sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
     if "strided" in unit.rate:
@@ -149,8 +150,8 @@ def strided_cycles(view: View, machine: Machine) -> int:
 
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
-    """Return the elements of a partition as rows: their number, and the bytes that each spans.
-    Inside a row, steps are smaller than a sector."""
+    """Return the elements of a partition as rows, inside of which steps are smaller than a sector:
+    the number of rows, and the bytes that each row spans."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize

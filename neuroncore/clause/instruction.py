@@ -306,8 +306,8 @@ class Call:
         return made
 
     def cost(self, machine: Machine) -> Any:
-        """Return its cost on a machine. The costs for two sets of figures are kept: the first and
-        the most recent one."""
+        """Return the call's cost on a machine. The costs for two sets of figures are kept: the
+        first and the most recent one."""
         figures = machine.figures_for(self.engine.name, self.instruction.may_move)
         costs = self.found.get("cost", ())
         for known, cost in costs:
@@ -325,8 +325,8 @@ class Call:
 
     @property
     def has_values(self) -> bool:
-        """True if its rows in a record have fields for values: numbers of its parameters, and
-        registers in its offsets."""
+        """True if the call's rows in a record have fields for values: numbers of its parameters,
+        and registers in its offsets."""
         return bool(self.instruction.values or self.dynamic)
 
     def __getitem__(self, name: str) -> Any:
@@ -350,34 +350,35 @@ class Call:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Its arguments for a message. Lists are replaced by their tiles; None and False are left
-        out."""
+        """The call's arguments for a message. Lists are replaced by their tiles; None and False are
+        left out."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
         said = ((n, v) for n, v in self.arguments.items() if n not in lists)
         return {n: v for n, v in said if v is not None and v is not False}
 
     @property
     def inputs(self) -> int:
-        """The number of operands that it reads, with its indices. They come first in its rows."""
+        """The number of tiles that the call reads, including indices. They come first in its
+        rows."""
         return len(self.reads) + len(self.indices)
 
     @property
     def transposes(self) -> bool:
-        """True if it transposes: always, or because an argument turns the product into a
+        """True if the call transposes: always, or because an argument turns the product into a
         transpose."""
         said = self.instruction.traits
         return said.transposes or bool(self.arguments.get(said.asks_transpose))
 
     @property
     def adds_to_registers(self) -> bool:
-        """True if it adds to the values in the accumulator registers of its engine."""
+        """True if the call adds to the values in the accumulator registers of its engine."""
         traits = self.instruction.traits
         command = self.arguments.get(traits.command, reduce_cmd.idle)
         return traits.accumulates and command not in BEGINNING
 
     @property
     def written_bytes(self) -> int:
-        """The bytes of all its results."""
+        """The bytes of all results of the call."""
         return sum(self.view(name).nbytes for name in self.writes)
 
     @property

@@ -1,8 +1,9 @@
 """Products of the Tensor engine: reading of operands, and products of matrices.
 
-Operands are float32 matrices [K, M] and [K, N]; the result is `out` [M, N]. A product is rounded to
-float32 before it is added to `out`.
-"""
+The operands are float32 matrices s [K, M] and x [K, N]; the result `out` [M, N] is s.T @ x. `out
+(+)= y` means that y is added to `out` if `accumulate` is true, and overwrites `out` otherwise. A
+product is rounded to float32 before it is added to `out`. A packed operand is an array in the order
+in which the compiled loops read it."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
 
 
 def plain(options: Options) -> Product:
-    """Return the product for operands of every format."""
+    """Return the function that multiplies matrices, for operands of every format: `blas` or
+    `chain`."""
     return blas if options.matmul == "blas" else chain
 
 
@@ -95,7 +97,8 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 
 
 def of(wide: bool, options: Options) -> Product:
-    """Return the product of two matrices; `wide` is true if one of them is float32."""
+    """Return the function that multiplies two matrices; `wide` is true if one of them is
+    float32."""
     one = plain(options)
     if wide and options.fp32_matmul == "four_pass":
         return partial(four_pass, one)
@@ -103,14 +106,14 @@ def of(wide: bool, options: Options) -> Product:
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether a product with this matrix only moves rows of the other matrix and adds none:
-    it is an identity matrix, or has some of its columns in any order."""
+    """Return whether a product with this matrix only moves rows of the other matrix, and adds none:
+    all elements are 0 or 1, and no column has more than one 1."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Return which elements of a product come from flagged elements, if one matrix has flags and
-    the other one only moves its rows. Return None otherwise.
+    """Return flags [M, N] of the elements of a product that come from flagged elements, if only one
+    of its matrices has flags and the other one only moves its rows. Return None otherwise.
 
     `in_s` and `in_x` are the flags of s and x, or None."""
     if in_s is not None and in_x is None and picks(x):
@@ -121,9 +124,9 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 
 
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
-    """Return the product of operands [4K, M] and [4K, N] with scales: each row of scales, given
-    as codes, is for 32 rows. With `Options.mx_order="group"`, groups of four products are added
-    first."""
+    """Return a function that writes or adds the product of operands s [4K, M] and x [4K, N] with
+    scales. Scales are codes of float8_e8m0fnu; each row of them is for 32 rows of the operand. With
+    `Options.mx_order="group"`, groups of four products are added first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
@@ -138,11 +141,9 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out[m, n] (+)= a chain of fused multiply-adds over k, starting at row 0; see
-    `numerics.loops.matmul`. Operands may be packed if `are_packed` allows it.
-
-    The products of a `group` of rows are added before the chain adds them.
-    """
+    """out[m, n] (+)= s.T @ x as a chain of fused multiply-adds over k, starting at row 0; see
+    `numerics.loops.matmul`. Operands may be packed if `are_packed` allows it. The products of each
+    `group` of rows are added to each other before the chain adds their sum."""
     if out.dtype.type is np.float64:
         _double(s, x, out, accumulate)
     else:
@@ -150,8 +151,9 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
 
 def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out (+)= the sum in float64, in any order. BLAS gets pieces small enough to be multiplied in
-    this thread: if other threads are busy, waiting for them takes longer than the product."""
+    """out (+)= s.T @ x in float64, in any order. The columns are multiplied in blocks so small that
+    BLAS uses only this thread: if other threads are busy, waiting for them takes longer than the
+    product."""
     step = max(ONE_THREAD // s.size, 1)
     for first in range(0, out.shape[1], step):
         columns = slice(first, first + step)
@@ -180,9 +182,9 @@ def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) ->
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:
-    """Split float32 values. Return three arrays: the upper 12 significant bits, the lower 12, and
-    the upper ones with 0 in place of numbers that are not finite. Only one pass multiplies those
-    numbers."""
+    """Split float32 values into halves. Return three arrays: the upper 12 significant bits, the
+    lower 12, and the upper 12 with 0 in place of numbers that are not finite. `four_pass` uses the
+    third array, so that numbers that are not finite occur in one of its products only."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)
     if finite.all():
@@ -194,9 +196,9 @@ def halves(values: Array) -> tuple[Array, Array, Array]:
 def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """out (+)= a chain over groups of 1 or 4 rows. The sum of a group's products is multiplied by
-    the float64 scales of both operands, [K / 32, M] and [K / 32, N], and rounded; see
-    `numerics.loops.matmul`."""
+    """out (+)= the product of s and x with float64 scales [K / 32, M] and [K / 32, N], as a chain
+    over groups of 1 or 4 rows. The sum of a group's products is multiplied by the scales of both
+    operands, and rounded; see `numerics.loops.matmul`."""
     if out.dtype == np.float64:
         _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
     else:

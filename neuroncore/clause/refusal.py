@@ -59,8 +59,8 @@ class Rule:
         return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
 
     def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """Return the rule, restricted to the calls for which `test` is true. `said` is added to its
-        sentence, and `reasons` are the reasons for these calls."""
+        """Return the rule, restricted to the calls for which `test` is true. `said` is appended to
+        the sentence. `reasons` replace fields of the rule, such as `because`."""
         return replace(
             self,
             sentence=f"{self.sentence} {said}",
@@ -133,8 +133,9 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return a function that calls `run` after a check: `number_for` checks the numbers that
-    replace its last tiles. `operands` has the operator, the operand and the name of each."""
+    """Return a function that checks numbers and then calls `run`. `operands` has (operator,
+    operand, name) for each of the last arguments of `run`; an argument that is a number instead of
+    a tile is checked by `number_for`."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]

@@ -194,8 +194,9 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Refuse a second operand for an operator of one operand. `operands` maps the parameter of each
-    operator to that of its operand: `op0="operand0"`."""
+    """Refuse a tile as the second operand of an operator that has one operand, and a missing
+    operand of an operator that has two. `operands` maps the parameter of each operator to that of
+    its operand: `op0="operand0"`."""
 
     @rule(
         OperatorError,

@@ -17,8 +17,12 @@ from neuroncore.memory.geometry import View
 
 @dataclass(frozen=True)
 class ArgumentPlan:
-    """How to make the arguments of a Call from a row: `given` has the constant arguments, and the
-    pairs in `tiles`, `lists` and `values` are (position of the parameter, position in the row)."""
+    """How to make the arguments of a Call from a row of a record.
+
+    `given` has the constant arguments, by position of the parameter. The other lists have pairs
+    that begin with the position of a parameter. The second member is, in `tiles`, the position of
+    the tile in the row; in `lists`, the positions of the list's tiles in the row; in `values`, the
+    position of the parameter in `Instruction.values`."""
 
     call: Call
     run: Callable[..., Offsets | None]

@@ -151,8 +151,8 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call, wrapped in the checks of an observer if there is
-    one (`Core.watch`)."""
+    """Return the function that executes a call, as `stage` does. If the core has an observer
+    (`Core.watch`), its checks are made before and after the call."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
@@ -212,8 +212,8 @@ class Offsets:
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Scatter results to the elements that an index chose, append the instruction with its
-        original arguments to the record, and return its row. `values` is the key of its values
-        without registers."""
+        original arguments to the record, and return its row. `values` is the key of the
+        instruction's values; the numbers of the registers in its offsets are added here."""
         self.write_out()
         core, call, given = self.core, self.call, self.given
         used = [d.index for n in call.dynamic for d in given[n].dynamic]

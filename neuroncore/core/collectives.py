@@ -31,8 +31,9 @@ EXACT = 1 << 24  # up to here float32 represents all integers
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The contribution of one core: its tensors, and the arguments (`alike`) that must be equal on
-    all `ranks` that take part."""
+    """The contribution of one core to a collective: its tensors, and the `ranks` that take part.
+    `alike` has the arguments that must be equal on all these ranks. `site` is the place of the call
+    in the user's code."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -44,7 +45,8 @@ class RankPart:
 
     @property
     def counts(self) -> Array:
-        """The rows of metadata: counts and positions that are known only at run time."""
+        """The rows of the metadata tensor: counts and positions that are known only at run time
+        (`Lengths`)."""
         assert self.metadata is not None
         codes = self.metadata.codes()
         return codes.reshape(codes.shape[-2:])
@@ -61,8 +63,8 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """Return the contribution of a core. The ranks that take part are those of its replica group,
-    unless `ranks` names others. Raises the errors of `own_group`."""
+    """Return a core's contribution to a collective. The ranks that take part are those of the
+    core's replica group, unless `ranks` names others. Raises the errors of `own_group`."""
     found = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
@@ -117,7 +119,7 @@ def _check_alike(name: str, parts: Parts) -> None:
 
 
 def put(tile: Tile, codes: Array) -> None:
-    """Write codes of the tile's format, in the order of its elements."""
+    """Write codes to a tile. They have the tile's format, and the order of its elements."""
     tile.codes()[...] = codes.reshape(tile.shape)
 
 
@@ -127,7 +129,8 @@ def sources(parts: Parts) -> list[list[Array]]:
 
 
 def gather(parts: Parts, axis: int) -> None:
-    """Write to every dst the srcs of all ranks, concatenated along an axis."""
+    """Concatenate the i-th src of all ranks along an axis, and write the result to the i-th dst of
+    every rank, for each i."""
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         whole = np.concatenate(codes, axis)
         for part in parts:
@@ -135,15 +138,16 @@ def gather(parts: Parts, axis: int) -> None:
 
 
 def reduce(parts: Parts, op: Operator) -> None:
-    """Write to every dst the reduction of the srcs of all ranks."""
+    """Reduce the i-th src of all ranks, and write the result to the i-th dst of every rank, for
+    each i."""
     for at, codes in enumerate(_reductions(parts, op)):
         for part in parts:
             put(part.dsts[at], codes)
 
 
 def scatter(parts: Parts, op: Operator, axis: int) -> None:
-    """Reduce the srcs of all ranks, split the result along an axis, and write one piece to the dst
-    of each rank."""
+    """Reduce the i-th src of all ranks, and split the result along an axis into one piece per rank.
+    Write each piece to the i-th dst of its rank, for each i."""
     for at, codes in enumerate(_reductions(parts, op)):
         whole = codes.reshape(parts[0].srcs[at].shape)
         for part, piece in zip(parts, np.split(whole, len(parts), axis), strict=True):
@@ -181,8 +185,8 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
 
 
 def exchange(parts: Parts) -> None:
-    """Transpose pieces between ranks: piece k of the dst of rank r is piece r of the src of rank
-    k."""
+    """Split every src into as many pieces as there are ranks, and transpose the pieces: piece k of
+    the dst of rank r is piece r of the src of rank k. Ranks are counted within the group."""
     count = len(parts)
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         pieces = [one.reshape(count, -1) for one in codes]
@@ -191,8 +195,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Set the dst of each target to the src of its source. The dst of a rank that is not a target
-    is unchanged."""
+    """Copy the src of each source to the dst of its target. `pairs` are (source, target). The dst
+    of a rank that is not a target is unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -205,7 +209,8 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
     """Write to the dst of each channel the codes that the previous rank in the channel's ring
-    sends. `sent` has the codes by rank and channel."""
+    sends. `sent[r][c]` has the codes that the r-th rank of `parts` sends on the c-th channel of
+    `channels`."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)
@@ -215,7 +220,8 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Return the codes of op(a, b) for each rank. The rank's sources are all a, then all b."""
+    """Return, for each rank, a list of codes: those of op(a, b) for each pair of the rank's
+    sources. The first half of the sources are the a, and the second half are the b."""
     return [_halves(part, op) for part in parts]
 
 
@@ -237,13 +243,13 @@ Rounded = Callable[[Array], Array]
 
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
-    """Return the codes of the reduction of one tile per rank, flat. All tiles have the same format;
-    each `chip` consecutive ranks are on one chip.
+    """Return the codes of the reduction of `tiles`, one tile per rank, as a flat array. All tiles
+    have the same format. `chip` is the number of ranks on a chip; they are consecutive.
 
-    Neither the order of the sums nor the places of rounding are published. `way` is a value of
-    `Options.collective_rounding`. In every way the numbers are added in float32, as the DMA engines
-    do (inferred from aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
-    """
+    `way` is a value of `Options.collective_rounding`: it decides the order of the sums and the
+    places of rounding, which are not published. In every way the numbers are added in float32, as
+    the DMA engines do (inferred from aws-neuron-sdk
+    neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:
         return np.array(first.codes(), order="C").reshape(-1)
@@ -267,13 +273,15 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce in the order of the ranks, without rounding in between."""
+    """Reduce the ranks' arrays in the order of the ranks, without rounding in between. `join(a, b)`
+    reduces two arrays."""
     return functools.reduce(join, values)
 
 
 def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
-    """Reduce as many pieces as there are ranks. Piece p travels around the ring from rank p + 1 to
-    rank p. It is rounded at every hop, because every hop writes it to memory."""
+    """Split the array of each of n ranks into n pieces, and reduce each piece separately. The sum
+    of piece p travels around the ring, from rank p + 1 to rank p. Every rank on the way adds its
+    piece and rounds the sum, because it writes the sum to memory."""
     count = len(values)
     pieces = [np.array_split(one, count) for one in values]
     done = []
@@ -284,8 +292,8 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
-    """Reduce the ranks of each chip and round each result once. Then reduce the results of the
-    chips without rounding in between."""
+    """Reduce the arrays of the ranks on each chip, and round each result once. Then reduce the
+    results of the chips without rounding in between. `chip` is the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(own, join)) for own in chips], join)
 
@@ -302,8 +310,9 @@ class Lengths(NamedTuple):
     displaced: bool
 
     def deliver(self, parts: Parts) -> None:
-        """Copy the data of each rank to every other rank; counts and positions in the metadata are
-        in elements. Raises OutOfBoundsError, before anything is written, if data does not fit."""
+        """Copy data from each rank to every rank, as the metadata state. Their counts and positions
+        are numbers of elements. Raises OutOfBoundsError, before anything is written, if data does
+        not fit."""
         sent = [codes[0].reshape(-1) for codes in sources(parts)]
         rows = [part.counts.astype(np.int64) for part in parts]
         each = range(len(parts))
@@ -320,7 +329,8 @@ class Lengths(NamedTuple):
 
 
 def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
-    """Write the counts that arrived to row 2 of the metadata."""
+    """Write the counts of the data that arrived from each rank, in elements, to row 2 of the
+    metadata."""
     metadata = part.metadata
     assert metadata is not None
     metadata.codes().flat[2 * len(counts) : 3 * len(counts)] = counts
@@ -332,9 +342,10 @@ def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
 ) -> tuple[int, int, int]:
-    """Return the start and the length of the data that one rank sends to another (`pair`), and its
-    start at the receiver, in elements. Raises OutOfBoundsError for data outside of the tensor or
-    slot."""
+    """Return three numbers of elements: the start of the data in the sender's src, the count, and
+    the start in the receiver's dst. `pair` is (sender, receiver), counted within the group; `rows`
+    has the metadata of each rank. Raises OutOfBoundsError for data outside of the src, the dst or
+    the sender's slot in the dst."""
     source, target = pair
     column = 0 if how.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

@@ -62,7 +62,8 @@ class ShadowOfCore(Protocol):
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Observe that the last call has written results to elements that an index chose."""
+        """Observe that the last call has written results to elements that an index chose. `results`
+        has each result and the declaration of its operand."""
         ...
 
 
@@ -215,7 +216,8 @@ class Core:
 
         `rows` are the rows of axis 0 that are read, and `chosen` flags the elements that are read;
         None means all. If the effects of the elements are `followed` through the instruction, the
-        finding may be deferred. Its line is that of `site`, by default the current one."""
+        finding may be deferred. The finding's line is that of `site`, by default the current
+        line."""
         deferred, whole = followed and self.keeps_back, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
@@ -287,9 +289,9 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, once per line and subject. The defaults are the current line, and the
-        severity of the code. A message may be a function that makes it: it is called only if the
-        finding is new."""
+        """Add a finding, once for each code, line and subject. The line is that of `site`, by
+        default the current one; the default of `severity` is that of the code. A message may be a
+        function that returns the text: it is called only if the finding is new."""
         site = site or self.birthplace()
         key = code, *((id(site[0]), site[1]) if site else ()), *subject
         known = self._told.get(key)
@@ -307,7 +309,8 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """Return the finding for a line and a subject: the first one that was made."""
+        """Return the finding for a code, a line and a subject: a new one, or the one that exists
+        already."""
         site = site or self.birthplace()
         place = source.place(*site) if site else None
         made = Finding(code, message, place, severity)
@@ -324,10 +327,12 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Append an instruction with run-time offsets to the record, and return its row.
+        """Append an instruction with run-time offsets to the record, and return its row: -1 without
+        a record, and the last row if the record is full.
 
         `tiles` are the operands of `call.reads`, the indices of `call.indices`, and the operands of
-        `call.writes`, in this order. `values` is the key of its values (`record.inputs`)."""
+        `call.writes`, in this order. `values` is the key of the instruction's values
+        (`record.inputs`)."""
         program = self.program
         if program is None:
             return -1
@@ -399,8 +404,8 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """Return the number of the user's line that allocates memory; -1 if it is not the user's
-        code."""
+        """Return the number, in the record, of the line in the user's code that allocates memory;
+        -1 if the code is not the user's."""
         program = self.program
         assert program is not None
         if self.site is not None:
@@ -431,8 +436,8 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM that uses these codes. Their numpy type is that of the
-        format in memory."""
+        """Return a tensor in shared HBM that uses the memory of the array `codes`. The array has
+        the numpy type in which memory stores the format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

@@ -1,10 +1,11 @@
-"""Parts of engines: random number generators for each lane, activation tables of the Scalar engine,
-and groups of partitions of the GpSimd engine's processors.
+"""Random number generators for each lane of an engine, activation tables of the Scalar engine, and
+groups of partitions of the GpSimd engine.
 
 Each lane of the Vector engine has a generator, and from v3 on each lane of the GpSimd engine.
-`Options.rng` names their kind. They start as if seeded with `Options.rng_seed`. Element j of a
-group of G partitions is in the group's partition j % G, column j // G.
-"""
+`Options.rng` names their kind. They start as if seeded with `Options.rng_seed`.
+
+Each processor of the GpSimd engine works on a group of G consecutive partitions. Element j of a
+group is in the group's partition j % G, column j // G."""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ from neuroncore.numerics.loops import elementary
 
 
 def streams(unit: engine, machine: Machine) -> int:
-    """Return how many states each lane of an engine has."""
+    """Return the number of states of each lane's random number generator (its streams)."""
     return 4 if unit is engine.vector and machine.has("vector_random_state") else 1
 
 
 def kind(core: Core, unit: engine) -> Generator:
-    """Return the kind of an engine's generators. The hardware's generators are XORWOW if a state of
-    six words can be read, and shift registers on the Vector engine of earlier generations."""
+    """Return the kind of an engine's random number generators. With `Options.rng` "philox" it is
+    Philox. Otherwise it is the hardware's: XORWOW if a state of six words can be read, and shift
+    registers on the Vector engine of earlier generations."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")
@@ -46,7 +48,8 @@ def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:
-    """Return the states [P, streams, words] of the lanes of a tile. They are changed in place."""
+    """Return the states [P, streams, words] of the generators of a tile's lanes. The array is a
+    view: a draw changes the states in place."""
     if unit not in core.generators:
         seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
@@ -103,15 +106,16 @@ def group_size(core: Core) -> int:
 
 
 def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
-    """Return the codes of the chosen partitions. Only these count as read."""
+    """Return the codes [rows, F] of the partitions that `chosen` flags. Only these partitions count
+    as read."""
     if tile.storage.gaps is not None:
         core.check_written(name, tile, np.flatnonzero(chosen))
     return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """Return the codes [group, count] of the first `count` elements of each group. Only these count
-    as read."""
+    """Return the codes [groups, count] of the first `count` elements of each group. Only these
+    elements count as read."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
@@ -119,9 +123,9 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
-    """Write the codes [group, count] to the first elements of each group. The other elements keep
-    their contents, but count as written, because the example of nki.isa.topk uses its whole
-    results."""
+    """Write the codes [groups, count] to the first `count` elements of each group. Other elements
+    that were never written become poison or 0, and count as written, because the example of
+    nki.isa.topk uses its whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -136,8 +140,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Check that the first `count` elements of each group have been written: whole columns, and the
-    beginning of the next column."""
+    """Report elements that were never written among the first `count` elements of each group. These
+    fill whole columns, and the beginning of the next column."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))
@@ -152,6 +156,6 @@ def _check(core: Core, name: str, tile: Tile, count: int) -> None:
 
 
 def _wound(rows: Any, columns: int) -> Any:
-    """Return a matrix with element j of group g of the rows at [G g + j % G, j // G]. The rows must
-    fill whole columns."""
+    """Return the elements of groups in the order of partitions. `rows` is [groups, G * columns];
+    element j of group g goes to [G * g + j % G, j // G] of the result."""
     return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)

@@ -52,11 +52,11 @@ class Picked(Tile):
 
 
 def places(name: str, tile: Tile, size: int, check: Check) -> Array:
-    """Return the positions along the free axis of the elements that an index chooses, [P,
-    num_elem]. `size` partitions share offsets.
+    """Return the positions [P, num_elem] of the elements that a tile's index chooses, along the
+    free axis of the tensor. Each group of `size` partitions has the same positions. `check` reports
+    offsets that were never written.
 
-    Raises OutOfBoundsError for a position outside of the tensor.
-    """
+    Raises OutOfBoundsError for a position outside of the tensor."""
     assert tile.picks is not None
     index, limit = tile.picks.index, tile.picks.limit
     assert isinstance(index, Tile)
@@ -139,8 +139,9 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Return, for each of `size` positions, the number of the last element that goes there; -1 if
-    none does."""
+    """Return, for each row and each of `size` positions, the number of the last element that goes
+    there; -1 if none does. `chosen` [rows, n] has the position of each element, and `numbers` its
+    number, or -1 for an element that is left out."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))

@@ -1,14 +1,14 @@
 """Deferred products of the Tensor engine, which several threads compute.
 
 A sum in PSUM consists of products that are added one after the other to the same elements. The
-operands of a deferred product are packed copies (`packs`), which nothing changes. Each thread
-computes some rows of the result, product by product in the order of the kernel. So the bits depend
-neither on the number of threads nor on when they compute. A read of the elements (`Tile.codes`)
-first completes the sum, and the reading thread helps. With one thread nothing is deferred.
+operands of a deferred product are packed copies (`packs`), which nothing changes. The rows of the
+result are divided into shares. One thread at a time computes a share, product by product in the
+order of the kernel. So the bits depend neither on the number of threads nor on when they compute. A
+read of the elements (`Tile.codes`) first completes the sum, and the reading thread helps. With one
+thread nothing is deferred.
 
 OMP_NUM_THREADS is the number of threads, as for other libraries; by default there is one for each
-processor.
-"""
+processor."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Sum:
             _waiting.put(self)
 
     def finish(self) -> None:
-        """Compute all deferred products."""
+        """Compute all deferred products, with the help of another thread, and end the sum."""
         if self._count > 1:
             self._call()
         self._compute_all()
@@ -96,7 +96,8 @@ class Sum:
         self._operands.clear()
 
     def help(self) -> None:
-        """Compute the products of all shares that no other thread is computing."""
+        """Compute outstanding products until no share has any, except shares that other threads are
+        computing."""
         self._is_called = False
         while self._share():
             pass
@@ -112,8 +113,8 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute the outstanding products of one share: of the free shares the one with the fewest
-        products done. Return False if there is nothing to do."""
+        """Compute all outstanding products of one share. Of the shares that no thread is computing,
+        take the one with the fewest products done. Return False if there is nothing to do."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -137,9 +138,12 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Defer dst (+)= the product of two packed operands, and return True. Return False, and do
-    nothing, if the operands are not packed, or if `dst` is at an address that the kernel chose:
-    other tensors may use its bytes, and reading them would not complete the sum."""
+    """Defer the product of two packed operands, which is added to `dst` if `accumulate` is true and
+    overwrites it otherwise. Return True if it was deferred; `count` threads compute it.
+
+    Return False, and do nothing, if the operands are not packed, if no thread can be started, or if
+    `dst` is at an address that the kernel chose: other tensors may use its bytes, and reading them
+    would not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     found = dst.storage.pending

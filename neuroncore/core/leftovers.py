@@ -3,8 +3,8 @@
 A kernel may compute with a tile that is only partly filled, if it stores only the filled part: the
 rest has no effect. So a read of leftovers is reported only if its results may reach HBM, a register
 or another core. Lane-wise instructions, copies, transposes and products are tracked element by
-element; for any other instruction that reads leftovers the finding is reported.
-"""
+element; for any other instruction that reads leftovers the finding is reported. Until then the
+finding is kept with the elements that depend on the read."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 @dataclass
 class _Laid(Generic[T]):
-    """The reads of a storage that met leftovers, while it is read in one format.
+    """The reads of one storage that met leftovers. They are valid while the storage has these
+    `gaps` and is read in the format `held`.
 
-    A key of `findings` has the site of a read, its window, and the number of elements written so
-    far: after a write that fills a gap, the read is checked again. A value has the finding, and the
-    site again, which keeps its code object alive."""
+    A key of `findings` has the site of a read, its window, and the number of bytes written so far:
+    after a write that fills a gap, the read is checked again. A value is (the finding, the site);
+    the site keeps its code object alive."""
 
     gaps: Gaps
     held: Format
@@ -56,7 +57,8 @@ class _Spot(Generic[T]):
 
 
 class Leftovers(Generic[T]):
-    """The leftovers on one core's chip. `tell` is called with each finding that matters."""
+    """The leftovers on one core's chip, and in its accumulator registers. `tell` is called with
+    each finding whose leftovers may have an effect."""
 
     def __init__(self, tell: Callable[[T], None]) -> None:
         self.tell = tell
@@ -89,14 +91,14 @@ class Leftovers(Generic[T]):
         return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
-        """Return the finding of an equal earlier read at this site, or None. With a finding, the
-        read needs no more checks. `knows_reads_of` the tile must be true."""
+        """Return the finding of an equal earlier read at this site, or None. If there is a finding,
+        the read needs no more checks. `knows_reads_of(tile)` must be true."""
         found = self._laid[tile.storage].findings.get(_window(tile, site, deferred))
         return found and found[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
-        """Remember the finding of a read for `known`. Storage at an address that the kernel chose
-        is left out, because other tensors may write to it."""
+        """Remember the finding of a read, for `known`. Reads of a storage at an address that the
+        kernel chose are not remembered, because other tensors may write to its bytes."""
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
@@ -106,8 +108,9 @@ class Leftovers(Generic[T]):
         laid.findings[_window(tile, site, deferred)] = finding, site
 
     def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
-        """Put poison, or 0 with `zeros`, where elements are `missing`. If the instruction is
-        refused, this is undone, and findings that were added in the meantime are removed."""
+        """Put poison, or 0 with `zeros`, into the elements that `missing` flags. If the instruction
+        is refused later, their bits are restored, and findings that were added in the meantime are
+        removed."""
         codes, told = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -119,8 +122,8 @@ class Leftovers(Generic[T]):
         tile.lay_leftovers(missing, zeros)
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
-        """Mark the elements `missing`, which are about to be read, as leftovers with this
-        finding."""
+        """Keep a finding with the elements that `missing` flags, which are about to be read. In a
+        storage at an address that the kernel chose, report the finding at once."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             self.tell(finding)
@@ -145,7 +148,7 @@ class Leftovers(Generic[T]):
             self._laid.clear()
 
     def skipped(self) -> None:
-        """Forget the reads of an instruction that has no effect."""
+        """Keep the reads of an instruction that has no effect: they can't be undone any more."""
         self._reads.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -226,7 +229,8 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _known(self, findings: dict[T, None]) -> None:
-        """Report findings, each once."""
+        """Report findings, and remove them from the elements and registers, so that each is
+        reported once."""
         for finding in list(findings):
             self.tell(finding)
             self._registers.pop(finding, None)
@@ -235,7 +239,8 @@ class Leftovers(Generic[T]):
 
 
 def _where_indices_say(tiles: Iterable[Tile]) -> Iterator[Storage]:
-    """The storages of tiles that are in the places that indices pick, and those of the indices."""
+    """Yield the storages of tiles whose elements or positions an index determines, and the storages
+    of these indices."""
     for tile in tiles:
         if isinstance(tile, indirection.Picked):
             yield from (tile.source.storage, tile.index.storage)
@@ -288,8 +293,9 @@ def _turned(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """Return the flags of a product. A sum depends on all numbers that are added; a number that the
-    product only moves depends only on itself."""
+    """Return flags of the elements of a product that depend on leftovers; None if that is unknown.
+    A sum depends on all numbers that are added; a number that the product only moves depends only
+    on itself."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
@@ -307,10 +313,11 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Fill in outputs that each core has allocated for itself. Such an output is one tensor for
-    all cores, so elements that this core has not written are copied from the other core
-    (nki-library's kernels of NKI 0.2). Yield both tensors of each such output, and flags of the
-    copied elements."""
+    """Fill in the outputs that each of two cores has allocated separately, and yield them. Such an
+    output is one tensor for both cores, so elements that this core has not written are copied from
+    the other core (nki-library's kernels of NKI 0.2). `result` is this core's result, `other` that
+    of the other core. Yield this core's tensor, the other tensor, and flags of the copied
+    elements."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:
@@ -345,8 +352,9 @@ def unwritten(tile: Tile) -> int:
 
 
 def contents(tile: Tile, zeros: bool) -> Array:
-    """Return the elements in the numpy type that users expect: the memory itself if it has this
-    type and order. Elements that were never written are 0 with `zeros`, otherwise poison."""
+    """Return the elements of a tile in the numpy type that users expect. If memory has this type
+    and order, the array is the memory itself. Elements that were never written are 0 with `zeros`,
+    otherwise poison."""
     # one element, broadcast, because the tensor may have gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)

@@ -39,8 +39,8 @@ class PackForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _KnownTile:
-    """A tile that was used, the version of its storage then, and the packed data if it is
-    cached."""
+    """The last use of a tile: the version that its storage had then, and the packed data (`kept`)
+    if they are cached."""
 
     storage: ReferenceType[Storage]
     version: int
@@ -65,7 +65,8 @@ class Packs:
         early: bool = False,
     ) -> Any:
         """Return the operand in its form: at the first use `read(tile)`, later the cached result of
-        `form.pack(read(tile))`. With `early` the first use returns the packed form too."""
+        `form.pack(read(tile))`. With `early` the first use returns the packed form too. For a tile
+        at an address that the kernel chose, always return `read(tile)`."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -96,7 +97,8 @@ class Packs:
             self._forget(next(iter(self._known)))
 
     def _keep_early(self, known: _KnownTile, made: Any) -> Any:
-        """Cache data at the first use, and drop older data of this kind if there is too much."""
+        """Cache data at the first use. If data that were used only once exceed EARLY bytes, drop
+        the oldest of them."""
         self._keep(known, made)
         known.early = True
         self._early.append((known, known.nbytes))

@@ -18,16 +18,17 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
-    """Return the numbers of the cores that take part in a collective of the core `number`. For
-    tensors on the chip these are the cores with the same number in their rank; otherwise all cores
-    of the ranks."""
+    """Return the numbers of the cores that take part in a collective which core `number` calls and
+    whose ranks are `ranks`. For tensors on the chip these are the cores with the same number within
+    their rank; for tensors in HBM they are all cores of the ranks."""
     if on_chip:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
 
 
 def instance(core: Core) -> Instance:
-    """Return the instance that the ranks run on: the given one, or the largest with such cores."""
+    """Return the instance on which the ranks run: the one that the launch names, or else the
+    largest instance whose chips have this machine's cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
@@ -38,8 +39,9 @@ def chip_ranks(core: Core) -> int:
 
 
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
-    """Return the group that contains the core's rank. Raises SignatureError if no group does, or if
-    a group has a rank that doesn't exist."""
+    """Return the group that contains the core's rank, and report groups of different sizes. Raises
+    SignatureError if no group contains the rank, if a group has a rank that doesn't exist, or if the
+    rank would be in too many groups."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     found = [ranks for ranks in groups if core.rank in ranks]
@@ -73,8 +75,9 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
-    """Return the ranks of a group in the order of a channel's ring. The API leaves this order open;
-    `Options.rings` is a seed for other orders."""
+    """Return the ranks of a group in the order of a channel's ring. The API does not specify the
+    order. By default it is the order of the group; if `Options.rings` is not 0, it is a random
+    order with this seed."""
     found = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {found}").shuffle(found)
@@ -103,8 +106,8 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
 
 
 def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
-    """Return the ranks in pairs of sources and targets, in ascending order. Raises SignatureError
-    for a rank that doesn't exist."""
+    """Return the ranks that occur in pairs (source, target), in ascending order. Report pairs that
+    do not form a ring (`_is_ring`). Raises SignatureError for a rank that doesn't exist."""
     found = tuple(sorted({rank for pair in pairs for rank in pair}))
     last = core.world.ranks - 1
     require(
@@ -157,9 +160,11 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError for groups that all_to_all_v doesn't accept. With switches between chips
-    it accepts several whole chips in consecutive ranks of two cores. Otherwise it accepts ranks at
-    the same position in different servers, without has_rdispls (nki.collectives)."""
+    """Raise SignatureError for groups that all_to_all_v doesn't accept (nki.collectives).
+
+    If switches connect the chips, a group must consist of all ranks of at least two chips; the
+    ranks must be consecutive and have two cores each. Otherwise its ranks must be at the same
+    position in different servers, and has_rdispls must not be used (`displaced`)."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}
@@ -184,8 +189,8 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Report a group that does not have all ranks of its chips: all_to_all needs a mesh
-    (nki-library's harness)."""
+    """Report a group that contains some, but not all, ranks of a chip: the collective `name` needs
+    whole chips, because all_to_all uses a mesh (nki-library's harness)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
     if len(group) != len(chips) * each:

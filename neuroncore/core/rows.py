@@ -21,10 +21,11 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 @dataclass(slots=True, eq=False)
 class RowBlock:
-    """The rows that an operand reads or writes.
+    """The rows that an operand of a DMA reads or writes.
 
-    For a gather or scatter `numbers` are the rows that its index chooses, along axis 0 of the
-    tensor under the tile. `inside` flags the rows that exist, or is None if all do."""
+    For a gather or scatter, `numbers` are the numbers of the rows that the operand's index chooses,
+    along axis 0 of the tensor; without an index they are None. `inside` flags the numbers of rows
+    that exist, or is None if all do."""
 
     core: Core
     name: str
@@ -34,15 +35,16 @@ class RowBlock:
 
     @property
     def chosen(self) -> Array | None:
-        """The flags of the elements of the tile that exist; None if all do."""
+        """Flags, in the shape of the tile, of the elements whose rows exist; None if all rows
+        do."""
         if self.inside is None:
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the codes of the elements. For a gather they are in `out` if given; a row that
-        does not exist is replaced by another row."""
+        """Return the codes of the elements. For a gather they are in `out` if it is given, and row
+        0 replaces a row that does not exist."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -65,7 +67,8 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes as `put` does. If the index chooses a row twice, the later partition wins."""
+        """Write codes as `put` does, without those for rows that do not exist. If an index chooses
+        a row twice, the later partition wins."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -75,9 +78,9 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, some)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield blocks of rows, to be written one after the other. If rows are unique, there is one
-        block. Otherwise the first block has each row's first request, the second block its second
-        request, and so on."""
+        """Yield RowBlocks that are written one after the other, so that none writes a row twice. If
+        rows are `unique`, this is one RowBlock. Otherwise the first one has the first occurrence of
+        each row number, the second one has the second occurrence, and so on."""
         if unique or self.numbers is None:
             yield self
             return
@@ -95,7 +98,8 @@ class RowBlock:
 
 
 def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
-    """Write codes in the order of the tile's elements: all, or only those that are `chosen`."""
+    """Write codes to a tile, in the order of the tile's elements: to all elements, or only to those
+    that `chosen` flags."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
         codec.copy(codes, into)
@@ -129,8 +133,8 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return the row number of each partition, from an index [P, 1]. Raises ShapeError if the index
-    has another shape."""
+    """Return the row number of each partition of the tile, from an index [n, 1] with at least as
+    many partitions. Raises ShapeError if the index has another shape."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has shape {index.shape}",
@@ -143,8 +147,12 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return the row numbers of an index, read down its first column, then down the next. Raises
-    ShapeError if the index isn't uint32 or doesn't consist of whole groups of rows."""
+    """Return one row number for each row of the tile: the index is read down its first column, then
+    down the next.
+
+    Raises ShapeError unless the index is uint32, [partitions, columns], and has enough numbers. Its
+    partitions must be a multiple of `limits.transposed_rows`, and all partitions of the memory if
+    it has several columns."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size
@@ -163,10 +171,11 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 def asked(
     core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each
 ) -> RowBlock:
-    """Return the rows of an operand. If it has an index, `numbers` returns the row numbers from it.
+    """Return the rows of an operand. If the operand has an index, `numbers(name, tile, index,
+    machine)` returns the row numbers.
 
-    Raises OutOfBoundsError for rows that don't exist, unless `skip` is true.
-    """
+    Raises OutOfBoundsError for rows that don't exist. With `skip` it flags the rows that exist
+    instead."""
     if not tile.dynamic:
         return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic

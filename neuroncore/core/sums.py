@@ -1,11 +1,16 @@
 """Sums in PSUM and in accumulator registers, and transposes that pass through PSUM.
 
-A product with an identity matrix only moves numbers. There, an uninitialized number counts as
-finite, as leftovers in a device's memory nearly always are. 0 times it is 0, so it does not spread,
-as the emulator's NaN would. A NaN that was computed spreads, as it does on a device (ARCH2 about
-transposes on v2). Vector and Scalar have one accumulator register for each lane, whose content an
-instruction leaves to the next.
-"""
+In this module `dst (+)= x` means that x is written to dst or added to dst, as the argument
+`accumulate` requires. A leftover is a number that was never initialized.
+
+A product with an identity matrix only moves numbers. A leftover in a device's memory is nearly
+always finite, and 0 times a finite number is 0. So it reaches only the element to which it is
+moved, while the NaN that the emulator puts in its place would reach all sums. Such a product
+therefore treats leftovers as finite numbers. A NaN that was computed reaches all sums, as it does
+on a device (ARCH2 about transposes on v2).
+
+Vector and Scalar have one accumulator register for each lane. The registers keep their contents
+from one instruction to the next."""
 
 from __future__ import annotations
 
@@ -33,8 +38,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """Return the accumulator registers of `count` lanes, starting at the first lane of `data` (ISA,
-    activation_reduce)."""
+    """Return the accumulator registers of the engine `unit`: those of `count` lanes from the first
+    partition of `data` on (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -48,8 +53,9 @@ def accumulate(
     command: reduce_cmd,
     initial: Any = None,
 ) -> None:
-    """Fold values [P, F] into the accumulator registers of the lanes of `data`. An idle instruction
-    may clobber the registers (ISA), so it poisons them."""
+    """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
+    fold values [P, F] into them, each row into one register. The commands idle and reset fold
+    nothing."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command is not IDLE and command is not RESET:
@@ -59,8 +65,9 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """Cumulate values as the Vector engine does: each element of `values` becomes the content of
-    its lane's register after that element."""
+    """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
+    fold each row of values [P, F] into one register, and replace each element by the content of the
+    register after that element, as the Vector engine does."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -68,7 +75,9 @@ def cumulate(
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
-    """Set accumulator registers before the first element, as a command requires."""
+    """Set accumulator registers before an instruction's first element. The commands reset_reduce
+    and reset set the identity of `op`, and load_reduce sets `initial`. Idle marks the registers as
+    clobbered, because an idle instruction may clobber them (ISA). Other commands change nothing."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:
@@ -80,8 +89,9 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
 def read_out(
     core: Core, unit: engine, data: Tile, reduce_res: Tile | None, negate: bool = False
 ) -> None:
-    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition, if
-    it is given. A register that no command has preset gives NaN and a finding."""
+    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition. If
+    `reduce_res` is None, do nothing. For a register that no command has set, write NaN and report a
+    finding."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -103,8 +113,9 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return a Run that executes dst (+)= the product of two tiles. The products of a `group` of
-    rows (the axis before the columns) are added before the chain adds them."""
+    """Return a Run that executes dst (+)= the product of two tiles. With a `group` of more than 1,
+    an operand is [K, group, columns]: the products of the `group` rows of a partition are added to
+    each other before they are added to the sum over the partitions."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # without `chain`, which would only pass its arguments on
@@ -145,7 +156,8 @@ def multiplied(
 
 
 class _Operand:
-    """An operand of a product, read as a matrix or in its cached, packed form."""
+    """One operand of a product. It is read as a matrix, or taken from the cache in packed form
+    (`neuroncore.core.packs`)."""
 
     def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
         self.group = group
@@ -169,16 +181,19 @@ class _Operand:
 def _sparing(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return two matrices with 0 for their flagged elements, and flags of the elements of the
-    product that come from them. If the product does more than move numbers, the matrices are
-    unchanged and the flags None."""
+    """Return both operands of a product, and flags [M, N] of the product's elements.
+
+    `in_s` and `in_x` flag the leftovers in s and x. If the product only moves numbers, leftovers
+    are returned as 0, and the flags of the product show where they go. Otherwise s and x are
+    unchanged, and the flags are None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """dst = the product of `data` with an identity matrix."""
+    """Write the transpose of `data` to `dst`: the product of `data` with an identity matrix.
+    Leftovers that are not finite become NaN, and do not change other elements."""
     values = product.reader(data, "stationary", core.options)(data)
     lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
@@ -191,18 +206,19 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return the values with 0 in place of those that are flagged."""
+    """Return the values, with 0 where `lost` is true. If `lost` is None, no value is replaced."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
-    """dst (+)= a matrix [M, N] that `multiply` computes: it writes the matrix to an array or adds
-    it."""
+    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. It writes the matrix to the
+    array `out`, or adds the matrix to `out` if `add` is true."""
     _put(dst, never_written(core, dst, accumulate), multiply)
 
 
 def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
-    """dst (+)= the matrix that `multiply` computes; `fresh` is a result of `never_written`."""
+    """dst (+)= the matrix that `multiply` computes, as in `accumulated`. `fresh` states which
+    elements of dst are overwritten: True for all, False for none, or flags."""
     if fresh is True:
         dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
@@ -220,11 +236,12 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
-    """Return which elements start a sum: all (True), none (False), or an array of flags.
+    """Return which elements of `dst` are overwritten by a sum: all (True), none (False), or an
+    array of flags. The sum is added to the other elements.
 
     If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
-    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written.
-    """
+    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. A sum
+    that is added to uninitialized data, or to data of another engine, is reported."""
     if accumulate is False:
         return True
     storage = dst.storage
@@ -255,7 +272,8 @@ def warn_foreign(core: Core, dst: Tile) -> None:
 
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
-    """Transpose mode: the bits of data[k, m] go to dst[m, n] if moving[k, n] is 1."""
+    """Transpose mode: the bits of data[k, m] go to dst[m, n] if moving[k, n] is 1. Columns of
+    `moving` without a 1 give bits of 0."""
     rows, empty = core.packs.get(moving, PICKS, _picked_rows)
     result = data.codes().reshape(data.shape[0], -1)[rows].T
     if empty is not None:
@@ -265,9 +283,9 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Return the row that each column of a matrix chooses, and flags of the columns that choose
-    none. The rows are a slice of all rows for an identity matrix; the flags are None if every
-    column chooses a row."""
+    """Return, for each column of a matrix of zeros and ones, the number of the row with the 1, and
+    flags of the columns without a 1. For an identity matrix the row numbers are a slice of all
+    rows. If every column has a 1, the flags are None."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():

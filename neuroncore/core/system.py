@@ -4,7 +4,9 @@ share HBM.
 Only one program runs at a time. It runs until it ends, or until it must wait for others at a
 barrier, an exchange of data or a collective. Then the next program in line continues. So every run
 is the same, however the operating system schedules the threads of the programs.
-"""
+
+A point names a place at which certain cores wait for each other. A meeting is one such wait: it is
+complete when all cores of the point have arrived, and each core brings a value for the others."""
 
 from __future__ import annotations
 
@@ -44,8 +46,9 @@ def cores_together(machine: Machine) -> int:
 
 
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """Wait until each core of the rank has come to a named point. Return what each brings, by its
-    number in the rank. Raises TargetError if they are not the two cores of a logical core."""
+    """Wait until each core of the rank has come to the point with this name. Return the value
+    `bring` of each core, by the core's number in the rank. Raises TargetError if the rank does not
+    have the two cores of a logical core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but the kernel runs on "
@@ -60,12 +63,11 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Exchange data at a named point: send `src` to core `to`, and return the codes for `dst` from
-    core `sender`.
+    """Exchange data between cores of a rank, at the point with this name: send `src` to core `to`,
+    and return the codes that core `sender` sends, in the shape of `dst`.
 
-    Raises KernelError if that core sends to another core, and ShapeError if it sends another shape
-    or format.
-    """
+    Raises KernelError if core `sender` sends to another core. Raises ShapeError if its data and
+    `dst` differ in format, number of partitions or number of elements."""
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
     rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
@@ -95,7 +97,8 @@ STACK = 4 << 20
 
 @dataclass(eq=False)
 class _Meeting:
-    """A meeting: the cores that take part, and the data of those that have arrived."""
+    """A meeting: the cores that take part, and the values of the cores that have arrived, by the
+    core's number."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -176,7 +179,8 @@ class System:
         self._hand_over(number)
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Wait for the cores of a point, and return what each brings (see `Peers.meet`)."""
+        """Bring a value to a meeting, and wait until all cores of the point have arrived. Return
+        the value of each core (see `Peers.meet`)."""
         meeting = self._open.setdefault(point, _Meeting(point.cores))
         meeting.brought[number] = bring
         if meeting.complete:
@@ -199,7 +203,9 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Let the next program that can continue run. If none can, all are deadlocked."""
+        """Let the next program in line that can continue run. If no program can, the failure is a
+        deadlock. After a failure, let the programs that have not ended stop, one after the
+        other."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
@@ -213,7 +219,8 @@ class System:
         self._turn[left].release()  # it stops, and lets the next one stop
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for programs that all wait. It points at the first one."""
+        """Return the error for programs that all wait. Its place is that of the program with the
+        lowest number."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -228,8 +235,8 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts for a meeting: which cores wait there, which are missing, and what the
-        missing ones do. Cores that do the same are listed together."""
+        """Return texts for the meeting of `wait`: which cores wait there, which are missing, and
+        where the missing ones wait instead. Missing cores that do the same share a text."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -246,13 +253,15 @@ class System:
         ]
 
     def _do(self, numbers: Collection[int], one: str, several: str) -> str:
-        """Return a text: the names of cores, with a verb in singular or plural."""
+        """Return the names of cores, followed by a verb: `one` is its singular, `several` its
+        plural."""
         verb = several if self.world.several(numbers) else one
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return a text for the point at which a program waits; "" if the program has ended. If a
-        point of the same name also exists for other cores, the text names its cores."""
+        """Return a text for the point at which core `number` waits; "" if its program has ended. If
+        the core waits at a point with the name of `than`'s point, but with other cores, the text
+        names these."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
@@ -263,8 +272,8 @@ class System:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Join a few parts in one line. With many parts, return a line for each of the first ones and
-    the number of the others."""
+    """Join at most IN_A_LINE texts in one line. For more texts, return a line for each of the first
+    LISTED ones, and a line with the number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     left = len(parts) - LISTED

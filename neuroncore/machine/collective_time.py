@@ -30,9 +30,9 @@ STAGES = {
 
 
 class CollectiveTime(NamedTuple):
-    """An estimate. `size_bytes` is the size of the whole collective: the output of a gather, the
-    input of a scatter, the tensor of a reduce. For an exchange and a shift it is the tensor of one
-    rank."""
+    """An estimate for a collective. `size_bytes` is the size of the whole collective: the output of
+    a gather, the input of a scatter, the tensor of a reduce. For an exchange and a shift it is the
+    tensor of one rank."""
 
     pattern: str
     algorithm: str
@@ -58,7 +58,8 @@ class CollectiveTime(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One algorithm on one level: its name, its number of steps, and its time in ns."""
+    """The communication on one level, or inside a chip: the name of its algorithm, its number of
+    steps, and its time in ns."""
 
     algorithm: str
     steps: int
@@ -67,7 +68,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Level:
-    """Chips that one kind of link connects: their number, and the bandwidth into each of them in
+    """Chips that links of one kind connect: their number, and the bandwidth into each of them in
     GB/s."""
 
     chips: int
@@ -110,8 +111,8 @@ def collective_time(
 def known_time(
     instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
 ) -> CollectiveTime:
-    """Return the time of `collective_time`, for the name of an instance. It is cached, because all
-    ranks of a group ask for it."""
+    """Return the result of `collective_time` for the instance with this name. The result is cached,
+    because all ranks of a group ask for it."""
     return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
 
 
@@ -172,9 +173,9 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
-    """Yield the parts of a hierarchical algorithm. On the innermost level the chips exchange all
-    the data. On each outer level, chips at the same position of their inner levels exchange their
-    share in a ring, with the numbers of KangaRing (assumed)."""
+    """Yield one _Part for each level of a hierarchical algorithm. On the innermost level the chips
+    exchange all the data. On each outer level, chips at the same position of their inner levels
+    exchange their share in a ring, with the numbers of KangaRing (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -230,8 +231,8 @@ def _part(
 
 
 def _exchange(group: _Group, size_bytes: int) -> _Part:
-    """Return the time in which every rank sends a piece to every other rank over the mesh. The
-    slowest links determine it."""
+    """Return the communication in which every rank sends a piece to every other rank over the mesh.
+    The slowest links determine its time."""
     chips = prod(level.chips for level in group.levels)
     taken = group.per_chip * size_bytes * (chips - 1) / chips
     numbers = _numbers(group.instance, "mesh")
@@ -241,8 +242,8 @@ def _exchange(group: _Group, size_bytes: int) -> _Part:
 
 
 def _shift(group: _Group, size_bytes: int) -> _Part:
-    """Return the time in which every rank sends to the next one. If that is on another chip, one
-    link is used."""
+    """Return the communication in which every rank sends its tensor to the next rank. If the next
+    rank is on another chip, one link is used."""
     if not group.levels:
         return _inside_a_chip(group, "ring", size_bytes)
     numbers = _numbers(group.instance, "ring")

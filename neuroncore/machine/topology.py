@@ -81,7 +81,8 @@ class Topology:
         return sum(min(d, size - d) for d, size in zip(apart, self.shape, strict=True))
 
     def distances(self, profile: str = "") -> list[int]:
-        """Return the distance of every pair of chips."""
+        """Return the distance of every pair of chips, as a list: pairs (0, 1), (0, 2), ... (see
+        `distance`)."""
         return [
             self.distance(a, b, profile)
             for a in range(self.chips)

@@ -222,7 +222,8 @@ class Flags:
 
 class Gaps(Flags):
     """Flags of the bytes of a storage that were written. A storage that was written completely has
-    no Gaps. Storages that were never written have `shared` Gaps, in which nothing is recorded."""
+    no Gaps. All storages of one layout that were never written have the same Gaps, with `shared`,
+    in which nothing is recorded."""
 
     __slots__ = ("_start", "_what", "shared", "written")
 
@@ -290,8 +291,8 @@ class Gaps(Flags):
 
 
 def _repeated(mask: Array, times: int) -> Array:
-    """Return each flag `times` times in a row. If few of many are set, like those of a whole
-    memory, memory pages without any are not written."""
+    """Return each flag `times` times in a row. If the result is large and few flags are set, only
+    these are written, so that the other memory pages are never touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     found = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already

@@ -216,12 +216,12 @@ class Geometry:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The arguments from which `layout` and `Layout.geometry` made it."""
+        """The arguments from which `layout` and `Layout.geometry` made this geometry."""
         return self.layout.given, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Cache the geometry of a part, by a key of the indices that select it. It is valid for
-        every tile of this geometry."""
+        """Cache the geometry of a part of tiles, by a key of the indices that select the part. The
+        entry is valid for every tile of this geometry."""
         make_room(self.parts)
         self.parts[alike] = part
 
@@ -232,7 +232,8 @@ class Geometry:
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
-        """Return the position in the emulator's memory of the byte at an offset in elements."""
+        """Return the position in bytes, in the emulator's memory, of the element at an offset in
+        elements."""
         layout = self.layout
         if not layout.in_rows:
             return offset * self.element
@@ -262,9 +263,9 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return how many successive elements of `item` bytes are equivalent as the first element of a
-    call's tile. In PSUM each element is different; in SBUF all elements of a partition are
-    equivalent, and in HBM all elements are."""
+    """Return the number of successive first elements, of `item` bytes each, for which a tile has
+    the same View. In PSUM this is 1; in SBUF it is the elements of a partition, and in HBM all
+    elements of the storage."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

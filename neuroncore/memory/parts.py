@@ -1,5 +1,6 @@
-"""Parts of tiles. Except for the position of its first element, an index means the same for all
-tiles with the same layout. So this is computed once. In a loop only the first element moves."""
+"""Parts of tiles, which indices select. The form of a part (its shape and strides) depends only on
+the index and on the layout of the tile. So it is computed once for equal layouts, and in a loop
+only the position of the first element is computed again."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements of an affine index relative to the first one: `steps` along axes of sizes
-    `shape`. `low` and `high` are the least and the greatest of them."""
+    """The elements of an affine index relative to its first element: `steps` along axes of sizes
+    `shape`. `low` and `high` are the least and the greatest relative element."""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 

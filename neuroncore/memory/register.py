@@ -55,8 +55,9 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """A context manager: inside it, loops and conditions get these values, in the order in which
-    they ask. Afterwards they get the values of their registers again."""
+    """A context manager: inside it, loops and conditions get the next of these values each time
+    that they need the value of a loaded register. Afterwards they get the values of registers
+    again."""
     token = _chosen.set(iter(values))
     try:
         yield

@@ -86,7 +86,7 @@ class Storage:
 
     @property
     def settled(self) -> Array:
-        """Its `data`, after all deferred work has been done."""
+        """The array `data`, after all deferred work has been done."""
         if self.pending is not None:
             self.pending.finish()
         return self.data
@@ -126,7 +126,7 @@ class Storage:
         return self.layout.placed
 
     def held_as(self, dtype: Format) -> Format:
-        """Return the format in which a launch stores elements of format `dtype`."""
+        """Return the format in which this storage would hold elements of format `dtype`."""
         return dtype if self.launch is None else self.launch.held(dtype)
 
 
@@ -354,7 +354,8 @@ class Memory:
         name: str,
         address: tuple[int, int],
     ) -> Storage:
-        """Allocate a window on the image of a memory. Raises the errors of `allocate`."""
+        """Allocate storage at an address of the kernel: a window on the image of the memory. Raises
+        the errors of `allocate`."""
         identity, image = next(self._ids), self._image(region)
         given = region, shape, dtype, image.spread, image.pitch
         layout = geometry.layout(*given, address, True)

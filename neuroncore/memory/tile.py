@@ -106,7 +106,8 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """Return the same window as a tile of this class, on `storage` if it is given."""
+        """Return a tile of this class with the same window, on the same storage or on `storage` if
+        given."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
         lies = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
@@ -130,7 +131,8 @@ class Tile:
         return type(self)(self.storage, lies, offset, dynamic, self.fault)
 
     def at(self: T, lies: Geometry, offset: int) -> T:
-        """Return another window on the same storage, at a known offset."""
+        """Return another window on the same storage, without run-time offsets. Its first element is
+        at `offset`."""
         return type(self)(self.storage, lies, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
@@ -234,7 +236,8 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """Return the memory itself as a numpy array, of the type in which `held` is stored."""
+        """Return the elements as a numpy array, without copying: it shares the memory of the
+        storage, and has the type in which the format `held` is stored."""
         if self.storage.pending is not None:
             self.storage.pending.finish()
         if self._array is None:
@@ -331,7 +334,8 @@ class Tile:
 
     @property
     def is_only_written(self) -> bool:
-        """True if it is certain that nothing else in its storage has been written."""
+        """True if it is certain that no elements of the storage outside of this tile have been
+        written."""
         gaps = self.storage.gaps
         return gaps is not None and gaps.has_only(*self._covered())
 
