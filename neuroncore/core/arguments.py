@@ -36,7 +36,7 @@ class ArgumentPlan:
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return the ArgumentPlan of a Call: where a row has each argument."""
+    """Return the ArgumentPlan of a Call."""
     instruction = call.instruction
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
     first = 2 + call.inputs

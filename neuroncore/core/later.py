@@ -113,8 +113,8 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute all outstanding products of one share. Of the shares that no thread is computing,
-        take the one with the fewest products done. Return False if there is nothing to do."""
+        """Compute all outstanding products of one share: the one with the fewest products done,
+        among the shares that no thread is computing. Return False if there is nothing to do."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)

@@ -40,8 +40,8 @@ def chip_ranks(core: Core) -> int:
 
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     """Return the group that contains the core's rank, and report groups of different sizes. Raises
-    SignatureError if no group contains the rank, if a group has a rank that doesn't exist, or if the
-    rank would be in too many groups."""
+    SignatureError if no group contains the rank, if a group has a rank that doesn't exist, or if
+    the launch uses too many different groups for the rank."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     found = [ranks for ranks in groups if core.rank in ranks]

@@ -66,8 +66,8 @@ def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
     """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
-    fold each row of values [P, F] into one register, and replace each element by the content of the
-    register after that element, as the Vector engine does."""
+    fold each row of values [P, F] into one register, and replace each element by the register's
+    content after that element, as the Vector engine does."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -113,9 +113,9 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return a Run that executes dst (+)= the product of two tiles. With a `group` of more than 1,
-    an operand is [K, group, columns]: the products of the `group` rows of a partition are added to
-    each other before they are added to the sum over the partitions."""
+    """Return a Run that executes dst (+)= the product of the tiles `stationary` and `moving`. With
+    a `group` of more than 1, an operand is [K, group, columns]: the products of the `group` rows of
+    a partition are added to each other before they are added to the sum over the partitions."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # without `chain`, which would only pass its arguments on

@@ -203,9 +203,9 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Let the next program in line that can continue run. If no program can, the failure is a
-        deadlock. After a failure, let the programs that have not ended stop, one after the
-        other."""
+        """Let the next program in line that can continue run. If no program can continue, the
+        launch fails with a deadlock. After any failure, let the remaining programs stop, one after
+        the other."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
