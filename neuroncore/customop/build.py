@@ -85,7 +85,9 @@ DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\
 
 @dataclass(frozen=True)
 class Sources:
-    """The source files and options of a library. Paths are absolute."""
+    """The source files and options of a library, with absolute paths. `compute` are the files that
+    define kernel functions, and `shape` the files that register operators. `flags` are more options
+    of the compiler."""
 
     compute: tuple[Path, ...]
     shape: tuple[Path, ...]
@@ -152,7 +154,8 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
 
 
 def _table(sources: Sources, preprocessed: str) -> str:
-    """Return the source of the function that maps names to kernels in the program."""
+    """Return the C++ source of the function that lists the registered kernels by name. Raises
+    UsageError if none is registered, or if a registered kernel is not defined."""
     registered = DEFINITION.findall(preprocessed)
     if not registered:
         named = ", ".join(path.name for path in sources.shape)

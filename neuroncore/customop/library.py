@@ -28,7 +28,7 @@ from neuroncore.customop.build import Sources, absolute, build, limits, time
 
 
 class Reason(NamedTuple):
-    """A text for a fault, and a hint."""
+    """The explanation of a kind of finding, and a hint."""
 
     because: str
     hint: str
@@ -87,7 +87,8 @@ REASONS = {
 
 
 class Told(NamedTuple):
-    """A finding: the event, the core, and the line of C++, if known."""
+    """A finding: its code, the core, and the file and line of C++ with a statement of the fault.
+    `line` is 0 if it is unknown."""
 
     code: str
     core: int
@@ -108,7 +109,8 @@ class Told(NamedTuple):
 
 
 class CustomOpFault(NeuronError, ValueError):
-    """An operator was stopped; `told` has the event and its place."""
+    """An operator was stopped, because the device would refuse its action, or because it failed.
+    `told` is the finding."""
 
     def __init__(self, told: Told, printed: str = "") -> None:
         super().__init__(told, printed)
@@ -146,7 +148,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """An operator of a library. The kinds of its parameters are letters of KINDS."""
+    """An operator of a library. `parameters` has one letter for each parameter, a key of KINDS."""
 
     library: str
     name: str
@@ -368,7 +370,8 @@ def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]
 
 
 def _kept(printed: bytes) -> str:
-    """Return the last part of the output of core 0, because the device's buffer keeps only that."""
+    """Return the end of an operator's output, of the size of the device's buffer, which keeps no
+    more."""
     return printed[-limits().printed_bytes :].decode(errors="replace")
 
 

@@ -28,8 +28,8 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # modules that users impo
 
 
 class VendorFinder(MetaPathFinder):
-    """Finds modules that other finders do not find. Modules that `--with` names are found before
-    others."""
+    """An import finder for packages that only the vendor ships. It finds modules that no other
+    finder finds. Packages that `--with` names are found before installed ones."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -79,8 +79,10 @@ class VendorFinder(MetaPathFinder):
     def _behind_alias(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return the spec for `from nki import name`; the import system asks for it by the name
-        inside neuroncore."""
+        """Return the spec of a module that a program imports by the alias, as in `from nki import
+        name`. Python asks for neuroncore.frontend.nki.name, because `nki` is that module object.
+        Return None for other imports. Raises ImportError if the vendor has no such module
+        either."""
         own = name.partition(".")[2].partition(".")[2]
         module, _, last = own.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
@@ -96,7 +98,7 @@ class VendorFinder(MetaPathFinder):
     def _elsewhere(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return the spec that another finder returns."""
+        """Return the spec that another finder returns; None if no other finder finds the module."""
         others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         return next((spec for spec in specs if spec is not None), None)
@@ -111,13 +113,13 @@ def _is_ours(module: ModuleType) -> bool:
 
 
 class Empty(Loader):
-    """Makes an empty module for a module of the vendor that neuroncore does not have."""
+    """Makes a placeholder for a module that only the vendor's package has."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return vendor.PlaceholderModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module has been executed already."""
+        """Do nothing: a placeholder has no code."""
 
 
 class Same(Loader):
@@ -215,8 +217,9 @@ class Alias(MetaPathFinder, Loader):
 
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
-    """Return a placeholder for a name that a stand-in doesn't have. Raises AttributeError, with the
-    user's spelling, for a name that another module doesn't have."""
+    """Return the attribute `name` of a module that lacks it. If the vendor's module `home` has more
+    names than neuroncore's, this is a placeholder. Otherwise raises AttributeError with the user's
+    spelling."""
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))
@@ -224,7 +227,8 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
 
 @functools.cache
 def _tell(what: str) -> None:
-    """Print the use of a stand-in once, although an import searches for a package several times."""
+    """Print a text to standard error once, although an import searches for a package several
+    times."""
     print(what, file=sys.stderr)
 
 
@@ -270,8 +274,9 @@ def deactivate() -> None:
 
 
 def step_aside(name: str) -> None:
-    """Replace a module of the alias folder, which is being imported, with the module that `import
-    name` finds while the alias is active."""
+    """Replace a module of the alias folder (hosts/alias), which calls this function while it is
+    being imported. Its replacement is the module that `import name` finds while the alias is
+    active."""
     del sys.modules[name]
     activate()
     importlib.import_module(name)

@@ -1,8 +1,10 @@
 """The arguments of a kernel: arrays of the host's libraries, annotations in signatures such as `x:
 nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
 
-An array that is passed to several ranks is copied for each rank. The operating system copies only
-the pages that a rank writes."""
+`Arguments` is a pair: the positional arguments, and a dict of the arguments by name. An array that
+is passed to several ranks is copied for each rank. The operating system copies only the pages that
+a rank writes.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ Array = npt.NDArray[Any]
 
 
 class Annotation:
-    """An annotation. It ignores its brackets, except for `mutable`, sizes, and a list of sizes with
-    a format: these describe a tensor."""
+    """An annotation of a parameter, such as nt.tensor. It accepts anything in brackets. Only three
+    forms have a meaning: `mutable`, the sizes of a tensor, and a list of its sizes with its
+    format."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -83,8 +86,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def of_a_rank(given: Any) -> Arguments:
-    """Return the arguments of one rank, from a dict by name or from a sequence. Raises UsageError
-    for anything else."""
+    """Return the Arguments of one rank, which are given as a dict by name or as a sequence. Raises
+    UsageError for anything else."""
     if isinstance(given, Mapping):
         return (), dict(given)
     if isinstance(given, list | tuple):
@@ -95,8 +98,8 @@ def of_a_rank(given: Any) -> Arguments:
 
 
 def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Arguments:
-    """Return the arguments of a function. If the function has a parameter `rank` without an
-    argument, the number of the rank is added."""
+    """Return the Arguments for a function on one rank. If the function has a parameter `rank` for
+    which no argument is given, the number of the rank is added."""
     args, named = given
     parameters = list(inspect.signature(function).parameters)
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
@@ -105,8 +108,8 @@ def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Argu
 
 
 def referred(reference: Callable[..., Any], given: Arguments, several: bool) -> Any:
-    """Return the results of a reference function; with `several` ranks a list of those of each
-    rank."""
+    """Return the results of a reference function. With `several` ranks, `given[0]` has the
+    Arguments of each rank; the function is called for each rank, and the results are in a list."""
     if not several:
         return reference(*given[0], **given[1])
     each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
@@ -117,7 +120,7 @@ UNCHANGING = frozenset({int, float, bool, str, type(None)})
 
 
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
-    """Return a copy of the arguments that contains the arrays `but` themselves. Raises UsageError
+    """Return a copy of the arguments, in which the arrays `but` are not copied. Raises UsageError
     for an argument that can't be copied."""
     # recycled memory for large arrays: fresh memory would take longer than a launch that only moves
     # them
@@ -142,7 +145,7 @@ GROUPS = dict, list, tuple
 
 
 def leaves(value: Any) -> list[Any]:
-    """Return the single values in a result or in arguments, in their order."""
+    """Return the values inside nested dicts, lists and tuples, in their order."""
     if not isinstance(value, GROUPS):
         return [value]
     found: list[Any] = []
@@ -164,13 +167,13 @@ def is_host_array(value: Any) -> bool:
 
 
 def arrays_in(value: Any) -> list[Array]:
-    """Return the arrays in a result or in arguments, in their order, as numpy arrays."""
+    """Return the arrays inside nested dicts, lists and tuples, in their order, as numpy arrays."""
     return [as_numpy(one) for one in leaves(value) if hasattr(one, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
-    """Return the arrays of a record's inputs as arguments: positional ones for one rank, or one
-    dict per rank."""
+    """Return the input arrays of a record as Arguments. For several ranks the positional arguments
+    are the Arguments of each rank."""
     if setting.world.ranks == 1:
         return tuple(arrays), {}
     ranks = {one.name: one.rank for one in setting.inputs}
@@ -257,7 +260,7 @@ class _Copies:
 
 
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
-    """Return arguments with each single value replaced by the result of a function for it."""
+    """Return nested dicts, lists and tuples in which each other value x is replaced by `by(x)`."""
     if isinstance(value, dict):
         return {key: replaced(one, by) for key, one in value.items()}
     if isinstance(value, list | tuple):

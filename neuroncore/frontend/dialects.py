@@ -85,7 +85,8 @@ def _homes(value: Any) -> Iterator[str]:
 
 
 def _only(homes: Iterable[str]) -> Dialect | None:
-    """Return the API to which all modules belong; None for neither API or both."""
+    """Return the API to which modules belong; None if they belong to both, or if none of them
+    belongs to an API."""
     homes = {f"{home}." for home in homes}
     names: list[Dialect] = [
         name

@@ -56,15 +56,16 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 def kept(name: str, function: Issues) -> Issues:
-    """Return the function of an instruction. If the API requires a promise of the kernel, the
-    function raises SignatureError for a call without it."""
+    """Return the function of the instruction `name` with the checks that only this API makes. The
+    function raises SignatureError if the API requires a promise of the kernel that a call does not
+    make."""
     return PROMISED[name](function) if name in PROMISED else function
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Return the function with a check that the kernel promises unique indices for sums: the API
-    does not support other indices yet (the page of nki.isa.dma_compute). The older API has no such
-    parameter, and adds repeated elements up."""
+    """Return dma_compute with a check: where rows are picked at run time, `unique_indices` must be
+    True. The API does not support sums with repeated indices yet (the page of nki.isa.dma_compute).
+    The older API has no such parameter, and adds repeated elements up."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:

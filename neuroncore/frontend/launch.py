@@ -173,9 +173,9 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
 
 
 class Way(NamedTuple):
-    """How the kernels of a dialect run: their type of tensors; for each core of a rank the programs
-    of the grid, which it runs one after the other; and the function to call at the end of each
-    program."""
+    """How the kernels of a dialect run. `tensor` is the type of their tensors. `shares` has, for
+    each core of a rank, the programs of the grid that the core runs one after the other. `finished`
+    is called at the end of each program."""
 
     tensor: type[Tile]
     shares: Sequence[Sequence[int]]
@@ -215,8 +215,9 @@ class _Rank:
         return result
 
     def ends(self, returned: Sequence[Any]) -> None:
-        """Take the result of the first core, with the parts that other cores wrote, after all cores
-        have returned."""
+        """Take over the results of all cores, after the kernel has returned on each. The rank's
+        result is the result of the first core, with the elements that other cores wrote. Check this
+        result."""
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
@@ -246,9 +247,9 @@ class _Rank:
 def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
 ) -> None:
-    """Set the order of instructions, the phase of the clock, the loads that wait, and the writer of
-    DMA descriptors. Without the flag DISABLE_DGE the older API's compiler leaves descriptors to
-    hardware."""
+    """Store in the record of each core how its program is scheduled: the order of instructions, the
+    compiler's flags, and the options `clock_phase`, `loads` and `descriptors`. Without the flag
+    DISABLE_DGE the older API's compiler leaves DMA descriptors to hardware."""
     for core in cores:
         if core.program is not None:
             core.program.order = chosen.order or order_of(order, chosen.launch)
@@ -287,7 +288,7 @@ def _check_cores(cores: list[Core]) -> None:
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
     """Return the results of a program on each core. The cores of a logical core run together;
-    others run one by one."""
+    `turns` is the seed for the order in which they take turns. More cores run one by one."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -299,8 +300,8 @@ def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
 
 
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return a kernel's result. A Python error about a function of neuroncore becomes a
-    NeuronError."""
+    """Call a kernel function, and return its result. A Python error about the use of neuroncore
+    becomes a NeuronError."""
     try:
         return function(*args, **kwargs)
     except misuse.WRONG as error:
@@ -329,7 +330,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """Return the collector for the errors of a launch if that is requested, else None."""
+    """Let the cores compute in float64 too, if Options.precision is set. Return the object that
+    collects the errors of the launch; None without the option."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -348,7 +350,7 @@ def finish(run: Launch) -> Any:
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """Return the names of the parameters to which a function's positional arguments belong."""
+    """Return the name of the parameter for each positional argument; "" for arguments in excess."""
     if isinstance(function, FunctionType) and not function.__dict__:  # it wraps no other function
         code = function.__code__
         names = list(code.co_varnames[: code.co_argcount])

@@ -110,8 +110,10 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for indices from `first` to `last` that exceed the size of an axis. `ragged` is
-    the hint if the last of several pieces is shorter than the others."""
+    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If they
+    are a piece beyond an axis that consists of such pieces, the hint says how many pieces there
+    are. Otherwise it is `ragged`, the hint for an axis whose last piece is shorter than the
+    others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -138,13 +140,14 @@ def get_nc_version() -> Version:
 
 
 def get_nc_sub_version() -> int:
-    """Return the silicon revision within a generation. The first one, 0, is emulated."""
+    """Return the silicon revision within a generation. Revision 0 is emulated."""
     return 0
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """Return the shape (rows, columns) of `size` elements as rows, one per partition. The number of
-    partitions is the largest one that divides `size`. For no elements it is one row."""
+    """Return (rows, columns) of a matrix with `size` elements and one row per partition. The number
+    of rows is the largest divisor of `size` that is at most the number of partitions. A matrix
+    without elements has one row."""
     most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
@@ -152,8 +155,8 @@ def rows_of(size: int) -> tuple[int, int]:
 
 def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
     """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by repeatedly
-    halving the first axis that can be halved. `itemsize` is the bytes of an element in SBUF, if it
-    is wider there."""
+    halving the first axis that can be halved. `itemsize` is the number of bytes of an element in
+    SBUF, if elements are wider there than in the tensor."""
     row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
         yield tensor

@@ -34,8 +34,9 @@ NO_UFUNC = "__array_ufunc__"  # occurs in numpy's message
 
 
 def told(error: BaseException) -> NeuronError | None:
-    """Return a Python error as a NeuronError at the user's line; None if it isn't about neuroncore.
-    It is an EmulatorError if the user's code did not request the operation that failed."""
+    """Return a Python error as a NeuronError at the user's line; None if the error isn't about
+    neuroncore. The result is an EmulatorError if the fault is in neuroncore, and not in the user's
+    code."""
     frame, instruction = source.innermost(error.__traceback__)
     if frame is None:
         return None
@@ -63,8 +64,8 @@ def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error from the callee of a frame on; None if the frame itself
-    raised it."""
+    """Return the traceback of an error from the function that `frame` called on; None if `frame`
+    itself raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame is not frame:
         trace = trace.tb_next
@@ -102,8 +103,8 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
 
 
 def _not_set(message: str) -> KernelError | None:
-    """Return the error for setting an attribute, as in `tensor.scale = 2.0`; Python's message has
-    only the class."""
+    """Return the error for setting an attribute of a tensor, as in `tensor.scale = 2.0`; None for
+    other objects. Python's message names only the class of the object."""
     match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None
@@ -165,7 +166,8 @@ def _no_import(error: ImportError) -> KernelError | None:
 
 
 def _written(frame: FrameType, module: ModuleType) -> str | None:
-    """Return the name by which the user's code refers to a module of neuroncore."""
+    """Return the name by which the user's code refers to a module of neuroncore, such as `nl`; None
+    if there is no such name."""
     space = {**frame.f_globals, **frame.f_locals}
     return next((name for name, value in space.items() if value is module), None)
 
@@ -201,7 +203,8 @@ class _Called:
 
 
 def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
-    """Return the error for a call or another expression that does not accept its operands."""
+    """Return the error for a call or another expression that does not accept its operands; None if
+    the error is not about neuroncore."""
     if syntax.call(frame.f_code, instruction) is None:
         return _wrong_values("this", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
@@ -293,7 +296,8 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _form(name: str, function: Any) -> str | None:
-    """Return the parameters of a function as text, without types; None if they are unknown."""
+    """Return a function with its parameters as text, `name(x, y, ...)`, without types; None if the
+    parameters are unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -137,7 +137,8 @@ Before = Arguments | Originals
 
 
 class OriginalArrays(Mapping[str, Array]):
-    """The arrays of inputs, by name. Large arrays without a copy are checked when they are read."""
+    """The input arrays of a record, by name. Large arrays without a copy are checked when they are
+    read."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self._arrays = arrays
@@ -154,8 +155,8 @@ class OriginalArrays(Mapping[str, Array]):
 
 
 def _large(each: list[Any]) -> list[Array]:
-    """Return the large numpy arrays whose memory is in no other argument; a write to another
-    argument would change them too."""
+    """Return the large numpy arrays that share no memory with another argument. A write to another
+    argument would change a large array that shares its memory, without a copy."""
     large = {id(one) for one in each if type(one) is np.ndarray and one.nbytes >= LARGE}
     if not large:
         return []
@@ -177,6 +178,7 @@ def _apart(arrays: Collection[Any]) -> list[Any]:
 
 
 def _overlaps(whole: tuple[int, int], spans: list[tuple[int, int]]) -> int:
-    """Return how many of the arrays share memory with one of them, including itself."""
+    """Return how many of `spans` overlap the span `whole`, which is one of them. A span is (first
+    address, address after the last byte)."""
     low, high = whole
     return sum([low < end and begin < high for begin, end in spans])

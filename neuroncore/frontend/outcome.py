@@ -57,8 +57,9 @@ class Inputs:
         keeps: bool,
         before: originals.Originals | None = None,
     ) -> None:
-        """With `keeps`, arrays are copied when they enter. `before` copies the arrays that it
-        contains when an instruction first writes to them."""
+        """With `keeps`, each array among the arguments is copied before the kernel runs. Arrays in
+        `before` are copied when an instruction first writes to them. `tensor` is the type of the
+        kernel's tensors."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         self.originals: Mapping[int, originals.OriginalArray] = before.of if before else {}
         self.programs = [core.program for core in cores if core.program is not None]
@@ -239,7 +240,7 @@ def check(
 
 
 def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
-    """Raise an error for a result that ranks have exchanged."""
+    """Raise an error if a result of the kernel is a tensor that a collective reads or writes."""
     for tile in tiles:
         if tile.storage.id in core.hbm.exchanged:
             error = exchanged(f"{tile} is a result of the kernel", "dsts", tile)
@@ -305,7 +306,7 @@ def _has_issued(core: Core) -> bool:
 
 
 def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
-    """Return the error, moved to the function's last return statement."""
+    """Return the error, with the function's last return statement as its place."""
     site = _last_return(function)
     return error if site is None else error.placed(site)
 
@@ -361,15 +362,16 @@ class Launch:
 
 
 def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    """Return the arrays among a launch's arguments after it, and before it if there are copies,
-    else None."""
+    """Return (used, given): the arrays among a launch's arguments after the launch, and copies of
+    them from before it. `given` is None if there are no copies."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
     return used, None if launch.given is None else (launch.given, {})
 
 
 def setting(rank: int, launch: Launch, used: Arguments, given: originals.Before | None) -> Setting:
-    """Return the Setting of a launch, with the arrays among its arguments before it, if they are
-    known."""
+    """Return the Setting of one rank of a launch. `used` are the arguments after the launch, and
+    `given` those before it, or None. The Setting contains the arrays of `given`, if there are
+    any."""
     copies: dict[int, Any] = {}
     if given is not None:
         before = leaves(given) if isinstance(given, tuple) else given.leaves()
@@ -396,7 +398,8 @@ def together(settings: Sequence[Setting]) -> Setting:
 
 
 class WarnedLine(NamedTuple):
-    """The key by which a finding is reported only once."""
+    """The key by which a finding is reported only once: its code, and the file and line of the
+    kernel. A finding without a line has its message as `file`."""
 
     code: str
     file: str
@@ -433,7 +436,8 @@ def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def counted(findings: list[Finding]) -> str:
-    """Return the text of the first of several findings, with the number of the others."""
+    """Return the text of several findings about one line: the first one, and the number of the
+    others."""
     more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{more}"
 
@@ -450,7 +454,7 @@ def warn(findings: Iterable[Finding]) -> None:
 
 def _is_told_each_time(text: str) -> bool:
     """Return whether Python's warning filters show or raise this warning each time. The first
-    filter that applies to it in every module decides."""
+    filter that matches the warning and is not limited to a module decides."""
     for action, message, category, module, _ in warnings.filters:
         about = message is None or message.match(text)
         if about and module is None and issubclass(NeuronWarning, category):

@@ -31,8 +31,8 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
-    """An observer of launches. It is called when a launch begins, and when it is done, on one rank
-    or several."""
+    """An observer of launches. `begun` is called with the first core when a launch begins, and
+    `done` with the Launch of each rank when it is finished."""
 
     def begun(self, core: Core) -> None: ...
 
@@ -81,8 +81,8 @@ def settings(
     in_every_thread: bool = False,
 ) -> Iterator[None]:
     """A context manager: kernels are launched with these settings, from this thread or from every
-    thread. If it `keeps` copies of the arrays among its arguments, an observer can execute a launch
-    again."""
+    thread. With `keeps`, a launch keeps copies of the arrays among its arguments, so that an
+    observer can execute it again."""
     global _process
     originals = originals or current_settings().originals
     chosen, before = Settings(target, options, observer, keeps, verify, originals), _process
@@ -97,8 +97,8 @@ def settings(
 
 
 def tell(*ranks: Launch) -> bool:
-    """Report a finished launch, on one or several ranks, to the observer. Return whether there is
-    an observer."""
+    """Report a finished launch to the observer. `ranks` are the Launches of its ranks. Return
+    whether there is an observer."""
     observer = current_settings().observer
     if observer is not None:
         observer.done(*ranks)
@@ -131,7 +131,9 @@ def last_launch(
     options: Options | None = None,
     originals: Originals | None = None,
 ) -> Launch:
-    """Call a function that launches kernels, with separate settings, and return the last launch.
+    """Call a function that launches kernels, and return its last launch on one rank. `target`,
+    `options` and `originals` are settings for this call; the current settings supply those that are
+    None.
 
     Raises UsageError if nothing was launched.
     """

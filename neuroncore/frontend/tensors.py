@@ -137,16 +137,17 @@ def asserted() -> bool:
 
 
 def question() -> syntax.Question:
-    """Return the expression whose truth value the user's code needs, and the node that needs it."""
+    """Return the expression whose truth value the user's code needs, and the syntax node that needs
+    it, such as an `if`, an `assert` or a `not`. Both are None outside the user's code."""
     frame = source.user_frame()
     return syntax.Question(None, None) if frame is None else syntax.question(frame)
 
 
 def is_there(tile: Tile) -> bool:
-    """Return whether a test of a tile on the chip asks whether the tile is given. Kernels test
-    arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py); a warning explains that
-    the result is True whatever the tile contains. Return False if the test can only be about the
-    contents: for `not` and `while`, and for a comparison."""
+    """Return whether a condition asks whether a tile on the chip is given. Kernels test arguments
+    in this way (nki-library of SDK 2.29, mlp_tkg_constants.py), so this is reported: the condition
+    is true whatever the tile contains. Return False if the condition can only be about the
+    contents: for `not`, `while` and comparisons."""
     asked, core = question(), running()
     negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
     if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
@@ -156,7 +157,7 @@ def is_there(tile: Tile) -> bool:
 
 
 def _compares(asked: ast.AST | None, tile: Tile) -> bool:
-    """Return whether an expression is a comparison, or a call that made its tile by a
+    """Return whether an expression is a comparison, or a call whose instruction wrote the tile by a
     comparison."""
     if isinstance(asked, ast.Compare):
         return True

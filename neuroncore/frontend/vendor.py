@@ -31,12 +31,12 @@ class Repository:
 
     @property
     def variable(self) -> str:
-        """Return the name of the environment variable for a checkout."""
+        """Return the name of the environment variable with the folder of a checkout."""
         return "NEURONCORE_" + self.name.upper().replace("-", "_")
 
     @property
     def folder(self) -> str:
-        """Return the name that `git clone` gives a checkout."""
+        """Return the name of the folder that `git clone` makes."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -162,8 +162,8 @@ WITH = "NEURONCORE_WITH"
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder that the user names as a checkout of a repository, and how it was named: by a
-    variable or by `--with`."""
+    """A folder that the user names as a checkout of a repository. `given` is the folder, and `said`
+    is how the user named it: an environment variable, or `--with`."""
 
     repository: Repository
     given: str
@@ -220,8 +220,8 @@ def named(repository: Repository) -> Checkout | None:
 
 
 def parsed(text: str) -> Checkout:
-    """Return the name and the checkout of NAME=FOLDER. Raises UsageError if there is no such name,
-    or if the folder does not have the package."""
+    """Return the checkout that the text NAME=FOLDER names. Raises UsageError if no repository has
+    this name, or if the folder does not have the package."""
     name, equals, folder = text.partition("=")
     if not equals or not folder or name not in REPOSITORIES:
         raise UsageError(
@@ -264,7 +264,8 @@ def _seems(given: Path) -> str:
 
 
 class PlaceholderModule(ModuleType):
-    """A placeholder for a module. It has every name."""
+    """A placeholder for a module that only the vendor's package has. Each of its attributes is a
+    placeholder too."""
 
     def __getattr__(self, name: str) -> Any:
         made = missing(self.__name__, name)
@@ -275,8 +276,8 @@ class PlaceholderModule(ModuleType):
         return f"<module {self.__name__!r}, which exists only in the vendor's package>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the call. After `from neuronxcc.starfish.support import name` it is not known
-        whether `name` is a module."""
+        """Refuse the call. `from neuronxcc.starfish.support import name` makes this placeholder
+        even if `name` is a function."""
         raise refusal(missing(*self.__name__.rpartition(".")[::2]))
 
 

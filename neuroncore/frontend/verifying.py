@@ -1,4 +1,5 @@
-"""Verification of launches: their records are compared with the plain reading."""
+"""Verification of launches: their records are compared with the plain reading, a second
+implementation of all instructions in plain numpy."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def verify(launches: Sequence[Launch]) -> None:
 
 
 def verdict_of(record: Record, results: Any) -> Verdict:
-    """Return the result of the comparison, for each instruction and for the results of the run."""
+    """Execute a record in the emulator and in the plain reading, and compare each instruction.
+    Compare the run's `results` too. Return the verdict."""
     comparison = verification.Verification(record)
     with progress(
         lambda: f"verified {comparison.replay.step} of {comparison.instructions} instructions"

@@ -31,7 +31,7 @@ class TestLaunches(Protocol):
 
 class KernelTest:
     """Assertions of one test. `name` is the name of the test, and `file` is the file of budgets. If
-    `kept` is a dict, budgets are stored there for the file instead of being compared."""
+    `kept` is a dict, measured figures are stored there to update the file, and not compared."""
 
     def __init__(
         self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None
@@ -57,8 +57,9 @@ class KernelTest:
 
     @contextmanager
     def refused(self, code: str) -> Iterator[None]:
-        """Assert that a kernel in the block is refused with this code, or has a finding with it.
-        Raises AssertionError if not; errors with other codes pass through."""
+        """Assert that a kernel in the `with` block is refused with this code, or has an error or a
+        warning with this code. Raises AssertionError if not. Kernel errors with other codes are
+        raised."""
         before = len(self._watch.launches)
         try:
             yield

@@ -34,8 +34,8 @@ def over(found: Figures, limits: Figures) -> str:
 
 
 def read(file: Path) -> dict[str, Figures]:
-    """Return the budgets of a file by name; none if the file doesn't exist. Raises UsageError for a
-    file with other contents."""
+    """Return the budgets in a file, by the name of the test; an empty dict if the file doesn't
+    exist. Raises UsageError for a file with other contents."""
     try:
         kept: Any = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:

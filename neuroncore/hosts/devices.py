@@ -25,8 +25,8 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
 def framework(name: str, asked: str) -> Any:
-    """Import torch or jax. Raises UsageError, with `asked` in its message, if it is not
-    installed."""
+    """Import torch or jax. If it is not installed, raises UsageError. `asked` is the function that
+    needs it, for the message."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -38,7 +38,8 @@ def framework(name: str, asked: str) -> Any:
 
 
 def device(asked: str) -> Any:
-    """Return the device of torch tensors that were moved to the emulated device."""
+    """Return the torch device that tensors report after a move to the emulated device. `asked` is
+    the function that needs torch, for the message of the UsageError if it is not installed."""
     return framework("torch", asked).device(NAME)
 
 
@@ -135,8 +136,8 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
 
 
 def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
-    """Return the result of a torch function. If torch lacks it for unsigned integers, it is
-    computed on signed ones."""
+    """Return the result of a torch function. If torch lacks the function for unsigned integers, it
+    is computed on signed integers of the same size."""
     args = list(args)
     try:
         return function(*args, **named)

@@ -2,7 +2,8 @@
 
 `--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns it on, also
 in workers of pytest-xdist. Then `import nki` works, and errors of kernels are reported as by
-`neuroncore run`. A test fails if it has a finding, such as a kernel that issues no instruction.
+`neuroncore run`. A test fails if a launch has an error or a warning among its findings, such as a
+kernel that issues no instruction.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class LaunchWatch:
         self.launches += ranks
 
     def met(self) -> dict[Any, Any]:
-        """Return the findings of all launches, by the line of a kernel."""
+        """Return the errors and warnings among the findings of all launches, by the line of a
+        kernel."""
         findings = (each for run in self.launches for each in run.findings)
         return outcome.by_line(outcome.likely_wrong(findings))
 
@@ -166,7 +168,9 @@ class Kernels:
             budgets.write(self.budget_file, self.updated)
 
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
-        """Observe all launches of a test. If the session writes pages, the pages show values."""
+        """Return a context manager in which `observer` observes all launches on the machine
+        `target`. If the session writes pages, launches keep their arguments, so that the pages show
+        values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
         return setting.settings(
             target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
@@ -174,7 +178,7 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail the test if it has a finding that it does not allow."""
+        """Fail the test if it has an error or a warning that it does not allow."""
         watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield

@@ -23,7 +23,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Import a module that few kernels use, at its first use."""
+    """Return the submodule `name`. Few kernels use these modules, so each is imported at its first
+    use."""
     if name in __all__:
         return _importlib.import_module(f"{__name__}.{name}")
     raise _dialects.unknown("nki", name, __all__)

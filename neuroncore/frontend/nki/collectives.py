@@ -1,8 +1,9 @@
 """nki.collectives: one function for each instruction whose module is nki.collectives.
 
-All return None, except the two that return a register. Tensors in HBM that this API's compiler
-refuses are refused here, or reported (nki-library's comments: collectives of kernel arguments and
-results, and of tensors without a name).
+Two functions return a register, the others None. `srcs` are the tensors that a rank sends, and
+`dsts` the tensors that it receives. A tensor in HBM that is an argument or a result of the kernel
+raises an error, and one in shared HBM without a name is reported, because the device's compiler
+refuses both (nki-library's comments).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def __dir__() -> list[str]:
 
 
 class ReplicaGroup(NKIObject):
-    """The ranks that exchange data with each other: a list of lists of rank numbers."""
+    """Groups of ranks, as a list of lists of rank numbers. The ranks of one group exchange data
+    with each other."""
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self.groups = groups
@@ -53,8 +55,8 @@ def all_reduce(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, op: Any,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank of a group the reduction of all srcs by op: nl.add, nl.minimum or
-    nl.maximum."""
+    """Combine the srcs of all ranks of a group, element by element, and write the result to the
+    dsts of each rank. `op` is nl.add, nl.minimum or nl.maximum."""
     _issue("all_reduce", (srcs, dsts), _groups(replica_group), op, priority)
 
 
@@ -62,7 +64,8 @@ def all_gather(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank of a group all srcs, concatenated along collective_dim."""
+    """Concatenate the srcs of all ranks of a group along `collective_dim`, and write the result to
+    the dsts of each rank."""
     _check_dim(srcs, collective_dim, (0, 1))
     _issue("all_gather", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
@@ -71,7 +74,9 @@ def reduce_scatter(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int, op: Any,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank of a group its piece of the reduction of all srcs by op."""
+    """Combine the srcs of all ranks of a group by `op`, element by element. Split the result along
+    `collective_dim` into one piece for each rank, and write only this piece to the dsts of the
+    rank."""
     _check_dim(srcs, collective_dim, (0,))
     given = _groups(replica_group), collective_dim, op, priority
     _issue("reduce_scatter", (srcs, dsts), *given)
@@ -81,7 +86,8 @@ def all_to_all(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank of a group its piece of every src."""
+    """Split each src into one piece for each rank of a group, and send each piece to its rank.
+    Piece k of a dst comes from the group's rank number k, counted from 0."""
     _issue("all_to_all", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
 
@@ -90,8 +96,8 @@ def all_gather_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Gather data of different lengths: every rank of a group receives what each rank sends to all.
-    The lengths are in a uint32 tensor."""
+    """Gather elements, whose number may differ between ranks: each rank sends the same elements to
+    all ranks of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -101,8 +107,8 @@ def all_to_all_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Exchange data of different lengths: every rank of a group receives what each rank sends to
-    it. The lengths are in a uint32 tensor."""
+    """Exchange elements, whose number may differ between ranks: each rank sends other elements to
+    each rank of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *given)
 
@@ -111,7 +117,8 @@ def collective_permute(
     srcs: Tensors, dsts: Tensors, source_target_pairs: Pairs, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give the target of each pair the src of the source."""
+    """Copy data between pairs of ranks. For each pair (source rank, target rank), the src of the
+    source rank is copied to the dst of the target rank."""
     _issue("collective_permute", (srcs, dsts), source_target_pairs, priority)
 
 
@@ -119,7 +126,8 @@ def collective_permute_implicit(
     srcs_by_channel: Channels, dsts_by_channel: Channels, replica_group: ReplicaGroup,
     channel_ids: Sequence[int] = (0,), priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank its predecessor's src, in the ring of each channel."""
+    """For each channel, copy to every rank the src of its predecessor. Each channel arranges the
+    ranks of a group as a ring."""
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
     _check_channels(channel_ids)
     given = _groups(replica_group), channel_ids, priority
@@ -131,7 +139,8 @@ def collective_permute_implicit_reduce(
     replica_group: ReplicaGroup, op: Any, channel_ids: Sequence[int] = (0,),
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Give every rank op of its predecessor's two srcs, in the ring of each channel."""
+    """For each channel, combine the two srcs of a rank by `op`, and write the result to the next
+    rank. Each channel arranges the ranks of a group as a ring."""
     tensors = (
         _flat("srcs0_by_channel", srcs0_by_channel),
         _flat("srcs1_by_channel", srcs1_by_channel),
@@ -146,9 +155,9 @@ def collective_permute_implicit_current_processing_rank_id(
     iteration_id: VirtualRegister | int, replica_group: ReplicaGroup, channel_id: int = 0,
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
-    """Return a register with the rank whose data has arrived after a number of steps: the rank
-    itself at step 0, then its predecessors. `num_channels` is a parameter of NKI 0.2, and is
-    ignored."""
+    """Return a register with the number of the rank whose data has arrived after `iteration_id`
+    steps around the channel's ring. At step 0 it is the number of this rank, at step 1 the number
+    of its predecessor, and so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)
@@ -198,8 +207,8 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
-    """Raise ShapeError for a dimension that this API doesn't accept. It accepts 0, and for tiles in
-    SBUF the dimensions `on_chip`."""
+    """Raise ShapeError for a `collective_dim` that this API doesn't accept. It accepts the
+    dimensions `on_chip` for tiles in SBUF, and only 0 for tensors in HBM."""
     tiles = [one for one in srcs if isinstance(one, Tile)] if isinstance(srcs, list | tuple) else []
     taken = on_chip if tiles and all(one.storage.on_chip for one in tiles) else (0,)
     if dim not in taken:
@@ -224,8 +233,8 @@ def _check_channels(channel_ids: Any) -> None:
 
 
 def _check_tensors(tensors: Any, argument: str) -> None:
-    """Raise BufferKindError for an argument of the kernel, because a collective can't read or write
-    it. Report a tensor in shared HBM without a name."""
+    """Raise BufferKindError if a tensor in HBM is an argument of the kernel, because collectives
+    can't access arguments. Report a tensor in shared HBM without a name."""
     core = current()
     for tile in tensors if isinstance(tensors, list | tuple) else ():
         if not isinstance(tile, Tile) or tile.storage.on_chip:

@@ -47,10 +47,10 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """Return True: kernels test in this way whether an argument is a tensor or None. For a tile
-        on the chip, an `assert` tests that no element is 0, as the documentation checks results;
-        other tests give a warning. Raises DynamicControlError if the test can only be about the
-        contents."""
+        """Return True, because kernels write `if tensor` to distinguish a tensor from None. For a
+        tile on the chip, an `assert` tests that no element is 0, as the documentation checks
+        results, and other conditions give a warning. Raises DynamicControlError if a condition can
+        only be about the contents of the tile."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -60,8 +60,9 @@ class Indexed(Seen, Unread, Parted):
     def by_keys(self: T, keys: tuple[Any, ...]) -> T:
         """Return a view by integers, slices with steps, `...`, nl.ds and registers.
 
-        An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
-        axis where fewer than two would be left. A view may be empty.
+        An integer removes its axis. A tile on the chip keeps axis 0, with size 1, and keeps at
+        least two axes: if fewer would be left, an axis of size 1 is added at the end. A view may be
+        empty.
         """
         shape, strides = self.shape, self.strides
         rank = len(shape)
@@ -160,8 +161,9 @@ class Indexed(Seen, Unread, Parted):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Return the first element, the count, the step and the run-time offsets of an index that
-        is neither a plain slice nor an int."""
+        """Return (first element, count, step, run-time offsets) for an index that is nl.ds, a
+        register, a tile, a range or another object with __index__. The count DROPPED means that the
+        axis is removed."""
         size = self.shape[axis]
         keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):
@@ -268,7 +270,8 @@ class Patterned(Indexed):
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def _axis(self, dim: int, last: int | None = None) -> int:
-        """Return the number of an axis, which counts from the end if it is negative."""
+        """Return the number of the axis `dim`, counted from 0. A negative `dim` counts from the
+        end. `last` is the number of axes to choose from, by default all."""
         (dim,) = limits.axes(dim, "dim", position=0)
         count = self.ndim if last is None else last
         if not -count <= dim < count:
@@ -324,7 +327,9 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view, for a pattern relative to this view."""
+        """Return the run-time offset of this view, for its use by `plain`, the view that `ap` makes
+        of it. Raises ViewError if `ap` was passed another offset (`free` is false), or if this
+        offset can't be expressed in elements of `plain`."""
         own, *others = self.dynamic
         step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or own.vector or own.picks or rest:
@@ -386,7 +391,9 @@ class Patterned(Indexed):
         return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))
 
     def _check_pattern(self, indirect: bool) -> None:
-        """Store an error if a pattern leaves its storage, or on the chip its partition."""
+        """Check a view that `ap` made. Store an error in the view if its pattern leaves the
+        storage, or on the chip the partition. Raises ShapeError and ViewError for patterns that no
+        access can have."""
         if not self.shape or min(self.shape) < 1:
             raise ShapeError(
                 f"the pattern's counts are {self.shape}; each must be at least 1",

@@ -84,11 +84,11 @@ class Kernel:
         )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
-        """Return the kernel with a schedule: pairs of an instruction and the instruction that it
-        waits for, by name.
+        """Return the kernel with a schedule. Each edge of the schedule is a pair: the name of an
+        instruction, and the name or names of the instructions that it waits for.
 
-        The pairs restrict the reordering by the device's compiler. Here instructions run in the
-        order of the program, and neither results nor the estimate of time depend on them.
+        The edges restrict the reordering by the device's compiler. Here instructions run in the
+        order of the program, and neither results nor the estimate of time depend on edges.
         """
         for edge in edges:
             later, earlier = edge if isinstance(edge, tuple) and len(edge) == 2 else (None, None)
@@ -138,8 +138,8 @@ class Kernel:
 
 
 def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
-    """Add a reason to the error of an instruction that refuses its arguments, if the kernel is of
-    the other API."""
+    """Add a reason and a hint to the error of an instruction that refuses its arguments, if the
+    kernel `function` is written for the older API, neuronxcc.nki."""
     if dialect(function) == "neuronxcc.nki":
         error.because = (
             "a kernel of neuronxcc.nki is launched through nki.jit, which belongs to the other API"

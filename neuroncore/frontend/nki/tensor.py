@@ -79,8 +79,8 @@ def _store(slot: Assigned, value: Any) -> None:
 
 
 def _not_copied(slot: Assigned, value: Any) -> SignatureError:
-    """Return the error for a tensor that no instruction copies to a tile on the chip. It names the
-    instruction to use instead."""
+    """Return the error for the assignment of `value` to `slot`, a tile on the chip, if no
+    instruction copies such a value there. The error's hint names an alternative."""
     if isinstance(value, Tile):
         hint = (
             "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"
@@ -99,7 +99,8 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
 
 
 def check_not_in_psum(value: Tile, what: str) -> None:
-    """Raise BufferKindError for a tile in PSUM, which a DMA can't read."""
+    """Raise BufferKindError if `value` is in PSUM, which a DMA can't read. The message begins with
+    `what`."""
     if value.region is MemoryRegion.psum:
         raise BufferKindError(
             f"{what}: the value is in psum",
@@ -161,8 +162,9 @@ class NkiTensor(Assigned):
     # --- views -----------------------------------------------------------------------------------
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
-        """Return the number of an axis that may be changed: not the partition, and not an axis with
-        a run-time index."""
+        """Return the number of the axis `dim`, counted from 0, which the method `what` is about to
+        change. Raises ViewError for the partition axis, and for axis 0 if its rows are selected at
+        run time."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
@@ -197,8 +199,8 @@ class NkiTensor(Assigned):
     def _at_least(
         self, shape: Dims, strides: Dims, offset: int, dynamic: tuple[Dynamic, ...] | None = None
     ) -> NkiTensor:
-        """Return a window with at least the axes that every tensor has: two on the chip, one in
-        HBM."""
+        """Return a view on the storage. If it has fewer axes than every tensor has (two on the
+        chip, one in HBM), an axis of size 1 is added at the end."""
         if len(shape) < (2 if self.storage.on_chip else 1):
             shape, strides = (*shape, 1), (*strides, 1)
         return self.window(shape, strides, offset, dynamic=dynamic)
@@ -220,10 +222,10 @@ class NkiTensor(Assigned):
 
     def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
         """Return the elements [P, num_elem] whose offsets along the free axes are in `index`, a
-        tile [P, K] in SBUF. A read gathers them, a write scatters them.
+        tile [P, K] in SBUF. A read gathers these elements, a write scatters to them.
 
-        A group of 16 partitions (32 for the Tensor engine) shares its offsets: offset i is in row
-        i % 16 and column i // 16 of those rows of the index.
+        The 16 partitions of a group (32 for the Tensor engine) use the same offsets, which are in
+        the group's rows of `index`: offset i is in row i % 16 and column i // 16.
         """
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)
@@ -385,7 +387,9 @@ class NkiTensor(Assigned):
         dst_pattern: Sequence[Any],
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
-        """Split, reorder and merge named axes: ('b', ('h', 'w')) becomes ('b', 'w', 'h')."""
+        """Split, reorder and merge axes, which `src_pattern` names. A tuple in `src_pattern` splits
+        an axis, a tuple in `dst_pattern` merges axes. The patterns ('b', ('h', 'w')) and ('b', 'w',
+        'h') split axis 1 into h and w, and swap these. `fixed_sizes` has sizes of named axes."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
                 f"{src_pattern} names {len(src_pattern)} axes of {self.shape}",
@@ -412,8 +416,8 @@ class NkiTensor(Assigned):
         return moved
 
     def view(self, dtype: Any) -> NkiTensor:
-        """Return the bits as another format; the last axis grows or shrinks by the ratio of the
-        sizes."""
+        """Return the same bits as elements of another format. The size of the last axis is
+        multiplied by the old size of an element and divided by the new one."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape

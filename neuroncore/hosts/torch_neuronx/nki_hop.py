@@ -71,5 +71,6 @@ def _zeros(torch: Any, arg: Any) -> Any:
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result; a copy if it is one of the arguments, because torch forbids that."""
+    """Return a result; a copy of it if it is one of the arguments, because torch forbids such
+    results."""
     return result.clone() if any(result is arg for arg in args) else result

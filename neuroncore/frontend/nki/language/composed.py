@@ -1,5 +1,5 @@
-"""Functions that issue several instructions: rounding, trigonometry, random tensors, folds along
-the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
+"""Functions that issue several instructions: rounding, trigonometry, random tensors, reductions
+along the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
 
 The Scalar engine computes sines only from -pi to pi. All random tensors use the Vector engine's
 generators, which `random_seed` seeds.
@@ -53,8 +53,8 @@ __all__ = [
 
 
 def _rounded(x: NkiTensor) -> NkiTensor:
-    """Return the nearest integer as float32. If x has no fraction (large numbers and NaN), return
-    x."""
+    """Return x rounded to the nearest integer, as float32. NaN and numbers of at least 2^23, which
+    have no fraction, are kept."""
     whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
     isa.tensor_copy(whole, x)
     isa.tensor_copy(nearest, whole)
@@ -67,8 +67,8 @@ def _rounded(x: NkiTensor) -> NkiTensor:
 
 
 def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """Return the nearest integer; if it is on the wrong side of x, move it by one. Return x if it
-    is an integer."""
+    """Return x rounded to an integer: the nearest integer, plus `sign_` where `comparison(nearest,
+    x)` is true. If the format of x is an integer format, x is only copied."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
@@ -106,7 +106,7 @@ TURN = (6.28125, 0.0019353071795864769)
 
 
 def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
-    """out = sin(x + shift). The nearest whole number of turns is subtracted, then activation
+    """out = sin(x + shift). The nearest multiple of 2 pi is subtracted first, then activation
     computes the sine."""
     turns, whole, rest = (
         ndarray(x.shape, int32),
@@ -209,8 +209,8 @@ Axis = int | Sequence[int]
 
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
-    """Return the axes to fold, counted from the back, as every release does. Raises ShapeError for
-    the partition axis, and SignatureError for a wrong axis or tile."""
+    """Return the axes to reduce as negative numbers: -1 is the last axis. Raises ShapeError for the
+    partition axis, and SignatureError if `axis` is no axis of x, or if x is not a tile."""
     axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in limits.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
@@ -226,7 +226,8 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
 
 
 def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
-    """Return the shape of the result; on the chip it has at least two axes."""
+    """Return the shape of a reduction of x along `axis`. The reduced axes have size 1 if
+    `keepdims`, else they are removed. The shape has at least two axes."""
     axes = [a + x.ndim for a in _axes(x, axis)]
     sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return tuple(sizes) if len(sizes) > 1 else (*sizes, 1)
@@ -272,7 +273,8 @@ def _count(x: NkiTensor, axis: Axis) -> int:
 
 
 def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
-    """Return all axes but the partition. Raises ShapeError if `axis` has fewer."""
+    """Return all axes but the partition axis, as negative numbers. Raises ShapeError if `axis` does
+    not list all of them. `name` is the name of the function in nki.language, for the error."""
     axes = _axes(x, axis)
     if len(axes) != x.ndim - 1:
         raise ShapeError(

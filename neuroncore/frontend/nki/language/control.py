@@ -47,7 +47,7 @@ def _value(bound: Bound) -> int:
 
 
 def _note(turns: int) -> None:
-    """Record on the core the number of iterations of the loop at this line."""
+    """Record on the core that the loop at the kernel's current line has `turns` iterations."""
     core = current()
     core.turns.setdefault(core.birthplace(), []).append(turns)
 
@@ -72,7 +72,8 @@ def dynamic_range(
 def fori_loop(
     lower: Bound, upper: Bound, body_fun: Callable[[VirtualRegister], Any], step: int = 1
 ) -> None:
-    """Call body_fun(i) for i from `lower` below `upper`: a loop that the device runs."""
+    """Call body_fun(i) for i = lower, lower + step, and so on, below `upper`. The device runs this
+    loop."""
     for i in dynamic_range(lower, upper, step):
         body_fun(i)
 

@@ -36,8 +36,8 @@ def par_dim(size: int) -> int:
 
 @dataclass(frozen=True)
 class MemoryName:
-    """A memory as kernels of NKI 0.1 and 0.2 name it: `sbuf.view(dtype, shape)` is a new tensor in
-    it, and `buffer=sbuf` is the memory of a new tensor (kernel.py)."""
+    """The value of the names sbuf, psum and hbm in kernels of NKI 0.1 and 0.2. Such kernels write
+    `sbuf.view(dtype, shape)` for a new tensor in SBUF, and `buffer=sbuf` in other functions."""
 
     region: MemoryRegion
 
@@ -52,11 +52,11 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """Return a new tensor, whose contents are undefined until they are written. It may have no
-    elements.
+    """Return a new tensor, whose contents are undefined until they are written. A tensor without
+    elements is possible.
 
-    With `address=(partition, byte)` it is that part of SBUF or PSUM, and shares it with other
-    tensors there. Otherwise the system allocates separate memory.
+    `address` is the tensor's place in SBUF or PSUM: (first partition, byte within it). Tensors at
+    the same place share memory. Without an address the system allocates separate memory.
     """
     if isinstance(buffer, MemoryName):
         buffer = buffer.region
@@ -146,7 +146,7 @@ def full(
 
 def in_rows(tensor: NkiTensor) -> NkiTensor:
     """Return a tensor in HBM as a matrix with one row per partition. The number of rows is the
-    largest number of partitions that divides its size."""
+    largest divisor of the tensor's size that is at most the number of partitions."""
     return tensor.reshape(rows_of(tensor.size))
 
 

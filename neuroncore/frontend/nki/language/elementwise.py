@@ -52,10 +52,10 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
-    """Return a tile that repeats a tile of one partition in `count` partitions: nc_stream_shuffle,
-    once per group of 32. If no engine can start at its partition, a DMA moves it first:
-    broadcast_to is documented for any tile, and equiformer-trainium's Wigner matrices use single
-    rows of a table."""
+    """Return a tile of `count` partitions that each repeat x, a tile of one partition:
+    nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the partition of
+    x, a DMA moves x first: broadcast_to is documented for any tile, and equiformer-trainium's
+    Wigner matrices use single rows of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
@@ -79,7 +79,8 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x is a [P, 1] tile and the other operand is wider."""
+    """Return whether x has one element per partition and `other` has several, both in the same
+    number of partitions."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1
@@ -88,7 +89,9 @@ def _is_column(x: Any, other: Any) -> bool:
 
 
 def _scalar_operand(x: Any, bitvec: bool) -> Any:
-    """Return a number or a [P, 1] tile, which arithmetic operators require in float32."""
+    """Return x, a number or a [P, 1] tile, as an operand of tensor_scalar. Arithmetic operators
+    require float32, so a tile of another format is converted. Bitwise operators (`bitvec`) need no
+    conversion."""
     if not isinstance(x, Tile) or bitvec or x.dtype is float32:
         return x
     column = ndarray(x.shape, float32)
@@ -152,8 +155,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
-    """Return a shape for x, a tile with one element per partition, that has as many axes as the
-    other tile. Other tiles keep their shape."""
+    """Return the shape of x, to be compared with the shape of `other`. If x has one element per
+    partition, its shape gets as many axes as `other`; these have size 1."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 

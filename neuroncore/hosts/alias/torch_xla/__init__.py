@@ -1,5 +1,5 @@
-"""Imported only with this folder's parent on the path (`neuroncore alias-path`): activates the
-alias in programs that other programs start, and then removes itself."""
+"""Activates the alias in programs that other programs start, if this folder's parent is on Python's
+path (`neuroncore alias-path`). It replaces itself with the module that the alias finds."""
 
 from neuroncore.frontend.alias import step_aside
 

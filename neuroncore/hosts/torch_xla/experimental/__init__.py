@@ -2,7 +2,7 @@
 
 
 def eager_mode(enable: bool) -> None:
-    """Return True: everything is eager here."""
+    """Do nothing: every operation runs eagerly here."""
 
 
 def is_eager_mode() -> bool:
