@@ -253,8 +253,8 @@ def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def watch_compilation() -> None:
-    """Register a listener that prints a line to standard error when this process compiles a
-    loop."""
+    """Register a listener for compilations of loops in this process. It prints a line to standard
+    error at the first one, and measures the time of all."""
 
     class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:

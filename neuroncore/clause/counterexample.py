@@ -99,8 +99,9 @@ def expanded(text: str) -> Iterator[str]:
 
 
 def broken_rule(row: Counterexample) -> Rule | None:
-    """Return the rule that refuses a row's call. If several rules refuse it, the row's words
-    decide. None if no rule does."""
+    """Return the rule that refuses a row's call; None if something other than a rule refuses it. If
+    several rules refuse it, this is the one whose error the call raises, or else one whose error
+    contains the row's words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):

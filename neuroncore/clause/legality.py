@@ -37,7 +37,9 @@ def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[
 
 
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Set the engine of a call, and return the errors of its operands together."""
+    """Set the engine of a call, and return the errors that concern more than one argument: a
+    machine that lacks the instruction, an engine that can't run it or can't reach a tile, and the
+    errors of `picking_violations` and `together`."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
@@ -269,8 +271,8 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """Return the size that a term requires. If its letter occurs in no other operand, this is the
-    actual size."""
+    """Return the size that a term requires of an axis. If no operand has defined its letter, this
+    is the actual size."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -278,7 +280,7 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
-    """Return the size of a letter, computed from one operand only."""
+    """Return as text the size that a term's letter has according to one operand only."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
 
 
@@ -377,8 +379,9 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """Check that the index of the result starts at the first partition of the source, or of the
-    source's index."""
+    """Return the error of an index of the result `name` that does not start at the partition where
+    the source `lead` starts, or, if an index chooses elements of the source, where that index
+    starts."""
     what = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, what, view, machine)

@@ -36,7 +36,8 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 @dataclass(frozen=True)
 class Operand:
-    """Declaration of a tile operand. Limits are names of machine limits, never numbers."""
+    """Declaration of a tile operand. Its limits, such as `partitions`, are names of machine limits,
+    never numbers."""
 
     reads: bool = False
     writes: bool = False

@@ -37,8 +37,8 @@ def holds(
     got: Said | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Return a rule that refuses a call for which `test` is false. The error quotes `sentence`, and
-    blames `argument`."""
+    """Return a rule that refuses a call for which `test` is false. The error quotes `sentence`,
+    blames `argument`, and shows the `expected` and the actual value (`got`)."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -81,7 +81,8 @@ def formats_of(
 def needs(
     feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
-    """Require a feature that only some machines have, for calls for which `test` is true."""
+    """Require a feature that only some machines have, for calls for which `test` is true. The error
+    blames `argument`, and `what` names the use that needs the feature."""
 
     @rule(TargetError, f"{what} (`{argument}`) only on machines with {feature}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -217,7 +218,8 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, beside: str, said: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow an argument only if `test` is true for the argument of another parameter, `beside`."""
+    """Allow an argument only if `test` is true for the argument of another parameter, `beside`.
+    `said` states this condition in words."""
 
     @rule(OperatorError, f"{argument} only if {beside} {said}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -231,7 +233,8 @@ def only_if(
 
 
 def needed_if(argument: str, beside: str, said: str, test: Callable[[Any], Any]) -> Rule:
-    """Require an argument if `test` is true for the argument of another parameter, `beside`."""
+    """Require an argument if `test` is true for the argument of another parameter, `beside`. `said`
+    states this condition in words."""
 
     @rule(OperatorError, f"{argument} is needed if {beside} {said}")
     def check(call: Call, machine: Machine) -> Fault | None:

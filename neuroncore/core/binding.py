@@ -250,9 +250,8 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
     """Return the operands at their current offsets. With `skip`, return None if an operand is out
     of bounds.
 
-    Offsets that are given per partition are left to the instruction. Raises OutOfBoundsError, and
-    ViewError if numbers and their scales are not chosen by the same index.
-    """
+    An index that chooses a row for each partition is left to the instruction. Raises
+    OutOfBoundsError, and ViewError if numbers and their scales are not chosen by the same index."""
     tiles = dict(given)
     picked = {n: given[n] for n in call.dynamic if given[n].picks}
     for name in call.dynamic:
@@ -318,8 +317,9 @@ def settle(
     extra: tuple[Any, ...],
     unknown: dict[str, Any],
 ) -> None:
-    """Handle arguments that do not fit the signature: drop keywords that are known to be harmless,
-    and raise SignatureError for all others. `scope` has the other arguments by name."""
+    """Handle arguments that do not fit the signature. Ignore `unknown` keywords that are known to
+    be harmless, with a warning. Raise SignatureError for other keywords, for `extra` positional
+    arguments, and for missing arguments. `scope` has the arguments that fit, by name."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

@@ -77,9 +77,9 @@ def _form(tile: Tile) -> str:
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
-    """Wait until all cores that take part have arrived. The last core calls `carry_out` with one
-    contribution from each rank. Raises KernelError if the ranks differ in an argument that must be
-    the same for all."""
+    """Wait until all cores that take part in the collective `name` have arrived. The last core
+    reports sources that were never written, and calls `carry_out` with one contribution from each
+    rank. Raises KernelError if the ranks differ in an argument that must be the same for all."""
     core = mine.core
     on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
     members = participants(core.world, core.number, mine.ranks, on_chip)

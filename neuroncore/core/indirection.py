@@ -84,8 +84,9 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
-    """Return a temporary tile with the elements at the positions `chosen`, which are the same in
-    each group of `size` partitions."""
+    """Return a temporary tile with the elements of an operand at the positions `chosen` [P,
+    num_elem], which are the same in each group of `size` partitions. `check` reports elements that
+    the instruction reads and that were never written."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)

@@ -51,7 +51,8 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Store one argument in a Call, and yield the errors of this argument by itself."""
+    """Store the argument of one parameter in a Call, and yield the errors that it has whatever the
+    other arguments are."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}

@@ -191,8 +191,9 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
     that allows it.
 
     It is assumed that sizes in the table are those of all ranks together; one table of 16 ranks
-    agrees. RDH needs a power of two of chips. KangaRing needs whole chips and has a limit on the
-    number of ranks (documented). If neither fits, a ring is used."""
+    agrees. RDH needs a power of two of chips; for other numbers KangaRing replaces it. KangaRing
+    needs whole chips and an even number of ranks, and has a limit on this number (documented);
+    otherwise a ring replaces it."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     larger = [
@@ -223,7 +224,8 @@ def _steps(algorithm: str, ranks: int, chips: int) -> int:
 def _part(
     group: _Group, algorithm: str, steps: int, stage: str, level: _Level, size_bytes: float
 ) -> _Part:
-    """Return the time of a gather or scatter of `size_bytes` among the chips of a level."""
+    """Return the communication in a gather or scatter of `size_bytes` among the chips of a
+    level."""
     taken = size_bytes * (level.chips - 1) / level.chips
     numbers = _numbers(group.instance, algorithm)
     rate = level.gigabytes_per_s * _share_of_links(group.instance, numbers, stage)
@@ -253,8 +255,8 @@ def _shift(group: _Group, size_bytes: int) -> _Part:
 
 
 def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
-    """Return the time of one step, in which each rank reads and writes at half of the bandwidth of
-    its HBM bank (assumed: no bandwidth within a chip is published)."""
+    """Return the communication of ranks on one chip: one step, in which each rank reads and writes
+    at half of the bandwidth of its HBM bank (assumed: no bandwidth within a chip is published)."""
     chip = group.instance.chip
     rate = chip.hbm_gigabytes_per_s / max(chip.hbm_banks, group.per_chip) / 2
     return _Part(algorithm, 1, 1e3 * _numbers(group.instance, "mesh").step_us + size_bytes / rate)

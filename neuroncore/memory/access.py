@@ -190,8 +190,8 @@ class Flags:
         self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, what: Footprint) -> Array:
-        """Return the flags of an access, to be read or set, in any order. `start` is the byte of
-        its first element."""
+        """Return a view of the flags of an access, in any order: the flags can be read or set.
+        `start` is the byte of the access's first element."""
         first = start + what.low
         self._divide(gcd(self.granule, first, what.unit))
         granule = self.granule
@@ -202,8 +202,8 @@ class Flags:
         return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, what: Footprint) -> Array:
-        """Return the flags of an access in its shape. If an element has several flags, there is one
-        more axis."""
+        """Return a view of the flags of an access, in the shape of the access. If an element has
+        several flags, there is one more axis."""
         self._divide(gcd(self.granule, start, what.item, *what.strides))
         granule, shape = self.granule, what.shape
         steps = [s // granule for s in what.strides]

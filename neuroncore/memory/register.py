@@ -69,10 +69,9 @@ class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
     It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be used in
-    arithmetic. The variable of a loop is frozen. If Python needs a constant, it raises
+    arithmetic. The variable of a loop is frozen. Where Python needs a constant, a register raises
     DynamicControlError, as tracing for the device does. `load` is the last load on which the value
-    depends; a core executes its loads in order.
-    """
+    depends; a core executes its loads in order."""
 
     __slots__ = ("_value", "frozen", "load")
 

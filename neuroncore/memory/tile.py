@@ -429,7 +429,8 @@ _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage after its first write; None if the write covers the storage."""
+    """Return the Gaps of a storage of `nbytes` bytes after its first write, of an access whose
+    first element is at byte `start`; None if the write covers the storage."""
     known = _gaps.get((nbytes, start, what))
     if known is None:
         known = Gaps(nbytes)
