@@ -137,7 +137,8 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:
-    """Return the rows of a sum, then the rows of each source."""
+    """Return the rows of dst, then the rows of each source. Raises OutOfBoundsError for rows that
+    don't exist, unless `skip` is true."""
     sources = (asked(core, "srcs", src, skip) for src in srcs)
     return [asked(core, "dst", dst, skip), *sources]
 

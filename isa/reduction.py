@@ -236,7 +236,8 @@ def tensor_scalar_cumulative(
 
 
 def folded(op: Operator, axes: int, negate: bool) -> Run:
-    """Return the reduction of the last axes of data."""
+    """Return a function that folds the last `axes` axes of data by `op`. It negates results that
+    are numbers (not bit patterns) if `negate` is true."""
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
         result = numeric.reduce(op, data.values(), axes)
@@ -249,7 +250,7 @@ def folded(op: Operator, axes: int, negate: bool) -> Run:
 
 
 def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, data: Tile) -> None:
-    """Run the reduction with axes that only releases 0.1 and 0.2 of the API accept."""
+    """Run the reduction, and report that only releases 0.1 and 0.2 of the API accept its axes."""
     core.report(
         "AXIS_FROM_WITHIN",
         f"tensor_reduce: axis {axis} of {data} folds its last {len(words.listed(axis))}, as in "

@@ -313,8 +313,7 @@ TRANSPOSE = (one_format, through_the_array, fits_the_engine, in_one_bank)
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """On the Tensor engine the rows of data stream through the array; on the Vector engine its
-    columns do."""
+    """The Tensor engine takes data row by row; the Vector engine takes it column by column."""
     data = call.view("data")
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)

@@ -36,8 +36,8 @@ class ArrayLibrary:
 
 
 def _from_torch(tensor: Any) -> Array:
-    """Return a numpy array in the memory of a torch tensor. If numpy lacks the format, the array
-    has integers."""
+    """Return a numpy array in the memory of a torch tensor. If numpy has no type for the format,
+    the array has codes: integers."""
     torch = sys.modules["torch"]
     # without this, torch copies tensors of a stand-in's device
     with torch._C.DisableTorchFunction():

@@ -16,10 +16,10 @@ ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 
 
 class PlainTensor:
-    """The bytes of a tensor: rows that are `pitch` bytes apart on the chip and `spread` times that
-    here (Options.storage). `written` has a 1 for each byte of the chip that was written. A tensor
-    at an address of the kernel uses the bytes of a `memory`, where `ever` has a 1 if any tensor
-    wrote there."""
+    """The bytes of a tensor. Rows are `pitch` bytes apart on the chip, and `spread` times as far
+    here (Options.storage). `written` has a 1 for each byte of the chip that was written. If the
+    kernel chose the tensor's address, the bytes are those of a `memory`, where `ever` has a 1 if
+    any tensor wrote there."""
 
     def __init__(
         self, layout: Any, rows: int, pitch: int, memory: PlainTensor | None = None

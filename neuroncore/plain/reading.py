@@ -38,9 +38,9 @@ def approximate(i: Any) -> str | None:
 
 
 class PlainCore:
-    """One core: `rank`, and `place`, its position in the rank. `chip` is the number of ranks of a
-    chip; `program` is the program of the launch grid. `leftover` flags elements of the current
-    instruction's operands that depend on uninitialized memory."""
+    """One core: `rank` is the number of its rank, and `place` its position in the rank. `chip` is
+    the number of ranks of a chip; `program` is the program of the launch grid. `leftover` flags
+    elements of the current instruction's operands that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
