@@ -119,8 +119,8 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
 
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
-    """Return the arguments and the number of ranks, as the user would write them on the command
-    line."""
+    """Return the arguments of the kernel, and the ranks and cores that run it, as options of the
+    command line. Raise UsageError for arguments without a kernel."""
     if not kernel and (arguments.args or arguments.inputs):
         raise UsageError("--args and --inputs need a kernel: FILE.py::KERNEL")
     given = ["--args", *arguments.args] if arguments.args else []

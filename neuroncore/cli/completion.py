@@ -39,7 +39,7 @@ def completion(arguments: argparse.Namespace) -> int:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Return a parser and those of its commands."""
+    """Return a parser and the parsers of its commands."""
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

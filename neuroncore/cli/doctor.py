@@ -149,7 +149,7 @@ def isolated() -> Diagnosis:
 
 
 def _held() -> Held:
-    """Return the isolation that a process of this user gets, as tested in a fork."""
+    """Return the isolation that a process of this user gets. A forked process tries it."""
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:

@@ -54,8 +54,8 @@ def add_harness(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
-    """Return the time that the requested harness would report for the slowest core. Return None
-    without a harness; not every command has the option."""
+    """Return the time that the tool named by --harness would report for the slowest core. Return
+    None if no tool was named, or if the command does not have this option."""
     name = getattr(arguments, "harness", "none")
     if name == "none":
         return None
@@ -64,7 +64,8 @@ def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
 
 
 def fields(found: HarnessTime | None) -> dict[str, Any]:
-    """Return the fields of a harness time for a launch in --json."""
+    """Return the fields for JSON about the time that a measuring tool would report; none if there
+    is no such time."""
     return {} if found is None else {"harness": found.to_dict()}
 
 

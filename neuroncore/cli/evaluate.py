@@ -214,7 +214,9 @@ def _write(file: TextIO, content: dict[str, Any]) -> None:
 
 
 def _end(found: Sequence[dict[str, Any]], how: str, *, ranked: bool) -> int:
-    """Print the counts, and with `ranked` the ranks; return the exit code."""
+    """Print the number of candidates that passed, the errors of the others, and `how` (the
+    duration); with `ranked` also a ranking. Return the exit code: 1 if a candidate failed, else 0.
+    """
     passed = sum(one["passed"] for one in found)
     counted = plural(len(found), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {how}", file=sys.stderr)

@@ -82,7 +82,8 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
 
 
 def _finite(told: Any) -> Any:
-    """Replace infinities and NaN, which JSON does not have, by their names."""
+    """Replace infinities and NaN by their names, in a number or in a dict with its nested dicts,
+    because JSON does not have them."""
     if isinstance(told, dict):
         return {key: _finite(value) for key, value in told.items()}
     return str(told) if isinstance(told, float) and not np.isfinite(told) else told
@@ -111,7 +112,8 @@ def _figures(output: Array, form: str) -> Figures:
 
 
 def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
-    """Return the largest error. It is infinite if only one of two values is NaN."""
+    """Return the largest error, the largest finite expected value, the tolerance relative to this
+    value, and whether the output agrees. The error is infinite if only one of two values is NaN."""
     if output.shape != wanted.shape:
         raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
     values, expected = output.astype(np.float64), wanted.astype(np.float64)

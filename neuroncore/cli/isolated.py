@@ -21,7 +21,7 @@ from neuroncore.eval.refusals import Refused
 
 
 class Commands(NamedTuple):
-    """The work of an isolated process: it executes commands in a folder."""
+    """The work of an isolated process: it executes commands of neuroncore in a folder."""
 
     folder: str
     target: str = "trn2"
@@ -47,7 +47,7 @@ def _code(words: Sequence[str]) -> int:
 
 
 class Printed(NamedTuple):
-    """The output of a command, its exit code, and the isolation of its process."""
+    """The output of a command, its exit code, and the isolation that its process had."""
 
     text: str
     code: int
@@ -55,8 +55,8 @@ class Printed(NamedTuple):
 
 
 class IsolatedCommands:
-    """Executes commands, each in an isolated process that may read one folder. It must be
-    closed."""
+    """Executes commands of neuroncore, each in an isolated process that may read `folder` and the
+    paths in `readable`. The object must be closed."""
 
     def __init__(
         self, folder: str, level: Level, limits: ProcessLimits, readable: Sequence[str]

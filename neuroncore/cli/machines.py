@@ -290,10 +290,11 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A published number. For claims about the Tensor engine, `rate` is the rate relative to
-    bfloat16. `formula` computes the number from values of the core and the `instance`, if a formula
-    is known; the result is rounded to `to`, or truncated with `cut`. Claims with the same
-    `quantity` are about the same quantity."""
+    """A published number. For claims about the Tensor engine, `rate` is the rate of the format
+    relative to bfloat16. `formula` computes the number from values of the core and the `instance`;
+    it is empty if no formula is known. The result is rounded to a multiple of `to`, or by default
+    to the last printed digit; with `cut` it is truncated instead. Claims with the same `quantity`
+    should have the same number."""
 
     of: str
     machine: str
@@ -399,8 +400,9 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class PublishedLine:
-    """A line of the comparison: a claim, the Tensor engine's value for it, and the value of its
-    formula."""
+    """A line of the comparison with published numbers. For a claim about the Tensor engine, `alone`
+    is the peak of this engine, in the unit of the claim. `derived` is the value of the claim's
+    formula. Each is None if the claim has no rate or no formula."""
 
     claim: Claim
     alone: float | None

@@ -1,5 +1,5 @@
-"""neuroncore run: run a kernel or a script on the emulated core, and report the results. Also the
-function that runs the one launch which other commands inspect."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results. Other
+commands use this module to run the launch that they inspect."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the options for writing a run as an HTML page; `names` are the names of the first one."""
+    """Add the options for writing a run as an HTML page. `names` are the names of the option for
+    the file of the page."""
     parser.add_argument(
         *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )
@@ -270,7 +271,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _overridden(chosen: Options, arguments: argparse.Namespace, names: Sequence[str]) -> Options:
-    """Return the options, overridden by the named arguments that the command has."""
+    """Return the options `chosen`, overridden by the arguments `names` that are not None."""
     given = {name: getattr(arguments, name) for name in names}
     return replace(chosen, **{name: value for name, value in given.items() if value is not None})
 
@@ -284,7 +285,8 @@ def clock_phase(text: str) -> float:
 
 
 def is_script(arguments: argparse.Namespace) -> bool:
-    """Return whether the file runs as a script with its own arguments."""
+    """Return whether FILE is a script, which gets its own arguments; FILE.py::KERNEL names a
+    kernel."""
     return "::" not in arguments.file
 
 
@@ -349,8 +351,8 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
 
 
 def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
-    """Return the findings about the source before anything runs. If the file can't be read, return
-    none: the run reports that."""
+    """Return the findings about the source, before anything runs. Return none if the file can't be
+    read: the run reports this error."""
     file, _, kernel = arguments.file.partition("::")
     try:
         return read(Path(file), kernel or None, None).findings
@@ -412,7 +414,8 @@ def _check_writable(option: str, path: Path | None) -> None:
 
 
 class KeptRun:
-    """A document that stores the launches of one side of a comparison."""
+    """A document (`session.Document`) that prints nothing and keeps the launches of one side of a
+    comparison."""
 
     def __init__(self) -> None:
         self.failure: dict[str, Any] | None = None
@@ -426,8 +429,9 @@ class KeptRun:
 
 
 def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
-    """Run one side of a comparison. Return its launch, or the exit code if it failed and was
-    reported."""
+    """Run one side of a comparison, and return its document. It has one launch, or in `failure` an
+    error that has already been reported. Raise UsageError if there is any other number of launches.
+    """
     kept, own = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(own, Session(own, kept, keeps=True), options(own))
     if kept.failure is None and len(kept.runs) != 1:

@@ -147,7 +147,8 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> TableScore:
-    """Return every row with its estimate, in the order of the table."""
+    """Compare the rows of a table with the estimates of their kernels, whose records are in
+    `folder`. The points are in the order of the table."""
     points: dict[str, ScoredPoint] = {}
     missing: list[tuple[str, str, str]] = []
     estimate = cache(measurements.estimate)
@@ -188,7 +189,8 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 
 
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """Return the errors of each group of rows, with the name of the group."""
+    """Yield the name of each group of rows, and its errors. `by` names the properties by which rows
+    are grouped."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
@@ -279,8 +281,9 @@ class MeasuredRow(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The rows of one harness and machine: the median error, the number of rows within 20 %, and
-    what the measurements show over the estimates: an offset in nanoseconds and a factor."""
+    """The rows of one harness and machine: their number, the median error, the number of rows
+    within 20 %, and the medians of two differences from the estimates: `offset` is measurement
+    minus estimate in nanoseconds, and `factor` is measurement divided by estimate."""
 
     harness: str
     machine: str

@@ -175,8 +175,8 @@ def _place(error: BaseException) -> source.Place | None:
 
 
 class Document(Protocol):
-    """The output of a command: `header` is called before the first launch, `add` after each launch.
-    `failure` is the error that ended the session, or None."""
+    """The receiver of a command's results: `header` is called before the first launch, `add` after
+    each launch. `failure` is the error that ended the session, or None."""
 
     failure: dict[str, Any] | None
 
@@ -250,7 +250,8 @@ class Session:
             _jitted(kernel)(*args, **kwargs)
 
     def _run_on_ranks(self, kernel: Any, per_rank: list[Arguments]) -> None:
-        """Launch a kernel on several ranks, and report one launch."""
+        """Launch a kernel on several ranks, with the arguments of each rank, and pass the result to
+        the document as one launch."""
         kept = [copied(one) for one in per_rank]
         self.document.header()
         asked = self.arguments
@@ -274,7 +275,8 @@ class Session:
         )
 
     def _refer(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find the reference, if there is one."""
+        """Find the reference, if there is one, and check that it accepts the kernel's arguments.
+        `home` is the module of the kernel."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is not None:
             self.reference = values.function(name, home)

@@ -46,7 +46,8 @@ def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> di
 
 
 class Reasons:
-    """Prints or collects the answers of `neuroncore why` for each launch."""
+    """A document (`session.Document`) that prints or collects the answers of `neuroncore why` for
+    each launch."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments

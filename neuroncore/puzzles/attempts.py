@@ -24,10 +24,10 @@ SEVERE = ("error", "warning")  # findings that explain a wrong result
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """The result of an attempt: the first failure, or the run on the first shape.
+    """The result of an attempt: the first failure, or the run on the first shape if there is none.
 
     `error` is the exception of the kernel. `found` is the comparison of a wrong result. Both are
-    None if all results are right.
+    None if all results are right. `run` is None if the kernel raised an exception.
     """
 
     shape: Sequence[int]
@@ -42,7 +42,7 @@ class Attempt:
 
     @property
     def latency_us(self) -> float:
-        """Return the estimate for the first shape, in microseconds."""
+        """Return the estimate of `run` in microseconds, or NaN if there is no run."""
         return math.nan if self.run is None else self.run.estimate.seconds * 1e6
 
 
@@ -81,11 +81,12 @@ def first_wrong(found: Agreement) -> int:
 
 
 def likeness(one: Attempt, other: Attempt) -> int:
-    """Return 0 if two attempts fail in different ways, 1 if they fail in the same way, and 2 if
-    they also have the same findings.
+    """Return how similar two attempts are: 0 if they differ, 1 if they are alike, and 2 if they are
+    alike and wrong with the same findings.
 
-    The same way means: the same message except for numbers, the same first wrong result, or, for
-    correct kernels, the same bottleneck.
+    Attempts that raise an exception are alike if their messages are equal except for numbers; wrong
+    results are alike if the first wrong results are equal except for rounding; correct kernels are
+    alike if they have the same bottleneck.
     """
     if one.error is not None or other.error is not None:
         return int(type(one.error) is type(other.error) and _message(one) == _message(other))

@@ -27,9 +27,10 @@ TARGET = "trn2"
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question. `value` is an expression for the answer, or "" for an open question. In the
-    expression `machine` has the numbers of trn2. `run` and `before` are runs of `kernel` (FILE:NAME
-    in `kernels/`) with and without `edits`. A user's answer may differ by the fraction `within`."""
+    """A question. `value` is a Python expression for the answer, or "" for an open question. In the
+    expression, `machine` has the numbers of trn2, `run` is the run of `kernel` (FILE:NAME in
+    `kernels/`) with `edits`, and `before` its run without them. The answer of a user may differ by
+    the fraction `within`."""
 
     name: str
     text: str

@@ -109,7 +109,8 @@ def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
 
 
 def _missing(puzzle: Puzzle, made: Attempt) -> str:
-    """Return the hint of the first requirement that a correct kernel does not meet."""
+    """Return the hint of the first requirement that a correct kernel does not meet; "" if it meets
+    all."""
     assert made.run is not None
     summary = made.run.summary
     return next((one.hint for one in puzzle.requires if not one.met(summary)), "")
@@ -171,8 +172,8 @@ def hint(puzzle: Puzzle, made: Attempt, effects: Sequence[Attempt]) -> str:
 
 
 def _nearness(made: Attempt, effect: Attempt) -> float:
-    """Return a score for the similarity of two correct kernels' times: 0 if they are equal, else
-    negative. Return 0 if one of the kernels is wrong."""
+    """Return minus the relative difference of two correct kernels' times, so 0 is the most similar.
+    Return 0 if one of the kernels is not correct."""
     if not made.right or not effect.right:
         return 0.0
     return -abs(made.latency_us / effect.latency_us - 1)

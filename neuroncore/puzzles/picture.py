@@ -15,7 +15,8 @@ LARGE = 127  # levels above are large differences: within 3 decades of the large
 
 
 def picture(found: Agreement) -> list[str]:
-    """Return the lines of a picture of the first wrong result; none if there is no map of it."""
+    """Return the lines of a picture of the first wrong result; none if there is no map of it.
+    Elements count as wrong (x) if their difference is large relative to the largest one."""
     first = next((one for one in found.maps if one is not None), None)
     return [] if first is None else [*_lines(first)]
 
@@ -27,8 +28,8 @@ def _lines(one: ErrorMap) -> Iterator[str]:
 
 
 def _coarser(levels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return the largest level of each block, for at most ROWS rows and COLUMNS columns of
-    blocks."""
+    """Return a map of levels with at most ROWS rows and COLUMNS columns. Each level is the largest
+    of a block of the given `levels`."""
     height, width = (-(-n // most) for n, most in zip(levels.shape, (ROWS, COLUMNS), strict=True))
     rows = np.maximum.reduceat(levels, np.arange(0, levels.shape[0], height), axis=0)
     return np.asarray(np.maximum.reduceat(rows, np.arange(0, levels.shape[1], width), axis=1))

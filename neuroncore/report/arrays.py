@@ -58,8 +58,9 @@ def instructions(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each recorded instruction, core by core, in program order.
 
     An instruction begins at `begin_ns`, occupies its queue for `busy_ns`, ends its work at
-    `done_ns`, and its result is available at `end_ns`. `waited_for` is the row, counted within its
-    core, of the instruction that it waited for, or -1; `critical` marks the critical path.
+    `done_ns`, and its result is available at `end_ns`. If it waited for another instruction,
+    `waited_for` is the position of that instruction among the rows of the same core; otherwise it
+    is -1. `critical` is true for instructions on the critical path.
     """
     return _together([_instructions(core, t) for core, t in enumerate(timelines)], INSTRUCTION)
 
@@ -81,12 +82,13 @@ def _instructions(core: int, timeline: Timeline) -> Array:
 
 
 def lines(timelines: Sequence[Timeline]) -> Array:
-    """Return a row for each source line with instructions, for all cores together, sorted by
-    their time on the critical path.
+    """Return a row for each source line with instructions, for all cores together, sorted by their
+    time on the critical path.
 
-    `instruction_ns` is the sum of the times until results are available, `busy_ns` the sum of the
-    times that queues are occupied, and `critical_ns` the line's part of the critical paths,
-    including waits for its results. Transfers are the DMA instructions of the program.
+    `instruction_ns` is the sum of the times from the begin of an instruction until its result is
+    available. `busy_ns` is the sum of the times for which instructions occupy their queues.
+    `critical_ns` is the line's part of the critical paths, including waits for its results.
+    `transfers` counts the DMA instructions of the program, and `transfer_bytes` their bytes.
     """
     rows: dict[str, Array] = {}
     for timeline in timelines:
@@ -122,9 +124,10 @@ def _lines(timeline: Timeline) -> Array:
 def tiles(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each tensor that instructions accessed, core by core, in order of first use.
 
-    `row_bytes` is the number of bytes in each of its `partitions`; `place` is the line that created
-    it, or empty for arguments and for tensors at explicit addresses, which share one row per
-    memory; `first` and `last` are rows of `instructions`, counted within the core.
+    `row_bytes` is the number of bytes in each of the tensor's `partitions`. `place` is the line
+    that created the tensor; it is empty for arguments. Tensors at explicit addresses share one row
+    for each memory, without a place. `first` and `last` are the first and the last instruction that
+    accessed the tensor, as positions among the rows of `instructions` for the same core.
     """
     return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
 

@@ -1,5 +1,8 @@
-"""The phase of the Tensor engine's clock, which a program does not determine: the phase that an
-estimate assumes, and its times over all phases."""
+"""The phase of the Tensor engine's clock, and the times of a run over all phases.
+
+The clock changes its rate only at the ends of windows of fixed length. The phase is the fraction of
+a window that has passed when the first product begins. A program does not determine it, so an
+estimate assumes one."""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ ROOM = 20_000  # most instructions of a launch that is scheduled again for each 
 
 @dataclass(frozen=True)
 class ClockPhase:
-    """The phase of the Tensor engine's clock: the fraction of a window that has passed when the
-    first product begins, and whether the machine's file assumes it. `over_all` has the shortest and
-    the longest time over all phases, in nanoseconds; None for a long program, in which they differ
+    """The phase that an estimate uses. `assumed` is true if it comes from the machine's file,
+    because no phase was given. `over_all` has the shortest and the longest time of the run among
+    phases at equal distances, in nanoseconds; it is None for a long program, in which they differ
     little."""
 
     phase: float
@@ -35,7 +38,7 @@ class ClockPhase:
         return f"{low} to {high}, depending on when the Tensor engine speeds up ({phase})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return fields for JSON, in seconds."""
+        """Return the fields of the phase for JSON: the phase as a fraction, times in seconds."""
         found: dict[str, Any] = {"clock_phase": self.phase, "clock_phase_assumed": self.assumed}
         if self.over_all is not None:
             found["total_time_over_phases"] = [ns / 1e9 for ns in self.over_all]
@@ -43,8 +46,8 @@ class ClockPhase:
 
 
 def clock_phase(timeline: Timeline) -> ClockPhase | None:
-    """Return the phase that the estimate of a core assumes; None if the clock of its machine has no
-    windows, or if its Tensor engine does nothing."""
+    """Return the phase that the estimate of a core uses. Return None if the clock of the machine
+    has no windows, or if the program gives the Tensor engine no work."""
     fixed, given = timeline.machine.fixed, timeline.program.clock_phase
     if not fixed.clock_window_ns or not (timeline.queue == TENSOR).any():
         return None
@@ -57,6 +60,6 @@ def clock_phase(timeline: Timeline) -> ClockPhase | None:
 
 
 def fields(timeline: Timeline) -> dict[str, Any]:
-    """Return the fields of the phase for JSON; none if the core has no phase."""
+    """Return the fields of a core's clock phase for JSON; an empty dict if the core has none."""
     found = clock_phase(timeline)
     return found.to_dict() if found is not None else {}

@@ -1,5 +1,5 @@
-"""Text for a result that differs from its reference: the worst element, and how many elements are
-off by how many units in the last place."""
+"""Text for a result that differs from its reference: the worst element, and how many elements have
+which error in units in the last place (ulps)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def described(got: Any, want: Any, found: Comparison, allowed: float) -> str:
 
 
 def _histogram(errors: Array) -> Iterator[str]:
-    """Yield a line for each range of errors that has elements."""
+    """Yield a line for each range of errors that contains an element; `errors` are absolute, in
+    ulps."""
     finite = errors[np.isfinite(errors)]
     level = np.where(finite >= 1, np.floor(np.log2(np.maximum(finite, 1))) + 1, 0).astype(np.int64)
     counts = np.bincount(level)

@@ -17,9 +17,9 @@ UNKNOWN = "its time is unknown: no instance has this many ranks, and EFA is not 
 
 @dataclass(frozen=True)
 class CollectiveOperation:
-    """A collective of a group of ranks. `arrived_ns` is when each rank arrived; the last arrival
-    starts the collective. `time` is its estimate without other traffic, or None if no instance has
-    this many ranks."""
+    """A collective of a group of ranks. `arrived_ns` is the time at which each of the `ranks`
+    arrived; the collective starts when the last one has arrived. `time` is the estimate of its
+    duration without other traffic, or None if no instance has this many ranks."""
 
     name: str
     ranks: tuple[int, ...]
@@ -34,7 +34,7 @@ class CollectiveOperation:
 
     @property
     def waited_ns(self) -> tuple[float, ...]:
-        """Return how long each rank waited for the last one."""
+        """Return how long each rank waited for the last rank to arrive, in nanoseconds."""
         latest = max(self.arrived_ns)
         return tuple(latest - own for own in self.arrived_ns)
 
@@ -93,8 +93,8 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
 def slowest(
     timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """Return the rank that others waited for most in the collectives `found`, and the total wait.
-    If no rank waited, return the last rank to end, and 0."""
+    """Return the rank that others waited for most in the collectives `found`, and the sum of these
+    waits in nanoseconds. If no rank waited, return the last rank to end, and 0."""
     world = timelines[0].world
     waited = dict.fromkeys(range(world.ranks), 0.0)
     for one in found:

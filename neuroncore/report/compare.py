@@ -66,7 +66,8 @@ class Comparison:
 
 
 def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
-    """Compare arrays pairwise, with one tolerance for all, or the tolerance of each format.
+    """Compare results with references, pair by pair. If `tolerance` is None, each pair has its
+    `usual_tolerance`.
 
     Raises Incomparable as `compare` does.
     """
@@ -190,7 +191,8 @@ class ErrorMap:
 
 
 def error_map(got: Any, want: Any) -> ErrorMap:
-    """Return the map of two arrays of the same shape with at least one element."""
+    """Return the map of the differences between two arrays of the same shape, with at least one
+    element."""
     a, b = (_numeric(each) for each in (got, want))
     columns = a.shape[-1] if a.ndim else 1
     a, b = a.reshape(-1, columns), b.reshape(-1, columns)
@@ -207,7 +209,8 @@ def error_map(got: Any, want: Any) -> ErrorMap:
 
 
 def _largest(got: Array, want: Array, edges: Array) -> Array:
-    """Return the largest difference of some rows in each block of columns."""
+    """Return the largest difference between two arrays [rows, columns] in each block of columns.
+    The blocks begin at the columns `edges`."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(x - y)

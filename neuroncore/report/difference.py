@@ -41,7 +41,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line and its shares of the critical paths; None on a side without it."""
+    """A source line, and its share of the old and of the new run's critical path; None for a run
+    whose path does not have the line."""
 
     text: str
     place: str
@@ -51,10 +52,10 @@ class Moved:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The comparison of two runs. `faster` is the probability that the new one is faster, or None
-    if the machines differ. `unlike` is the fraction of their work that differs. `results` describes
-    the difference of the results, and `figures` has the figures that differ, as pairs (old, new).
-    """
+    """The comparison of an old run and a new one. `faster` is the probability that the new one is
+    faster, or None if the machines differ. `unlike` is the fraction of the work that only one of
+    the runs does (`pairs.unlike`). `results` says in words how the results differ. `figures` has
+    the figures that differ, as pairs (old, new), and `lines` the shares of the critical paths."""
 
     old: Estimate
     new: Estimate
@@ -87,7 +88,8 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Return whether it is certain enough which run is faster."""
+        """Return whether the order of the runs is certain enough to be reported
+        (`pairs.UNCERTAIN`)."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:
@@ -100,7 +102,7 @@ class Difference:
 
 
 def difference(old: Side, new: Side, answers: bool = True) -> Difference:
-    """Compare two runs, with their bottlenecks if `answers`."""
+    """Compare two runs. With `answers`, the comparison shows their bottlenecks."""
     before, after = estimate(old.timeline), estimate(new.timeline)
     machines = old.timeline.machine.name, new.timeline.machine.name
     works = pairs.work(old.timeline), pairs.work(new.timeline)
@@ -138,7 +140,8 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
 def _figures(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yield the figures that differ, with a pair (old, new); a missing figure is 0."""
+    """Yield the names of the figures that differ noticeably, each with the pair (old, new). A
+    figure that one run lacks is 0."""
     for name in dict.fromkeys((*old, *new)):
         both = old.get(name, 0), new.get(name, 0)
         numbers = all(type(value) in (int, float) for value in both)
@@ -147,7 +150,8 @@ def _figures(
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
-    """Yield the lines on either critical path. Lines with the same text are matched."""
+    """Yield the lines that are on at least one of the critical paths. Lines of the two runs are the
+    same line if their texts are equal."""
     found = [_shares(timeline) for timeline in (old, new)]
     for text in dict.fromkeys((*found[0], *found[1])):
         old_share, new_share = (shares.get(text, ("", None))[1] for shares in found)

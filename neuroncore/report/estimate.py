@@ -1,11 +1,15 @@
 """The estimate of a launch: its time, its bottleneck, and its range.
 
 A range is two factors of the estimate, between which 80 % of measurements are expected. It comes
-from the errors of other estimates in the same class. A class has the compiler's order (which for
-today's API is the launch path), the certainty of the compiled form, the writer of DMA descriptors
-(which depends on the compiler's release and flags), and the limit. The ranges are in ranges.toml,
-which bench/calibration/ranges.py computes from a table of measurements.
-"""
+from the errors of other estimates in the same class. A class has four properties:
+
+* the order in which the compiler issues instructions (for today's API, this is the launch path);
+* whether the compiled form, which is the program after the compiler's changes, is certain;
+* the writer of DMA descriptors (which depends on the compiler's release and flags);
+* the limit: the engine or DMA that takes most of the time, or latency.
+
+The ranges are in ranges.toml, which bench/calibration/ranges.py computes from a table of
+measurements."""
 
 from __future__ import annotations
 
@@ -53,8 +57,8 @@ ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """The class of an estimate: its limit, the compiler's order, the writer of descriptors
-    (`Policy.writer`), and the reason for an uncertain compiled form, or an empty string."""
+    """The class of an estimate: its limit, the order of the compiler, the writer of descriptors
+    (`Policy.writer`), and the reason why the compiled form is uncertain, or an empty string."""
 
     limit: str
     order: str
@@ -75,7 +79,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Residual:
-    """The ratio of a measurement to its estimate, the class, and the source of the kernel."""
+    """The ratio of a measurement to its estimate, the class of the estimate, and the source of the
+    kernel (a repository)."""
 
     ratio: float
     kind: Kind
@@ -101,8 +106,9 @@ def kind_of(timeline: Timeline) -> Kind:
 
 
 def limit_of(timeline: Timeline) -> str:
-    """Return the limit of a core: the busiest engine or DMA if it is busy enough, else the largest
-    part of the critical path, which may be latency."""
+    """Return the limit of a core. This is the busiest of the engines and DMA if it works for at
+    least BUSY_ENOUGH of the time. Otherwise it is the engine, "DMA" or "latency" that takes most of
+    the critical path. It is "nothing" if no instruction was issued."""
     if not len(timeline.queue):
         return "nothing"
     busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
@@ -118,8 +124,8 @@ def limit_of(timeline: Timeline) -> str:
 
 
 def doubt_of(timeline: Timeline) -> str:
-    """Return the reason for an uncertain compiled form of a core's program, or an empty string.
-    Estimates with a reason were two to three times as far off as others."""
+    """Return the reason why the compiled form of a core's program is uncertain, or an empty string.
+    Estimates with such a reason were two to three times as far off as others."""
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""
@@ -135,20 +141,21 @@ def doubt_of(timeline: Timeline) -> str:
 
 
 def range_of(kind: Kind) -> Range | None:
-    """Return the range for a class, or None if nothing was issued."""
+    """Return the range for a class, or None if no instruction was issued."""
     return None if kind.limit == "nothing" else chosen(_stated(), kind)
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of the narrowest class that has one; the class of all estimates always has
-    one."""
+    """Return the range of the narrowest class of an estimate that has a range. The class of all
+    estimates always has one."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """Return the names of the nested classes of an estimate, widest first: all estimates; those
-    with the same compiler's order; of these, those whose compiled form is as certain; of these,
-    those with the same writer of descriptors; of these, those with the same limit."""
+    """Return the names of the nested classes of an estimate, widest first: all estimates; estimates
+    with the same order of the compiler; among them, those whose compiled form is equally certain or
+    uncertain; among them, those with the same writer of descriptors; among them, those with the
+    same limit."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     written = f"{form}, descriptors by {kind.descriptors}"
     return ALL, kind.order, form, written, f"{written}, {kind.limit}"
@@ -157,9 +164,10 @@ def classes(kind: Kind) -> Sequence[str]:
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
-    A class borrows from the next wider one, which has the weight of BORROWED kernels, so a small
-    class has nearly the range of the wider one. A kernel from a source with n kernels has the
-    weight 1 / sqrt(n), because the errors of one source are similar, but not identical.
+    A range is between two weighted quantiles of the ratios in its class. The next wider class takes
+    part with the weight of BORROWED kernels, so a small class has nearly the range of the wider
+    one. A kernel from a source with n kernels has the weight 1 / sqrt(n), because the errors of one
+    source are similar, but not identical.
     """
     known = list(residuals)
     each = Counter(r.source for r in known)
@@ -182,7 +190,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
 
 
 def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
-    """Yield each residual with the range that results from all other sources."""
+    """Yield each residual with the range that is fitted to the residuals of all other sources."""
     for name in sorted({r.source for r in residuals}):
         stated = fitted(r for r in residuals if r.source != name)
         own = (r for r in residuals if r.source == name)
@@ -197,8 +205,8 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:
-    """Return the weighted quantile `part`, as if there were one more kernel: among n equal weights,
-    number (n + 1) * part, with linear interpolation."""
+    """Return the weighted quantile `part` (a fraction), with linear interpolation. Among n values
+    of equal weight, it is the value number (n + 1) * part, counted from 1 in ascending order."""
     order = np.argsort(values)
     order = order[weights[order] > 0]
     each = weights[order]

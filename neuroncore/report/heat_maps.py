@@ -24,8 +24,8 @@ UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TileContents:
-    """The contents of an operand: its elements, and flags of uninitialized ones, or None if all
-    were written. `title` names the operand."""
+    """The contents of an operand: its elements, and flags that mark uninitialized elements; the
+    flags are None if all elements were written. `title` names the operand."""
 
     title: str
     elements: Array
@@ -35,7 +35,7 @@ class TileContents:
         return np.array(self.elements, dtype, copy=copy)
 
     def __repr__(self) -> str:
-        """Return the values at the corners; -- is an uninitialized element."""
+        """Return the values at the corners as text. An uninitialized element is shown as --."""
         shown: Any = self.elements
         if shown.dtype.kind == "V":  # formats that numpy does not know print as float32
             shown = shown.astype(np.float32)
@@ -98,9 +98,11 @@ def _png(pixels: Array) -> bytes:
 
 
 def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Return statistics of a tile [P, F].
+    """Return statistics of a tile [P, F]. `lost` marks uninitialized elements; None if there are
+    none.
 
-    `low` and `high` are None if no element is finite; `bins` is a histogram between them.
+    `low` and `high` are the smallest and the largest finite element, or None if no element is
+    finite; `bins` is a histogram between them.
     """
     numbers, unwritten, finite = _sorted_out(elements, lost)
     counts = {
@@ -124,16 +126,17 @@ def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
-    """Return the numbers, and flags of uninitialized and of finite ones."""
+    """Return the elements as float64, flags that mark uninitialized elements, and flags that mark
+    finite elements among the others."""
     numbers = elements.astype(np.float64)
     unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
     return numbers, unwritten, np.isfinite(numbers) & ~unwritten
 
 
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """Return the thumbnail of a tile [P, F], at most `side` pixels each way: means of finite
-    elements from the minimum (1) to the maximum (254); 0 for uninitialized elements, 255 for
-    elements that are not finite."""
+    """Return the thumbnail of a tile [P, F], at most `side` pixels each way. The level of a pixel
+    is 0 if one of its elements is uninitialized (`lost`), else 255 if one is not finite. Otherwise
+    it is the mean of its elements, from 1 for the minimum of the tile to 254 for its maximum."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]
@@ -146,6 +149,7 @@ def levels(elements: Array, lost: Array | None, side: int) -> Array:
 
 
 def _blocks(values: Array, edges: Sequence[Array]) -> Array:
-    """Return the sums of blocks, whose rows and columns begin at `edges`."""
+    """Return the sum of each block of `values`. The blocks begin at the rows edges[0] and at the
+    columns edges[1]."""
     rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
     return np.asarray(np.add.reduceat(rows, edges[1], axis=1))

@@ -21,12 +21,12 @@ LEFT_OUT = {
 
 
 def listing(form: Compiled) -> Iterator[str]:
-    """Yield a row for each line and instruction, in the order of first use. It has the number of
-    instructions on each queue, the number that remains if some are merged, and the number that are
-    omitted, with the reason.
+    """Yield a row for each source line and each kind of instruction on it, in the order of first
+    use. The row has the number of instructions on each queue. If the compiler merges some, it also
+    has the number that remains. It ends with the number of omitted instructions and the reason.
 
-    Then yield the transfers that the compiler adds for tiles that do not fit: the line before which
-    each one runs, its tile and its size.
+    Then yield the transfers that the compiler adds for tiles that do not fit: the source line
+    before which each one runs, the tile, and the size.
     """
     columns = form.program.columns()
     line, call = columns.line, columns.call

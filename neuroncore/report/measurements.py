@@ -47,9 +47,10 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """The time that a harness adds to the span from the first DMA of a kernel to the last one, the
-    grade of this number, the flags that the harness passes to the device's compiler, and how it
-    launches kernels."""
+    """A tool that measures kernels. `offset_us` is the time that it adds to the span from the first
+    DMA of a kernel to the last one, and `grade` says how reliable this number is. `flags` are the
+    flags that the harness passes to the device's compiler, and `launch` is the way it launches
+    kernels."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -61,9 +62,10 @@ class Harness:
 
 
 class LaunchFacts(NamedTuple):
-    """How the kernel of a row was compiled: whether descriptors were left to hardware (older API),
-    the launch path, and whether descriptors were left to software (today's API); the phase of the
-    Tensor engine's clock, or None if it is unknown; and the loads that wait for their turn."""
+    """How the kernel of a row was compiled and launched. `dge` is true if descriptors were left to
+    hardware (older API); `software` is true if they were left to software (today's API). `path` is
+    the launch path. `clock_phase` is the phase of the Tensor engine's clock, or None if it is
+    unknown. `loads` says which loads wait (`Options.loads`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -77,7 +79,8 @@ PLAIN = LaunchFacts()
 
 @dataclass(frozen=True)
 class Span:
-    """The span from the first DMA of a kernel to the last one, and the kind of the estimate."""
+    """The estimated microseconds from the first DMA of a kernel to the last one, and the class of
+    the estimate."""
 
     us: float
     kind: Kind
@@ -172,7 +175,8 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
 
 
 def _loads_of(row: Row) -> str:
-    """Return the column `loads`. Raise UsageError if `Options.loads` has no such value."""
+    """Return the value in the column `loads`, or "ahead" if it is empty or missing. Raise
+    UsageError if `Options.loads` does not allow the value."""
     given = row.get("loads") or "ahead"
     if given not in choices()["loads"]:
         raise UsageError(f"row {row['id']}: loads is {given!r}")
@@ -180,7 +184,8 @@ def _loads_of(row: Row) -> str:
 
 
 def phase_of(row: Row, name: str) -> float | None:
-    """Return the column `clock_phase`. Raise UsageError if it is not a fraction of a window."""
+    """Return the value in the column `clock_phase`, or None if it is empty or missing. Raise
+    UsageError if it is not a fraction of a window; `name` names the row in the message."""
     given = row.get("clock_phase")
     try:
         return phase(given) if given else None
@@ -206,8 +211,8 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
 
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
-    """Yield each row with the record of its kernel, or the reason for its absence. Rows of one
-    kernel are adjacent, and its record is read once."""
+    """Yield each row with the record of its kernel, or with the reason why there is no record. The
+    rows of one kernel come one after another, so that its record is read only once."""
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
@@ -229,7 +234,7 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def programs(record: Record, facts: LaunchFacts) -> list[Program]:
-    """Return the programs of a record, changed to have the facts of a launch."""
+    """Return copies of the programs of a record, compiled and launched as `facts` describe."""
     again = [copy(program) for program in record.programs]
     for program in again:
         program.dge, program.software = facts.dge, facts.software
@@ -255,7 +260,7 @@ def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timelin
 
 def span_ns(timeline: Timeline) -> float:
     """Return the nanoseconds from the begin of the first DMA to the end of the last one, plus the
-    time of spills; the whole time if there is no DMA."""
+    time of spills. Without any DMA, return the time of the whole run."""
     moving = timeline.moves
     if not moving.any():
         return timeline.total_ns

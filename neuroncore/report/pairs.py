@@ -3,8 +3,8 @@
 Most of the error of an estimate belongs to its kernel: variants that do the same work have similar
 errors, so a small difference of their estimates is already right. The more of their work differs,
 the larger the difference must be. The numbers for this are in pairs.toml, which
-bench/calibration/pairs.py computes from measurements of variants on one machine by one harness.
-"""
+bench/calibration/pairs.py computes from measurements. A chain is a group of variants of one kernel
+that one harness measured on one machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ FAR = 2.0  # times the noise: pairs this far apart determine the highest certain
 
 @dataclass(frozen=True)
 class PairWork:
-    """The estimate of one variant in nanoseconds, and the working time of each engine and DMA."""
+    """The estimate `ns` of one variant, and in `busy` the time for which each engine and DMA works;
+    all in nanoseconds."""
 
     ns: float
     busy: Mapping[str, float]
@@ -40,7 +41,8 @@ class PairWork:
 
 @dataclass(frozen=True)
 class Variant:
-    """An estimate and a measurement of one variant in a chain."""
+    """The estimate and the measured time of one variant, the name of its chain, and the source of
+    the kernel."""
 
     chain: str
     source: str
@@ -50,11 +52,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sureness:
-    """The probability that the order of two estimates is right, as a function of their difference.
+    """The probability that the order of two estimates is right, as a function of two numbers: the
+    difference of their logarithms, and the fraction of the work that only one variant does.
 
-    The difference is a multiple of the noise, which is `noise` plus `unlike` times the part of the
-    work that differs. The probability is logistic in the square of this multiple, with `slope`, and
-    at most `most`. It was fitted to `pairs` pairs in `chains` chains from `sources` sources.
+    Let x be the difference divided by (`noise` + `unlike` * fraction). The probability is the
+    logistic function of `slope` * x^2, but at most `most`. These numbers were fitted to `pairs`
+    pairs in `chains` chains from `sources` sources.
     """
 
     noise: float
@@ -66,7 +69,8 @@ class Sureness:
     sources: int
 
     def of(self, difference: float, unlike: float) -> float:
-        """Return the probability for a difference of the logarithms of two estimates."""
+        """Return the probability for a difference of the logarithms of two estimates; `unlike` is
+        the fraction of the work that only one of the variants does."""
         times = difference / (self.noise + self.unlike * unlike)
         return min(self.most, 1 / (1 + exp(-self.slope * min(times, 10.0) ** 2)))
 
@@ -78,14 +82,14 @@ def work(timeline: Timeline) -> PairWork:
 
 
 def difference(one: PairWork, other: PairWork) -> float:
-    """Return the difference of the logarithms of two estimates."""
+    """Return the absolute difference of the logarithms of two estimates; infinity if one is 0."""
     low, high = sorted((one.ns, other.ns))
     return log(high / low) if low > 0 else inf
 
 
 def unlike(one: PairWork, other: PairWork) -> float:
-    """Return the fraction of the work of two variants that only one of them does, measured by the
-    time of engines and DMA."""
+    """Return the fraction of the work of two variants that only one of them does. Work is measured
+    by the time for which each engine and DMA works."""
     both = [
         (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {**one.busy, **other.busy}
     ]
@@ -108,8 +112,9 @@ def faster(old: PairWork, new: PairWork) -> float:
 
 
 def dominates(new: Timeline, old: Timeline) -> bool:
-    """Return whether the new variant issues the same instructions on the same queues, none costs
-    more than before, and some cost less. Then no error of the estimate changes the order."""
+    """Return whether the new variant issues the same instructions on the same queues as the old
+    one, no instruction costs more than before, and some cost less. Then errors of the estimates
+    cannot change the order of the variants."""
     names = [[c.name for c in one.program.calls] for one in (new, old)]
     calls = [np.array(own)[one.columns.call] for own, one in zip(names, (new, old), strict=True)]
     if len(new.queue) != len(old.queue) or (new.queue != old.queue).any():
@@ -132,17 +137,19 @@ def margin(old: PairWork, new: PairWork) -> float:
 
 
 def in_order(one: Variant, other: Variant) -> float:
-    """Return 1 if estimates are in the order of measurements, 0 if not, 0.5 if either are equal."""
+    """Return 1 if the estimates of two variants have the same order as the measurements, 0 if they
+    have the opposite order, and 0.5 if the estimates or the measurements are equal."""
     both = (one.estimated.ns - other.estimated.ns) * (one.measured - other.measured)
     return 0.5 if both == 0 else float(both > 0)
 
 
 def fitted(variants: Iterable[Variant]) -> Sureness:
-    """Return the numbers that maximize the likelihood of the order of all pairs within chains.
+    """Return the numbers for which the measured order of all pairs within chains is most likely.
 
     A chain of n variants has (n - 1) / 2 times as many pairs as variants, so each pair has the
-    weight 2 / n. The highest certainty is the fraction of pairs in order among those far apart,
-    with one more pair that counts as half in order.
+    weight 2 / n. The highest probability, `most`, comes from the pairs whose estimates differ by at
+    least FAR times the noise: it is the weighted fraction of them that is in the right order,
+    counting one more pair as half right.
     """
     known = list(variants)
     chains = _chains(known)
@@ -169,7 +176,8 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
 
 
 def left_out(variants: Sequence[Variant]) -> Iterator[tuple[Variant, Variant, float]]:
-    """Yield each pair within a chain, with the probability according to the other sources."""
+    """Yield each pair of variants within a chain, with the probability that its order is right. The
+    probability uses numbers fitted without the source of the pair."""
     for source in sorted({v.source for v in variants}):
         others = fitted(v for v in variants if v.source != source)
         for own in _chains(v for v in variants if v.source == source).values():

@@ -36,8 +36,8 @@ def whole(ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def usage(timeline: Timeline, region: MemoryRegion) -> Track:
-    """Return the bytes per partition, over time, of the tiles that the system places in a
-    memory."""
+    """Return the bytes per partition that are in use over time in a memory. Tiles at addresses that
+    the kernel chose are not included."""
     program, columns = timeline.program, timeline.columns
     areas = program.boxes().areas
     bytes_of = [
@@ -61,8 +61,8 @@ def pending(timeline: Timeline) -> Track:
 
 
 def throughput(timeline: Timeline) -> Track:
-    """Return the throughput of transfers in GB/s. The DMA engines of a transfer work at the end of
-    its interval (`Timeline.transfer_ns`)."""
+    """Return the throughput of transfers over time, in GB/s. Bytes count only while DMA engines
+    move them, which is the last part of a transfer (`Timeline.transfer_ns`)."""
     program, columns = timeline.program, timeline.columns
     moved = [call.written_bytes for call in program.calls]
     size, done = np.array(moved, np.float64)[columns.call], timeline.done
@@ -73,8 +73,9 @@ def throughput(timeline: Timeline) -> Track:
 
 
 def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
-    """Return the sum of the sizes that are present at each time at which it changes. Sums are
-    rounded to a thousandth, to remove rounding errors at the ends."""
+    """Return the times at which a total changes, and the total from then on. Item n adds size[n] to
+    the total from first[n] to last[n]. Totals are rounded to a thousandth, which removes rounding
+    errors."""
     time = whole(np.concatenate([first, last]).astype(np.float64))
     order = np.argsort(time, kind="stable")
     time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])
@@ -104,9 +105,10 @@ CHUNK = 4096  # events that are formatted together
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
     """Yield the trace of timelines. Each timeline is a process. Every instruction is a slice on the
     row of its queue; a transfer that an engine issues is also a slice on the engine's row. Operands
-    with the same view are listed together. Arguments with default values are omitted, and so is the
-    time of the result if it is the end of the slice. Arrows follow the critical path, or with "all"
-    lead from everything that an instruction waited for."""
+    with the same view are listed together. Arguments with default values are omitted. The time at
+    which the result is available is omitted if it is the end of the slice. Arrows follow the
+    critical path; with `flows` "all" they lead to each instruction from the one that it waited for,
+    and with "none" there are none."""
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
@@ -121,7 +123,7 @@ def write(timelines: Sequence[Timeline], path: Path, flows: Flows = "path") -> N
 
 
 def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
-    """Yield the events as JSON, several at a time, separated by commas."""
+    """Yield the events of all timelines as JSON: texts of several events, separated by commas."""
     for pid, timeline in enumerate(timelines):
         row, names = _rows(timeline)
         folder = _folder(timeline)
@@ -134,8 +136,8 @@ def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
 
 
 def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
-    """Yield the profiler's names, the formats of the values, and the values over time; memory is
-    per partition."""
+    """Yield the profiler's name of each counter, the format of its value as JSON, and its values
+    over time. Counters of memory are bytes per partition."""
     yield "State Buffer Usage", '"bytes":%d', usage(timeline, MemoryRegion.sbuf)
     yield "PSUM usage", '"bytes":%d', usage(timeline, MemoryRegion.psum)
     yield "Pending DMA Count", '"transfers":%d', pending(timeline)
@@ -143,7 +145,8 @@ def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
 
 
 def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[str]:
-    """Yield the arrows that lead to an instruction from the one that it waited for."""
+    """Yield the arrows that lead to an instruction from the one that it waited for, as `events`
+    describes. row[i] is the row of instruction i in the trace."""
     if flows == "none":
         return
     if flows == "all":
@@ -184,7 +187,8 @@ def _json(value: Any) -> str:
 
 
 def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator[str]:
-    """Yield a text for each row of the columns, with the format of its kind."""
+    """Yield texts of up to CHUNK events. Event n has the format formats[kind[n]], filled with entry
+    n of each column."""
     values = np.column_stack(columns)
     for begin in range(0, len(kind), CHUNK):
         part = slice(begin, begin + CHUNK)
@@ -194,8 +198,9 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 
 
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
-    """Yield slices in the order of their begin. A transfer that an engine issues is followed by the
-    slice of its issue."""
+    """Yield the slices in the order in which they begin. If an engine issues a transfer, the slice
+    of the transfer is followed by a slice on the engine's row. row[i] is the row of instruction i,
+    and `places` has the source lines as JSON."""
     order = np.argsort(timeline.begin, kind="stable")
     each = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
     is_issue = np.diff(each, prepend=-1) == 0
@@ -217,14 +222,16 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
 
 
 def _until(timeline: Timeline) -> Array:
-    """Return the end of each slice."""
+    """Return the end of each instruction's slice in nanoseconds: for a transfer the time at which
+    its data are visible, for others the time at which they leave their queue."""
     until: Array = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     return until
 
 
 def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
-    """Return the row of every instruction, and the names of the rows. A transfer has the first free
-    row of its ring; collectives have a separate row, if there are any."""
+    """Return the row of every instruction in the trace, and the names of the rows. A ring of
+    transfers has several rows, and each transfer takes the first one that is free. Collectives have
+    a separate row, if there are any."""
     names, row = [*ROWS], timeline.queue.copy()
     joined = [i for i, _ in collectives(timeline.compiled)]
     if joined:
@@ -250,8 +257,8 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
 
 
 def _described(call: Call) -> tuple[str, str]:
-    """Return the JSON of an event of a call as two format strings: the parts before and after its
-    place."""
+    """Return the JSON of a call's event as two format strings. The source line is inserted between
+    them."""
     alike: dict[str, list[str]] = {}
     usual = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}
@@ -267,12 +274,13 @@ def _described(call: Call) -> tuple[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """Escape a text for a format."""
+    """Return a text with its percent signs doubled, for use in a format string."""
     return text.replace("%", "%%")
 
 
 def _folder(timeline: Timeline) -> str:
-    """Return the common folder of all sources, to which places are relative."""
+    """Return the common folder of all source files, or "" if there is none. Paths in the trace are
+    relative to this folder."""
     files = {timeline.program.place(i).file for i in range(len(timeline.program.lines))}
     folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
     try:

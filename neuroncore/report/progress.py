@@ -21,7 +21,8 @@ Said = Callable[[], str]
 
 
 class _Task:
-    """The work of a thread. It has nested parts, of which the innermost is reported."""
+    """The work of one thread. `parts` are functions that describe the operations under way in
+    words, from the outermost to the innermost, which is the one that is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Said] = []
@@ -32,7 +33,8 @@ class _Task:
         self.told = False
 
     def tell(self) -> None:
-        """Print a line if it is due. On a terminal it replaces the last line."""
+        """Print a line about the innermost operation if a line is due. On a terminal it replaces
+        the line before."""
         elapsed = time.monotonic() - self.begun
         working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
         if working < self.due or not self.parts:
@@ -51,7 +53,8 @@ class _Task:
 
 
 class _Watcher:
-    """One thread for all tasks: a thread per task would take half of the time of a small kernel."""
+    """One thread that reports the progress of all tasks. A thread per task would take half of the
+    time of a small kernel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,9 +112,10 @@ _own = _Own()
 
 @contextmanager
 def progress(said: Said) -> Iterator[None]:
-    """Report the progress of an operation while it runs: on a terminal in one line that is updated
-    and then erased, in notebooks and logs in a few lines. A part of another operation is reported
-    in its place. NEURONCORE_PROGRESS=0 turns this off."""
+    """A context manager that reports an operation while it runs; `said` returns its description. On
+    a terminal the report is one line that is updated and then erased; in notebooks and logs it is a
+    few lines. If an operation contains another one, only the inner one is reported.
+    NEURONCORE_PROGRESS=0 turns reports off."""
     task = _own.task
     if task is None and jit.tells():
         task = _own.task = _Task()

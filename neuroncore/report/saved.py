@@ -52,9 +52,9 @@ UTILIZATION = tuple(f"{name}_estimated_percent" for name in ("mfu", "mfu_inst", 
 
 
 def profiled(figures: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Return figures of `summary.figures`, changed to those of the profiler: `total_time` includes
-    the time that the profiler adds, and `kernel_time` is the kernel's. Shares and cycles are
-    relative to `total_time`, as in published profiles."""
+    """Return figures of `summary.figures`, changed to match the profiler's: `total_time` includes
+    the time that the profiler adds, and `kernel_time` does not. Shares and cycles are relative to
+    `total_time`, as in published profiles."""
     kernel = figures["total_time"]
     time = harness_time(PROFILE, machine, 1e9 * kernel)
     added = time.total_ns / 1e9 - kernel
@@ -263,7 +263,7 @@ def _timelines(run: Finished) -> list[Timeline]:
 
 
 def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
-    """Return rows by engine and instruction."""
+    """Yield a row for each engine and instruction of a core: `instructions` in a saved file."""
     calls = timeline.program.calls
     counts = np.bincount(timeline.columns.call, minlength=len(calls))
     taken = np.bincount(timeline.columns.call, timeline.end - timeline.begin, len(calls))
@@ -289,7 +289,7 @@ def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
 
 
 def _lines(timelines: Sequence[Timeline]) -> list[Document]:
-    """Return rows by source line, for all cores together."""
+    """Return a row for each source line, for all cores together: `lines` in a saved file."""
     rows: dict[str, Document] = {}
     for timeline in timelines:
         places = len(timeline.program.lines)

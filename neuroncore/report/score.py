@@ -57,8 +57,9 @@ class ScoredPoint:
 
 @dataclass(frozen=True)
 class Errors:
-    """For a number of points: the median error, the fraction of close estimates, the fraction of
-    measurements inside their ranges, and the median half-width of ranges."""
+    """For a number of points: the median error, the fraction of estimates with an error of at most
+    CLOSE, the fraction of measurements inside their ranges, and the median half-width of the
+    ranges."""
 
     count: int
     median: float
@@ -154,7 +155,8 @@ def _in_order(a: ScoredPoint, b: ScoredPoint) -> bool:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return the rank correlation, with shared ranks for ties; None if either are all equal."""
+    """Return Spearman's rank correlation of two sequences. Equal values share their mean rank.
+    Return None if all values of one sequence are equal."""
     a, b = ranks(first), ranks(second)
     middle = (len(a) + 1) / 2
     a, b = [r - middle for r in a], [r - middle for r in b]

@@ -45,8 +45,10 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 @dataclass(frozen=True)
 class Product:
-    """The work of a call in the array: `count` pairs of LDWEIGHTS and MATMUL of `flops` each, and
-    the bytes per partition that a pair reads."""
+    """The work of a call in the array of the Tensor engine: `count` pairs of the instructions
+    LDWEIGHTS and MATMUL, the `flops` of each pair, and the bytes per partition that a pair reads
+    for the weights and for the moving operand. `transposes` is true if the product is a transpose.
+    """
 
     count: int
     flops: int
@@ -102,7 +104,7 @@ def counted(timeline: Timeline) -> Counters:
 
 
 def _merge(found: Counters, timeline: Timeline) -> None:
-    """Correct the counts for merged instructions: each merged group counts once."""
+    """Correct the counts of opcodes and transfers: each merged group counts once."""
     form = timeline.compiled
     merged = np.flatnonzero((form.heads >= 0) & (form.fate == ISSUED))
     pairs = zip(timeline.columns.call[merged].tolist(), form.queue[merged].tolist(), strict=True)
@@ -127,8 +129,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Count operands as reads from PSUM if the compiler reads them there, although the program
-    reads a copy in SBUF."""
+    """Count reads of SBUF as reads of PSUM where the compiler reads an operand in PSUM, although
+    the program reads a copy in SBUF."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -147,7 +149,7 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
 
 
 def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
-    """Add a call that was made `times` times."""
+    """Add to `found` the counts of a call that was made `times` times on a queue."""
     done = product(call, machine)
     for memory, nbytes in accesses(call, machine):
         found.bytes[memory] += nbytes * times
@@ -169,10 +171,10 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
 
 
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
-    """Yield the byte counters of a call, with their bytes.
+    """Yield the name of each byte counter that a call changes, with the number of bytes.
 
-    For a DMA, all bytes count; for an engine, only the bytes of one partition. The inputs of a
-    tensor_tensor and columns of scalars do not count.
+    For a DMA, all bytes count; for an engine, only the bytes of one partition. Two kinds of
+    operands do not count: inputs of a tensor_tensor, and columns with one scalar per partition.
     """
     done = product(call, machine)
     if done is not None:
@@ -189,7 +191,7 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
 
 
 def _streams(call: Call) -> list[str]:
-    """Return the names of the operands whose reads are counted."""
+    """Return the names of the operands whose reads are counted (`accesses`)."""
     if not call.instruction.traits.bytes_counted:
         return []
     columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
@@ -197,10 +199,12 @@ def _streams(call: Call) -> list[str]:
 
 
 def product(call: Call, machine: Machine) -> Product | None:
-    """Return the work of a call in the array, or None if it does not use the array.
+    """Return the work of a call in the array of the Tensor engine, or None if the call does not use
+    the array.
 
-    A product with float32 weights takes two instructions, for their upper and lower bits, unless
-    the weights are zeros and ones. A transpose takes one if the engine has a mode for it.
+    A product with float32 weights takes several pairs of instructions, for the upper and the lower
+    bits, unless the weights are zeros and ones. A transpose takes one pair if the engine has a mode
+    for it.
     """
     said = call.instruction.traits
     if call.engine is not engine.tensor or not (said.multiplies or said.transposes):
@@ -317,7 +321,8 @@ def _clock_ghz(timeline: Timeline) -> float:
 
 
 def union_ns(begin: Array, end: Array) -> float:
-    """Return the total time in which at least one of the intervals is under way."""
+    """Return the total time, in nanoseconds, in which at least one of the intervals from begin[n]
+    to end[n] is under way."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")
@@ -347,7 +352,8 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _table_loads(timeline: Timeline) -> Array:
-    """Return how long each instruction loads an activation table before its work."""
+    """Return, for each instruction, the nanoseconds for which it loads an activation table before
+    its work."""
     form = timeline.compiled
     more = timeline.busy - form.table.busy.take(form.row)
     loads: Array = np.where(timeline.queue == SCALAR, np.maximum(more, 0.0), 0.0)
@@ -423,13 +429,14 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 
 
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
-    """Return the flops of a kind, relative to what one core's array could do at most in the same
-    time."""
+    """Return flops relative to the flops that the array of one core could do in the same time.
+    `flops` is the name of their counter."""
     return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
 
 
 def _peak(machine: Machine) -> float:
-    """Return flops per nanosecond: a multiplication and an addition per cell and cycle."""
+    """Return the peak of the array in flops per nanosecond: a multiplication and an addition per
+    cell and cycle."""
     return 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz
 
 

@@ -21,17 +21,18 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report a resource: `share` returns the part of a line's time that belongs to it, and
-    `sentence` the sentence for a timeline and a line."""
+    """How to report that a run is bound by a resource. `share` returns the nanoseconds that the
+    resource takes of a line's time on the critical path. `sentence` returns the sentence for a
+    timeline and the name of the line with the largest share."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
 
 
 def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str = "") -> str:
-    """Return the sentence for one core, without a period. `lines` are the lines on the critical
-    path. `space` says which line waits for which buffer, if such waits are most of the path;
-    otherwise it is empty."""
+    """Return the sentence about the bottleneck of one core, without a period. `lines` are the lines
+    on the critical path. `space` is the text of `waiting_for_space` if waits for buffers are most
+    of the critical path; otherwise it is empty."""
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
@@ -45,8 +46,8 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that occupy the critical path longest, in the order in which they first
-    appear on it."""
+    """Return the lines that take most of the critical path, in the order in which they first appear
+    on it: at most CHAIN_LINES, each with at least CHAIN_SHARE of the time if there are any."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)
@@ -68,8 +69,8 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Return lines joined by arrows. A line has no file name if the line before it is in the same
-    file."""
+    """Return the names of lines (FILE:LINE) joined by arrows. A name has no file if the line before
+    it is in the same file."""
     said, before = [], None
     for name in names:
         file, colon, line = name.rpartition(":")
@@ -79,7 +80,8 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
-    """Return which line waits for which buffer, or an empty string."""
+    """Return a text about the first of the waits: which line waits, how often, and for which
+    buffer. Return an empty string if there are no waits."""
     if not waits:
         return ""
     first = waits[0]
@@ -134,8 +136,8 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 
 
 def _always(text: str) -> Callable[[Timeline, str], str]:
-    """Return a `BoundText.sentence` that has the same text for all runs, with the name of a line in
-    it."""
+    """Return a function for `BoundText.sentence` that puts the name of a line into `text`, and uses
+    nothing else of the run."""
     return lambda _, where: text.format(where)
 
 

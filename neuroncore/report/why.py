@@ -82,9 +82,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice(WhatIf):
-    """An edit of the kernel: `what` is the line and `how` what to do there. The gain is expected
-    between `low` and `high`. `sbuf` and `psum` are the additional bytes per partition that it
-    needs."""
+    """An edit of the kernel: `what` is the line and `how` what to do there. The gain, a fraction of
+    the time, is expected between `low` and `high`. `sbuf` and `psum` are the additional bytes per
+    partition that the edit needs."""
 
     low: float
     high: float
@@ -110,10 +110,11 @@ class Advice(WhatIf):
 
 @dataclass(frozen=True)
 class Answers:
-    """The bottleneck (`bound`) and a sentence about it; the lines of the critical path in order
-    (`chain`); edits of the kernel that save time, the best first; what-ifs with other collectives
-    or ranks (`world`); and limits, which no edit reaches: more of each resource, and perfect
-    overlap. If `all` is False, the run was too long to schedule all changes."""
+    """The bottleneck (`bound`) and a sentence about it; the names of the lines that take most of
+    the critical path, in order (`chain`); edits of the kernel that save time, the best first;
+    what-ifs with other collectives or ranks (`world`); and what-ifs that no edit reaches
+    (`limits`): more of each resource, and perfect overlap. If `all` is False, the run was too long
+    to schedule all changes."""
 
     bound: Bound
     sentence: str
@@ -230,7 +231,8 @@ def why(
 
 
 class _Asking:
-    """The schedules of one launch with changes, at most `rounds` of them."""
+    """Finds the answers about one launch by scheduling it again with changes, at most `rounds`
+    times."""
 
     def __init__(
         self, timeline: Timeline, world: Sequence[Timeline], found: Sequence[Line], rounds: int
@@ -264,8 +266,8 @@ class _Asking:
         )
 
     def _space(self, waits: Sequence[SpaceWait], least: float) -> str:
-        """Return which line waits for which buffer, if waits for space are at least the share
-        `least` of the path; otherwise an empty string."""
+        """Return which line waits for which buffer (`waiting_for_space`). Return an empty string if
+        waits for buffers take less than the fraction `least` of the total time."""
         held = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
         return waiting_for_space(waits) if held >= least * self.total else ""
 
@@ -297,7 +299,8 @@ class _Asking:
         )
 
     def _ns(self, timelines: Sequence[Timeline]) -> float:
-        """Return the time of the core, or of the world."""
+        """Return the time with a change, in nanoseconds: of the slowest core if there is a world,
+        otherwise of this core."""
         if self.world:
             return max(one.total_ns for one in timelines)
         return timelines[self.timeline.core].total_ns
@@ -314,8 +317,8 @@ class _Asking:
         return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(made))
 
     def _limits(self) -> list[WhatIf]:
-        """Return what-ifs with more of each resource that may save time, and with perfect
-        overlap."""
+        """Return the what-ifs that no edit reaches: more of each resource that may save time, and
+        perfect overlap."""
         found, base = parts(self.timeline, steps(self.timeline)), self.tried.base
         known = {one.change.what for one in self.tried.effects}
         made = [self._effect(one) for one in self.tried.effects]

@@ -30,10 +30,12 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return fields of a page: the bottleneck and a sentence about it, the parts of the critical
-    path, the edits that save most (`suggestions`), and all what-ifs, which are edits, other ranks
-    or collectives, and limits. A what-if has the time in nanoseconds, the share that is saved, and
-    the new bottleneck. `covers` says what is left out for long runs, and is empty otherwise."""
+    """Return fields of a page about a core. `bound` is the bottleneck, and `sentence` a sentence
+    about it. `path_share` has the fraction of the time that each kind of work or wait takes on the
+    critical path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits,
+    other ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that
+    is saved, and the new bottleneck. `covers` says which what-ifs a long run has; it is empty if it
+    has all."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     said: dict[str, Any] = {
@@ -55,7 +57,7 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
 
 
 def _suggestions(told: Answers) -> list[Advice]:
-    """Return the edits that save most, one for each line."""
+    """Return the best edit of each line, the best first, at most SUGGESTIONS."""
     first: dict[str, Advice] = {}
     for one in told.edits:
         first.setdefault(one.what, one)

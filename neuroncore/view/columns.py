@@ -1,9 +1,13 @@
 """Columns of integers as compressed text, decoded by `web/columns.js`: the times of instructions,
-their accesses (boxes of bytes, and their tensors), and possible addresses of unplaced tiles.
+their accesses, and possible addresses of tiles that have none.
+
+A box is the bytes that an operand accesses: a range of partitions, and a range of bytes in each. An
+area is the tensor that contains the box, or a whole memory if the kernel chose addresses.
+Instructions with the same function and equal arguments share a call, although their boxes may
+differ.
 
 An address is the lowest free one while its tile is in use. The device's compiler chooses different
-addresses, which are not published. The amount in use at a time does not depend on the addresses.
-"""
+addresses, which are not published. The amount in use at a time does not depend on the addresses."""
 
 from __future__ import annotations
 
@@ -34,10 +38,10 @@ SHORT = 1 << 18  # most integers of a column for which both ways of compression 
 
 
 def packed(values: Array) -> Packed:
-    """Return integers as their numpy type and data for `DecompressionStream("deflate")`. If a short
-    column becomes smaller in this way, the data have the first bytes of all integers, then the
-    second bytes, and so on. `planes` is then the number of bytes per integer, and signed integers
-    are stored as `signed` returns them."""
+    """Return a column: `type` is the numpy type of the integers, and `data` their bytes, compressed
+    with zlib and in base64. For a short column, another order is used if it takes less text: the
+    first bytes of all integers, then the second bytes, and so on. Then `planes` is the number of
+    bytes per integer, and signed integers are first changed by `signed`."""
     column = narrowest(values)
     found = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
     if len(column) > SHORT or column.dtype.itemsize not in (2, 4):
@@ -51,17 +55,19 @@ def packed(values: Array) -> Packed:
 
 
 def differences(values: Array) -> Packed:
-    """Return integers as packed differences, which the page adds up."""
+    """Return a packed column of the differences between successive integers. `sums` makes the page
+    add them up."""
     return {**packed(np.diff(values.astype(np.int64), prepend=0)), "sums": True}
 
 
 def text(content: bytes) -> str:
-    """Return compressed bytes in base64."""
+    """Return bytes compressed with zlib, in base64."""
     return base64.b64encode(zlib.compress(content, LEVEL)).decode("ascii")
 
 
 def signed(values: Array) -> Array:
-    """Return 0, -1, 1, -2, 2 as 0, 1, 2, 3, 4, so that small integers take few bits."""
+    """Return integers without signs that take few bits for small values: 0, -1, 1, -2, 2 become 0,
+    1, 2, 3, 4."""
     return np.where(values < 0, -2 * values - 1, 2 * values)
 
 
@@ -69,9 +75,10 @@ END = 1 << 62
 
 
 def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
-    """Return the first byte, within each partition, of tiles in use from `begin` to `end`.
+    """Return the address of each tile within its partitions. Tile n has size[n] bytes per partition
+    and is in use from begin[n] to end[n].
 
-    A tile of at most `bank` bytes is inside one bank, unless `bank` is 0.
+    If `bank` is not 0, a tile of at most `bank` bytes does not cross the border of a bank.
     """
     found = [0] * len(begin)
     gaps: list[tuple[int, int]] = [(0, END)]  # begin and end of free bytes, sorted
@@ -94,7 +101,8 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
 
 
 def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
-    """Take bytes out of the gaps, and return their lowest possible address."""
+    """Remove `width` bytes from the free ranges `gaps`, at the lowest possible address, and return
+    this address. `bank` is as in `addresses`."""
     for i, (first, last) in enumerate(gaps):
         at = first
         if bank and first % bank + width > bank >= width:
@@ -106,7 +114,8 @@ def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
 
 
 def _free(gaps: list[tuple[int, int]], first: int, last: int) -> None:
-    """Add bytes to the gaps, and merge adjacent gaps."""
+    """Add the bytes from `first` to before `last` to the free ranges `gaps`, and merge adjacent
+    ranges."""
     i = bisect_left(gaps, (first, last))
     if i < len(gaps) and gaps[i][0] == last:
         last = gaps.pop(i)[1]
@@ -119,7 +128,7 @@ CRITICAL, IN_TURN, TRANSFER, ELSEWHERE = 1, 2, 4, 8  # flags of an instruction
 
 
 class PageTimes:
-    """The times of the instructions of a timeline, in ticks."""
+    """The times of the instructions of a timeline, in ticks of `tick_ns` nanoseconds."""
 
     def __init__(self, timeline: Timeline, tick_ns: float) -> None:
         self.timeline = timeline
@@ -133,11 +142,12 @@ class PageTimes:
         )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
-        """Return columns of the instructions `shown`. Times are in ticks: `begin` is relative to
-        the end of the wait (`_since`), `busy` and `move` are relative to `begin`, `moving` is
-        relative to `move`, and `rest` is relative to the end of the move or, without one, of
-        `busy`. `cause` is how many instructions back the one is that this instruction waited for,
-        or 0 if it is not on the page."""
+        """Return columns of the instructions `shown`. Times are in ticks. `begin` is relative to
+        the end of the wait (`_since`). `busy` is the time in the queue. `move` is the time from the
+        begin until DMA engines move bytes, and `moving` is the time for which they do. `rest` is
+        the time from the end of the move until the result is available; without a move, it is
+        counted from the end of `busy`. `cause` is how many positions back the instruction is that
+        this one waited for, changed by `signed`, or 0 if that instruction is not on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, until, end = self.begin[part], self.until[part], self.end[part]
         in_turn = before_in_queue(timeline.queue, timeline.begin)
@@ -169,24 +179,26 @@ class PageTimes:
 
 
 class ByCall:
-    """Columns whose values are mostly those of the previous instruction with the same call."""
+    """Packs columns whose values are mostly equal to those of the previous instruction with the
+    same call. call[n] is the call of instruction n."""
 
     def __init__(self, call: Array) -> None:
         self.call, self.order = call, np.argsort(call, kind="stable")
         self.first = np.diff(call[self.order], prepend=-1) != 0
 
     def packed(self, values: Array) -> Packed:
-        """Return integers as differences from the previous integer of the same call, in the order
-        of `signed`."""
+        """Return a packed column of differences from the value of the previous instruction with the
+        same call, changed by `signed`."""
         ordered, since = values[self.order].astype(np.int64), np.empty(len(values), np.int64)
         since[self.order] = np.where(self.first, ordered, np.diff(ordered, prepend=0))
         return {**packed(signed(since)), "by_call": True}
 
 
 def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
-    """Return the begin of each instruction relative to the end of its wait. If it waited for an
-    earlier instruction (`cause`), that wait ended at `over`. Otherwise the begin is relative to the
-    previous begin in the same queue, in program order."""
+    """Return the begin of each instruction relative to the end of its wait, changed by `signed`. If
+    instruction n waited for an earlier one, cause[n], its wait ended at over[n]. Otherwise the
+    begin is relative to the begin of the previous instruction of the same queue, in program order.
+    """
     since = np.empty_like(begin)
     for q in np.unique(queue).tolist():
         own = np.flatnonzero(queue == q)
@@ -198,8 +210,9 @@ def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
 
 def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
     """Return the columns of a page for the rows of a device's trace. `raw` has, for each row, its
-    times in ticks, the row that it waited for, or -1, and the numbers of its operands' boxes. A row
-    of its `boxes` is [area, first partition, number of partitions, first byte, number of bytes]."""
+    times in ticks; the number of the row that it waited for, or -1 if there is none; and the
+    numbers of the boxes of its operands. Each row of `raw["boxes"]` is one box: [area, first
+    partition, number of partitions, first byte, number of bytes]."""
     begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
     rows = np.arange(len(begin))
     area, row, rows_of, byte, size = raw["boxes"].T
@@ -230,8 +243,8 @@ def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
 
 
 class AccessTable:
-    """The boxes and tensors of the operands of the instructions `shown`. Boxes and tensors are
-    numbered in order of appearance."""
+    """The boxes and areas of the operands of the instructions `shown`. Boxes and areas are numbered
+    in the order in which they first appear."""
 
     def __init__(self, timeline: Timeline, shown: range) -> None:
         program, columns = timeline.program, timeline.columns
@@ -246,13 +259,15 @@ class AccessTable:
         self.place -= columns.start[self.user]
 
     def columns(self, program: Program) -> dict[str, Packed]:
-        """Return the boxes of each instruction's operands; the fields of a Box, where `pattern` is
-        the number of its pattern plus one, or 0 if it is dense; and the kind of each area.
+        """Return columns about the operands of the instructions (`recent`, `operand`), about the
+        boxes (`box_...`), and about the areas (`area_kind`). `box_pattern` is the number of a
+        strided pattern plus one, or 0 if the access touches all bytes of the box.
 
-        Boxes are stored as small numbers: as the rank among the boxes that the same operand of the
-        same call used last (`loops.ranks`), or if that is 0, as the distance from the next new box
-        (`_back`). An area is stored as twice its distance from the next new area, or as one more
-        than twice its number if that is less.
+        The box of an operand is stored as its rank among the boxes that the same operand of the
+        same call used last (`loops.ranks`). If the rank is 0, `operand` has the distance of the
+        box's number from the lowest number that was not used before (`_back`). The area of a box is
+        stored as twice the same distance of the area's number, or as twice the number plus one,
+        whichever is less.
         """
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)
@@ -272,8 +287,8 @@ class AccessTable:
 
 
 def _in_order(values: Array, count: int) -> tuple[Array, Array]:
-    """Return the distinct numbers below `count` in order of appearance, and the position of each
-    value among them."""
+    """Return the distinct values in the order in which they first appear, and for each value its
+    position among them. All values are from 0 to less than `count`."""
     first = np.full(count, len(values), np.int64)
     first[values[::-1]] = np.arange(len(values))[::-1]  # the last assignment to an index remains
     order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
@@ -283,16 +298,16 @@ def _in_order(values: Array, count: int) -> tuple[Array, Array]:
 
 
 def _back(numbers: Array) -> Array:
-    """Return how far each number is below the next new one, 0 if it is the new one itself. New
-    numbers appear in the order 0, 1, 2, ..."""
+    """Return, for each number, how far it is below the lowest number that was not used before it: 0
+    if it is new itself. New numbers appear in the order 0, 1, 2, ..."""
     known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
     back: Array = known + 1 - numbers
     return back
 
 
 def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
-    """Return a possible on-chip address of each tensor that has none, in bytes of a partition; 0
-    for all others."""
+    """Return the first byte, within a partition, of each area: a possible address for tensors on
+    chip without one, and 0 for all other areas."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

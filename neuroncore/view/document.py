@@ -44,9 +44,10 @@ MOST = 1_000_000  # instructions on a page
 
 @dataclass(frozen=True)
 class PageWindow:
-    """An interval of instructions, from `first` to before `last`. With `ns` it is an interval of
-    times in nanoseconds, and means all instructions from the first to the last one that execute in
-    it, in program order."""
+    """The part of a run that a page shows: the instructions from `first` to before `last`. With
+    `ns` these are times in nanoseconds. Then the part begins with the first instruction that
+    executes between these times, ends with the last one, and contains all instructions between them
+    in program order."""
 
     first: float
     last: float
@@ -80,9 +81,9 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 
 @dataclass(frozen=True)
 class PageOutcome:
-    """The outcome of a run, in words. If it `failed`, `text` is the message of the error, and
-    `place` its line in the user's code, if there is one. If it is `wrong`, `maps` has the
-    differences of each wrong result, with the number of the result."""
+    """The outcome of a run. `text` describes it. If `kind` is "failed", `text` is the message of
+    the error, and `place` its line in the user's code, if there is one. If `kind` is "wrong",
+    `maps` has the number of each wrong result and the map of its differences."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str
@@ -91,7 +92,7 @@ class PageOutcome:
 
 
 def compared(found: Agreement) -> PageOutcome:
-    """Return the outcome of a comparison with a reference, with the largest difference of each
+    """Return the outcome of a comparison with a reference. The text names the worst element of each
     result that differs."""
     if found:
         limits = ", ".join(f"{allowed:.3g}" for allowed in found.tolerances)
@@ -122,11 +123,12 @@ TICKS = 1 << 31  # most ticks of a run
 class Shown:
     """A launch to show: the name of the kernel, the timelines of its cores, and the findings.
 
-    Values of tiles come from `steps`, if the record can be executed again; the instructions
-    `wanted` have all of their elements. Without `answers` the page has no bottleneck and no advice.
-    A `window` selects the instructions of the page; by default there are as many as fit. The
-    `outcome` is at the top of the page; if an error occurred before the first instruction, there
-    are no timelines. `meetings` are the collectives of its ranks.
+    `steps` returns the record to be executed again, from which values of tiles come; it is None for
+    a page without values. The page has all elements of the operands of the instructions `wanted`.
+    Without `answers` the page has no bottleneck and no advice. `window` selects the instructions of
+    the page; by default there are as many as fit. The `outcome` is at the top of the page. If an
+    error occurred before the first instruction, there are no timelines. `meetings` are the
+    collectives of the ranks.
     """
 
     kernel: str
@@ -148,7 +150,7 @@ class Shown:
 
     @property
     def parts(self) -> list[range]:
-        """Return the instructions on the page, for each core."""
+        """Return the positions of the instructions on the page, for each core."""
         return [shown(timeline, self.window) for timeline in self.timelines]
 
 
@@ -292,7 +294,7 @@ def _where(place: Place | None, texts: sources.Texts) -> dict[str, int]:
 
 
 def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:
-    """Return the document of a timeline and its record, for the instructions in `part`."""
+    """Return the document of one core, with its timeline and record of the instructions `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = PageTimes(timeline, tick), AccessTable(timeline, part)
@@ -332,7 +334,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
 
 
 def _together(timeline: Timeline) -> list[int]:
-    """Return the calls that are collectives."""
+    """Return the numbers of the calls that are collectives, in ascending order."""
     rows = [row for row, _ in collectives(timeline.compiled)]
     return sorted({*timeline.columns.call[rows].tolist()})
 
@@ -345,7 +347,8 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 
 
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
-    """Return a call. If it `moves` data, `bytes` is the number of bytes, otherwise 0."""
+    """Return the fields of a call. `bytes` is the number of bytes that it transfers if it is a
+    transfer (`moves`), otherwise 0."""
     given = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)
@@ -361,7 +364,7 @@ def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
 
 
 def _kind(kind: Area, program: Program) -> dict[str, Any]:
-    """Return the properties that tensors share."""
+    """Return the properties of an area; tensors with equal properties share them."""
     return {
         "memory": kind.region.value,
         "name": program.name_of(kind),

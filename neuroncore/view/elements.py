@@ -29,7 +29,8 @@ SIDE = 16  # pixels of a thumbnail
 
 
 class HeldElements(Protocol):
-    """The elements of a tile, and flags of uninitialized ones, or None if all were written."""
+    """The elements of a tile, and flags that mark uninitialized elements; the flags are None if all
+    elements were written."""
 
     @property
     def elements(self) -> Array: ...
@@ -51,12 +52,13 @@ class Steps(Protocol):
 def values(
     program: Program, steps: Steps, core: int, shown: range, wanted: range | None
 ) -> dict[str, Any]:
-    """Return the contents of each operand of the instructions `shown`: inputs before the
-    instruction, outputs after it. `of_operand` has, for each operand, the number of its tile in
-    `tiles`, from 1, or 0 if it has none.
+    """Return the contents of the operands of the instructions `shown`: inputs before the
+    instruction, outputs after it. `tiles` has the different contents. `of_operand` has, for each
+    operand, the number of its contents in `tiles`, from 1, or 0 if the page does not have them,
+    because the operand is missing or the contents do not fit (MOST, TILES).
 
-    The instructions that are `wanted` have all elements. If `wanted` is None, these are the first
-    instruction of each line and as many others as fit.
+    The instructions `wanted` have all elements, and others have thumbnails. If `wanted` is None,
+    the first instruction of each line and as many others as fit have all elements.
     """
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
@@ -71,16 +73,16 @@ def values(
 
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
-    """Return all elements of the operands of one instruction, like `values`; here `of_operand` is a
-    list."""
+    """Return the contents of the operands of one instruction, with all elements, like `values`; but
+    here `of_operand` is a list."""
     held = TileTable()
     found = held.of(program, steps, core, instruction, full=True)
     return {"of_operand": found, **held.document(steps.setting.options)}
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """Return the instructions that have all elements: the first one of each line, and others in
-    order while they fit."""
+    """Return the instructions that have all elements on a page: the first one of each line, then
+    others in order, as long as their bytes fit in ROOM."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)
@@ -94,8 +96,8 @@ def _size(call: Call) -> int:
 
 
 class TileTable:
-    """Tiles with different contents. Equal contents are stored once: a tile that is read often has
-    the contents that were written last."""
+    """The contents of tiles, each stored once, however often instructions read them. They are
+    numbered from 1."""
 
     def __init__(self) -> None:
         self.tiles: list[dict[str, Any]] = []
@@ -105,8 +107,8 @@ class TileTable:
     def of(
         self, program: Program, steps: Steps, core: int, instruction: int, full: bool
     ) -> list[int]:
-        """Return the number of the tile of each operand of an instruction; 0 for a missing
-        operand."""
+        """Store the contents of the operands of an instruction, and return the number of each. The
+        number is 0 for an operand that the call does not have. `full` is as in `add`."""
         call = program.calls[program.columns().call[instruction]]
         names = [*call.reads, *call.indices, *call.writes]
         first_write = len(names) - len(call.writes)
@@ -126,8 +128,8 @@ class TileTable:
         }
 
     def add(self, held: HeldElements, form: Format, full: bool) -> int:
-        """Return the number of a tile, from 1. All elements are stored if any operand needs them
-        (`full`)."""
+        """Store the contents of a tile, unless they are stored already, and return their number.
+        With `full`, all elements are stored in addition to statistics and a thumbnail."""
         elements = np.ascontiguousarray(held.elements)
         elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
         lost = None if held.unwritten is None else held.unwritten.reshape(elements.shape)
@@ -171,8 +173,9 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
     """Return how a call uses the array of the Tensor engine: the names of the stationary and the
-    moving operand, the size of the stationary one, the number of columns that stream, and the
-    cycles. Return None for calls that do not use the array, and for packed formats."""
+    moving operand; the rows and columns that the stationary one occupies, and where (`at`); the
+    `count` of columns of the moving one; whether an operand is float32; and the cycles. Return None
+    for calls that do not use the array, and for packed formats."""
     if product(call, machine) is None:
         return None
     said = call.instruction.traits

@@ -77,7 +77,8 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class PageSide:
-    """One side of a comparison: a launch, or the cores and files of a device's trace."""
+    """One side of a comparison: a launch on the emulator, or if that is None, the cores and source
+    files of a device's trace."""
 
     launch: Shown | None = None
     cores: Sequence[dict[str, Any]] = ()
@@ -85,8 +86,8 @@ class PageSide:
 
 
 def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
-    """Return the page of two runs, one below the other on one scale. `told` is their difference as
-    JSON. Lines that only one side has are marked."""
+    """Return the page of two runs, one below the other on one time scale. `told` is their
+    difference as JSON. Source lines that only one side has on its critical path are marked."""
     made = document([side.launch for side in (old, new) if side.launch is not None])
     estimated = list(made["cores"])
     cores: list[dict[str, Any]] = []
@@ -105,7 +106,8 @@ def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return a measured core with the numbers of its files increased."""
+    """Return a core of a device's trace with packed columns. The numbers of its source files are
+    increased `by` the number of files that come before them."""
     return core | {
         "columns": columns.of_measured(core["columns"]),
         "sites": [[site[0] + by, *site[1:]] for site in core["sites"]],
@@ -117,8 +119,9 @@ MOVED = 0.005  # smallest change of a line's share of the critical path that is 
 
 
 def _difference(told: dict[str, Any]) -> dict[str, Any]:
-    """Return the sentences about a difference, the lines whose share of the critical path changed,
-    and the places of the lines that only one side has."""
+    """Return fields of a page about a difference: `text` has sentences; `moved` has the lines whose
+    share of the critical path changed by at least MOVED; `lines` has the places of those that only
+    one side has."""
     seconds = told["total_time"] if "total_time" in told else told["kernel_time"]
     sides = zip(told["kernels"], told["targets"], seconds, strict=True)
     said = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
@@ -146,9 +149,10 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls grouped by form, which takes less room. `of` has the form of each call. A form
-    has the JSON text of its calls with holes in place of numbers, and a column of numbers for each
-    hole. A column that equals an earlier one is replaced by the index of that one."""
+    """Return calls in a form that takes less space. Calls are grouped by their JSON text without
+    its numbers. A form is the text of one group, with a hole for each number, and a column of
+    numbers for each hole, with an entry for each call. A column that equals an earlier one is
+    replaced by the index of that column. `of` has the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:
@@ -190,16 +194,16 @@ def _written(told: dict[str, Any], title: str, served: bool) -> Page:
 
 
 def _hash(text: str) -> str:
-    """Return the hash that a policy uses to allow a text."""
+    """Return the hash by which a content security policy allows a script or a style."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 @cache
 def _scripts() -> tuple[str, str, str]:
-    """Return the script that starts a page, the main script, and the main script compressed, which
-    the first one decompresses. Each module of a script is in a separate scope, after the modules
-    that it imports."""
+    """Return three scripts: the one that starts a page, the main script, and the main script
+    compressed, as the page has it; the starting script decompresses it. Each module of a script is
+    in a separate scope, after the modules that it imports."""
     order: dict[str, str] = {}
     _add("start", order)
     first = len(order)

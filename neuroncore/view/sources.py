@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 class Texts:
-    """The numbered source files of a document."""
+    """The source files of a document, numbered in the order in which they are first used."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -33,7 +33,7 @@ class Texts:
         return self._numbers.setdefault(file, len(self._numbers))
 
     def site(self, place: Place) -> list[Any]:
-        """Return file, line, column, last line, end column, function."""
+        """Return a place as [number of the file, line, column, last line, end column, function]."""
         span = place.line, place.column, place.end_line, place.end_column
         return [self.number(place.file), *span, place.function]
 
@@ -44,10 +44,11 @@ class Texts:
 def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
     """Yield a row for each source line with instructions, in the order of the text.
 
-    `critical_ns` is its part of the critical path, `busy_ns` the time that it occupies each queue,
-    `flying_ns` the time in which at least one of its transfers is in flight, and `efficiency` its
-    bytes relative to what all DMA engines could have moved in that time. `flops` are the model
-    flops of its products, `operand_bytes` the bytes of their operands, and `product_ns` their time.
+    `critical_ns` is the time of the line on the critical path, and `busy_ns` the time for which it
+    occupies each queue. `flying_ns` is the time in which at least one of its transfers is in
+    flight. `efficiency` is the number of bytes that it transfers, relative to what all DMA engines,
+    or the HBM stack if it is slower, could have moved in that time. `flops` are the model flops of
+    its products, `operand_bytes` the bytes of their operands, and `product_ns` their time.
     """
     program = timeline.program
     spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]
@@ -74,7 +75,9 @@ def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
-    """Return the bytes of transfers, and the flops of products."""
+    """Return, for each of `count` lines, the number and bytes of its transfers, their time and
+    efficiency, and the flops, operand bytes and time of its products. line[i] is the line of
+    instruction i."""
     program, machine, call = timeline.program, timeline.machine, timeline.columns.call
     moved, flops, operands = np.zeros((3, len(program.calls)))
     for index, used in enumerate(program.calls):
@@ -100,7 +103,8 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
-    """Return, for each line with products, the format of the weights that has most flops."""
+    """Return, for each line with products, the format of the weights in the call with most flops.
+    line[i] is the line of instruction i."""
     calls, call = timeline.program.calls, timeline.columns.call
     flops = np.array([_product_flops(one, timeline.machine) for one in calls], np.int64)
     own = np.flatnonzero(flops[call] > 0)
@@ -119,7 +123,8 @@ def _product_flops(call: Call, machine: Machine) -> int:
 
 
 def _flying(timeline: Timeline, line: Array, count: int) -> Array:
-    """Return the time in which at least one transfer of each line is in flight."""
+    """Return, for each of `count` lines, the nanoseconds in which at least one of its transfers is
+    in flight. line[i] is the line of instruction i."""
     own = np.flatnonzero(timeline.moves)
     own = own[np.lexsort((timeline.begin[own], line[own]))]
     of, begin, end = line[own], timeline.begin[own], timeline.end[own]
@@ -131,8 +136,10 @@ def _flying(timeline: Timeline, line: Array, count: int) -> Array:
 
 
 def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | None:
-    """Return the call stacks of the shown instructions, innermost frame first, if the record has
-    them: a site and the integers of each frame, as JSON in a text of `columns.text`."""
+    """Return the call stacks of the instructions `shown`, or None if the record has none. `all` has
+    the different stacks, as JSON compressed by `columns.text`: a stack is a list of frames,
+    innermost first, and a frame has its place (`Texts.site`) and its integer variables. `of` has
+    the number of each instruction's stack."""
     if not isinstance(program, Witness):
         return None
     of = np.array(program.stack)[shown.start : shown.stop]
