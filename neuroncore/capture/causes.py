@@ -1,4 +1,9 @@
-"""Causes of waits, from the times of semaphores, and the path that ends last."""
+"""Causes of waits, from the times of semaphores, and the path that ends last.
+
+An event is an instruction or a DMA transfer. A condition is a semaphore's value for which an
+instruction waits. The path that ends last is found backwards: it begins with the event that ends
+last, and continues with the cause of each event.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,8 @@ SLACK_NS = 5.0  # between an instruction's end and the record of its change of a
 
 
 class Wait(NamedTuple):
-    """The time at which a condition became true, and the event that made it true (-1 if
-    unknown)."""
+    """The time in nanoseconds at which a condition became true, and the event that made it true (-1
+    if unknown)."""
 
     ns: float
     by: int
@@ -30,10 +35,12 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The cause of each wait. An event is an instruction of the kernel, given by its row, or a move
-    (DMA transfer): move m has the number len(instructions) + m. cause[e] is the last event that
-    event e waited for (-1 for none), and waited_ns[e] is how long e waited after it could otherwise
-    have begun. `path` is the chain of events that ends last, in order."""
+    """The cause of each event. Event e is the instruction in row e, or the transfer e -
+    len(instructions). cause[e] is the event that let event e begin: the one that made its last
+    condition true, else the previous instruction of its engine, or for a transfer the instruction
+    that starts it; -1 if unknown. waited_ns[e] is how long instruction e waited for its condition
+    after its engine was free. `path` has the events of the path that ends last, in the order of
+    time."""
 
     cause: Array
     waited_ns: Array
@@ -52,8 +59,9 @@ class _History:
         self.begins: list[int] = begins.tolist()
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
-        """Return when the semaphore, before a time, last rose to at least this value, and what
-        incremented it: the number of an engine, or -1 for a DMA."""
+        """Return when the semaphore last rose to at least `value`, at the time `before` or earlier,
+        and what incremented it: the number of an engine, or -1 for a DMA. Return None if its value
+        is lower then."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None
@@ -62,7 +70,8 @@ class _History:
 
 
 class _Sources:
-    """The instructions and transfers that increment each semaphore, by their ends."""
+    """The instructions and transfers that increment each semaphore, sorted by the times at which
+    they end."""
 
     def __init__(
         self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array
@@ -84,8 +93,9 @@ class _Sources:
         self._found = {key: sorted(each) for key, each in found.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
-        """Return the event of source `by` (an engine, or -1 for DMA) that changed a semaphore at a
-        time: the event that ended last before it, or -1."""
+        """Return the event that changed a semaphore at the time `ns`. `by` is the engine that
+        changed it, or -1 for DMA. The event is the last one that ended until then (with a tolerance
+        of SLACK_NS); -1 if there is none."""
         own = self._found.get((by, semaphore), ())
         at = bisect_right(own, (ns + SLACK_NS, 1 << 60))
         return own[at - 1][1] if at else -1
@@ -94,7 +104,8 @@ class _Sources:
 def causes(
     rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array, updates: Array
 ) -> Causes:
-    """Return the causes of the waits of the instructions in the rows `kernel`."""
+    """Return the cause of each event. `rows` are all instructions of a core, `kernel` the numbers
+    of those of the kernel, `moves` the transfers, and `updates` the changes of semaphores."""
     histories = {
         number: _History(updates[updates["semaphore"] == number])
         for number in np.unique(updates["semaphore"]).tolist()
@@ -122,7 +133,8 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """Return the condition of an instruction that became true last."""
+    """Return the condition of an instruction that became true last, up to its begin; None if it
+    waits for no semaphore, or if the times are unknown."""
     found = None
     for wait in kind.waits:
         history = histories.get(wait.number)

@@ -37,11 +37,11 @@ class CaptureKind:
 
 @dataclass(frozen=True, eq=False)
 class CaptureSide:
-    """One of two runs. `ns` is the kernel's time in nanoseconds, and `busy` the share of it for
-    which each engine is busy. `kinds` has the instructions by engine and opcode. `lines` has the
-    engines' time by engine and line, where a line is a file and line or a statement of the
-    compiler. `transfers` and `transfer_bytes` count the DMA transfers. `how` says how the times
-    were found."""
+    """One of two runs that are compared. `ns` is the kernel's time in nanoseconds, and `busy` the
+    share of it for which each engine is busy. `kinds` has the instructions by (engine, opcode).
+    `lines` has nanoseconds by (engine, line), where a line is "file:line" or a statement of the
+    compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` says how the
+    times were found."""
 
     kernel: str
     target: str
@@ -55,7 +55,7 @@ class CaptureSide:
 
     @classmethod
     def of_capture(cls, capture: Capture) -> Self:
-        """Return the side of the core that ran the kernel."""
+        """Return the side for a capture: the core that ran the kernel."""
         core = capture.busiest
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)
@@ -89,8 +89,8 @@ class CaptureSide:
 
 
 def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
-    """Return the side of an estimate: the instructions of the compiled program, with their
-    times."""
+    """Return the side for neuroncore's estimate of a kernel: the instructions of neuroncore's
+    compiled program, with their times."""
     found = counted(timeline)
     kinds = {
         (QUEUES[queue], opcode): CaptureKind(count, 0.0)
@@ -114,8 +114,8 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """Return how long issued instructions occupy their engines, by engine and opcode, and by engine
-    and line."""
+    """Return the nanoseconds for which issued instructions occupy their engines: by (engine,
+    opcode), and by (engine, line)."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)

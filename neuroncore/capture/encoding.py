@@ -1,4 +1,8 @@
-"""Decoding of the 64 bytes of an instruction, with the tables of `isa/encoding.toml`."""
+"""Decoding of the 64 bytes of an instruction, with the tables of `isa/encoding.toml`.
+
+A layout says where the fields of an instruction are. A condition is a wait for a semaphore, or an
+update of one. A setting is any other field, such as a scale.
+"""
 
 from __future__ import annotations
 
@@ -37,23 +41,26 @@ Value = int | float | str
 
 
 class Condition(NamedTuple):
-    """A condition on a semaphore (S) or an event (E), such as `S>=` 16, or a change of it."""
+    """A wait for a semaphore (S) or an event (E), or an update of one. `kind` is the letter with
+    the comparison or the change, such as "S>=" or "S++"; `number` is the semaphore, and `value` the
+    number that the semaphore is compared with or changed by."""
 
     kind: str
     number: int
     value: int
 
     def said(self, names: Names, mark: str = "") -> str:
-        """Return the condition as the profiler writes it, with `mark` in front."""
+        """Return the text that the profiler writes for a condition, with `mark` in front. `names`
+        has the names of semaphores by number."""
         name = f" ({names[self.number]})" if self.number in names else ""
         left = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
         return f"{left}{self.value}" if self.kind.endswith("=") else left
 
 
 class DecodedOperand(NamedTuple):
-    """A tensor in SBUF or PSUM. `address` is where it begins in a partition, `steps` are in
-    elements, `sizes` count elements along each axis, and `rows` is its number of partitions. The
-    format is "" if the instruction does not contain it."""
+    """A tensor in SBUF or PSUM. `address` is the byte where it begins in a partition. `steps` (in
+    elements) and `sizes` (counts of elements) have an entry for each axis within a partition, and
+    `rows` is the number of partitions. `format` is "" if the instruction does not contain it."""
 
     name: str
     reads: bool
@@ -69,7 +76,7 @@ class DecodedOperand(NamedTuple):
 
     @property
     def free(self) -> int:
-        """The elements per partition."""
+        """The number of elements per partition."""
         return prod(max(size, 1) for size in self.sizes)
 
     @property
@@ -86,8 +93,8 @@ class DecodedOperand(NamedTuple):
 
     @property
     def before_bytes(self) -> int:
-        """The bytes per partition from the lowest element to the first one; not 0 if a step is
-        negative."""
+        """The bytes per partition by which the lowest element is below the first one; 0 unless a
+        step is negative."""
         far = zip(self.steps, self.sizes, strict=True)
         reach = sum(max(-step, 0) * (max(size, 1) - 1) for step, size in far)
         return reach * self.free_bytes // self.free
@@ -98,10 +105,11 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The source or destination of a DMA: counts[0] times counts[1] elements of `element` bytes,
-    with steps in bytes. If `kind` is "address", `address` is an address of the device. Otherwise it
-    is an offset in the variable `number`, or in the variable at entry `number` of the table of
-    variables."""
+    """One end of a DMA transfer that an instruction contains: its source (`reads`) or its
+    destination. It has counts[0] x counts[1] elements of `element` bytes; `steps` are in bytes. If
+    `kind` is "address", `address` is an address of the device. If it is "variable", `address` is an
+    offset in the variable `number`. If it is "table", `address` is an offset in the variable at
+    entry `number` of the table of variables."""
 
     name: str
     reads: bool
@@ -119,7 +127,7 @@ class Block(NamedTuple):
 
     @property
     def in_sbuf(self) -> bool:
-        """Return whether a device address is in SBUF."""
+        """True if the block is at an address of the device that is in SBUF."""
         return self.kind == "address" and bool(self.address & ON_CHIP)
 
     def __str__(self) -> str:
@@ -129,7 +137,7 @@ class Block(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A number, or the address at which each partition has its number."""
+    """A number, or the address at which each partition has a separate number."""
 
     value: float
     is_address: bool
@@ -143,10 +151,10 @@ class Scalar(NamedTuple):
 
 
 class DecodedInstruction(NamedTuple):
-    """An instruction of a device. `role` is its purpose, from `isa/encoding.toml`. For an unknown
-    opcode, the role is "", the name is the number of the opcode, and the operands are unknown. An
-    instruction from the profiler's JSON has the text that the profiler printed for it in `printed`.
-    """
+    """An instruction of a device. `role` is its purpose, such as "compute" or "transfer", from
+    `isa/encoding.toml`. For an unknown opcode, `role` is "", `opcode` is the number of the opcode,
+    and there are no operands. `printed` is the profiler's text if the instruction comes from the
+    profiler's JSON, else None."""
 
     opcode: str
     role: str
@@ -168,8 +176,8 @@ class DecodedInstruction(NamedTuple):
         return next(each for each in self.blocks if each.name == name)
 
     def said(self, names: Names | None = None) -> str:
-        """Return its waits, updates, settings and operands, as the profiler writes them. `names`
-        has the names of semaphores."""
+        """Return the waits, updates, settings and operands of an instruction as the text that the
+        profiler writes. `names` has the names of semaphores by number."""
         if self.printed is not None:
             return self.printed
         names = names or {}
@@ -215,7 +223,8 @@ def opcodes() -> dict[int, str]:
 
 
 def does(opcode: str) -> str:
-    """Return the effect of instructions with this opcode name; "" if it is unknown."""
+    """Return the name of the function in `meanings` that executes instructions with this opcode
+    name; "" if their effect is unknown."""
     return _tables().does.get(opcode, "")
 
 
@@ -238,8 +247,9 @@ def our_function(name: str) -> tuple[str, bool]:
 
 
 def unpublished(words: Array) -> Array:
-    """Return which instructions have a value that no published program has, in a byte that is not
-    decoded. `words` are instructions with the same known opcode, [instructions, 64]."""
+    """Return, for each instruction, whether a byte that its layout does not decode has a value that
+    no published program has there. `words` are the bytes of instructions with the same known
+    opcode, [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
     found = np.zeros(len(words), np.bool_)
@@ -283,7 +293,7 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    """Return the tables of the file. Raise DefinitionError if it is wrong."""
+    """Return the tables of `isa/encoding.toml`. Raise DefinitionError if the file is wrong."""
     raw = tomllib.loads((isa() / "encoding.toml").read_text("utf-8"))
     layouts = {name: _layout(name, table) for name, table in raw["layouts"].items()}
     rows = raw["opcodes"]
@@ -410,7 +420,8 @@ def _setting(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], A
 
 
 def _unless(name: str, code: int, usual: int, found: str | None = None) -> str:
-    """Return the text of a setting, or "" if it has its usual value."""
+    """Return "NAME=VALUE" for a setting, or "" if `code` is its usual value. VALUE is `found`, or
+    the code if it has no name."""
     return "" if code == usual else f"{name}={found or code}"
 
 
@@ -424,8 +435,9 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
-    """Return the wait or the update that is at byte `at` of an instruction; None if it has none.
-    Its value is at byte `value`; if that is 0, its value is 1."""
+    """Return the wait or the update whose kind is at byte `at` of an instruction, and whose number
+    is at the next byte; None if byte `at` is 0. The value of the condition is at byte `value`; if
+    the argument `value` is 0, it is 1."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

@@ -33,8 +33,8 @@ MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
 
 class Done(NamedTuple):
-    """A timed instruction of an engine: its number in the stream, its begin, the time at which the
-    engine is free again, and the time at which the result is available."""
+    """A timed instruction of an engine: its number in the engine's program, and three times in
+    nanoseconds: its begin, when the engine is free again, and when the result is available."""
 
     engine: int
     number: int
@@ -45,8 +45,9 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """The work of a transfer: the bytes that it reads and writes, its elements, the memories of its
-    source and target, whether its descriptors are static, and the semaphore that it increments."""
+    """A transfer: the semaphore that it increments and by how much, the bytes that it reads and
+    writes, its number of elements, the memories of its source and target (HBM or SBUF), and whether
+    its descriptors are static."""
 
     semaphore: int
     increment: int
@@ -59,7 +60,7 @@ class _Move:
 
 
 class _Semaphores:
-    """The times at which each semaphore was incremented by one, in order."""
+    """For each semaphore, the sorted times in nanoseconds at which its value rose by one."""
 
     def __init__(self) -> None:
         self.times: dict[int, list[float]] = defaultdict(list)
@@ -81,8 +82,9 @@ class _Semaphores:
 
 
 class Clock:
-    """The Tensor engine's clock. Its rate depends on the rows that products moved in the previous
-    window of time. A window begins at `phase_ns`."""
+    """The Tensor engine's clock. Time is divided into windows of equal length, one of which begins
+    at `phase_ns`. The clock has its full rate in a window if matrix products moved enough rows of
+    their moving matrices in the window before."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -107,7 +109,7 @@ class Clock:
 
 
 class _Replay:
-    """The instructions of one core, while they are being timed."""
+    """The timing of the instructions of one core."""
 
     def __init__(self, graph: Graph, machine: Machine, phase_ns: float) -> None:
         self.graph, self.machine, self.times = graph, machine, machine.replay
@@ -125,7 +127,8 @@ class _Replay:
         }
 
     def run(self) -> None:
-        """Time all instructions, always the one that can begin first."""
+        """Time all instructions of all engines. The next one is always the one that can begin
+        first."""
         while any(self.at[engine] < len(stream) for engine, stream in self.streams.items()):
             ready = [(begin, engine) for engine, begin in self._ready()]
             if not ready:
@@ -175,8 +178,8 @@ class _Replay:
         return self.machine.fixed.semaphore_ns
 
     def _cost(self, engine: int, kind: DecodedInstruction) -> tuple[float, float]:
-        """Return how long an instruction occupies its engine, and how much later the result is
-        available."""
+        """Return two times in nanoseconds: how long an instruction occupies its engine, and how
+        much later its result is available."""
         if kind.role == "table":
             return self.machine.fixed.activation_table_ns, 0.0
         if kind.role == "weights":
@@ -261,7 +264,8 @@ def _sizes(move: DmaMove) -> tuple[int, int]:
 
 
 def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
-    """Return the Vector engine's rate for the operands of an instruction."""
+    """Return the name of the Vector engine's rate for an instruction whose large operands are
+    `streams`."""
     if sum(one.reads for one in streams) > 1:
         return "two_streams"
     apart = any(one.steps[0] not in (0, 1) for one in streams if one.free > 1)
@@ -278,16 +282,18 @@ def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
 
 
 def _takes_columns(kind: DecodedInstruction) -> bool:
-    """Return whether an operand has a number for each partition, which comes from memory."""
+    """Return whether an instruction reads one number per partition from memory, as a bias or a
+    scalar."""
     values: Mapping[str, object] = kind.settings
     return "bias" in values or any(getattr(each, "is_address", False) for each in values.values())
 
 
 def estimate(program: Neff, machine: Machine) -> Capture:
-    """Return the program as a capture of estimated times. A program does not determine the phase of
-    the Tensor engine's clock, so it is timed with several phases: the capture has the times of the
-    middle result, and a range over all results. Raise UsageError if a semaphore never reaches a
-    value that an instruction waits for, or if the effect of a change is unknown."""
+    """Return the program as a capture of estimated times. A program does not determine when the
+    windows of the Tensor engine's clock begin, so it is timed with several phases. The capture has
+    the times of the middle result, and a range over all results. Raise UsageError if a semaphore
+    never reaches a value that an instruction waits for, or if the effect of an update of a
+    semaphore is unknown."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -355,8 +361,7 @@ def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
 
 
 def _elements(replay: _Replay) -> Array:
-    """Return one element for each transfer. It lasts as long as the DMA engines move the
-    transfer."""
+    """Return one row of ELEMENT for each transfer, which lasts from its first byte to its last."""
     made = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
         made[at] = first, end - replay.times.done_ns, 0, -1, move.written

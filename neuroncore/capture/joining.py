@@ -1,10 +1,10 @@
 """The source line of each instruction of a device, found by matching it with neuroncore's compiled
 program.
 
-Instructions match if they do the same kind of work on operands of the same size. A statement of the
-device's compiler belongs to the first line that has as many matching instructions; the remaining
-instructions are matched in order. If most instructions of a statement are at one line then, the
-other instructions of the statement get this line too.
+Instructions match if they have the same signature: they do the same kind of work on operands of the
+same size. A statement of the device's compiler belongs to the first line that has as many matching
+instructions; the remaining instructions are matched in order. Then all instructions of a statement
+get the line that most of its matched instructions have.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
 
 
 def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
-    """Return the kind and the sizes of a call, and how many instructions of the device it is; the
-    kind is "" if the device has no instruction for it."""
+    """Return the kind and the sizes of the work of a call (as in `JoinedWork`), and how many
+    instructions of the device do this work. The kind is "" if the device has no instruction for the
+    call."""
     if is_transfer(call, queue):
         return _direction(call), (call.written_bytes,), 1
     done = product(call, machine)
@@ -121,7 +122,8 @@ def _direction(call: Call) -> str:
 
 
 def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
-    """Return the kernel's instructions in the order of time, each with its row."""
+    """Return the work of the kernel's instructions in the order of time, each with its row in
+    `core.instructions`."""
     moves = {int(move["trigger"]): move for move in core.moves}
     found = []
     for row in core.kernel.tolist():
@@ -137,8 +139,8 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
 
 
 def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
-    """Return the instructions of a compiled program, engine by engine, in the engine's order. Each
-    has a key: the engine and its number."""
+    """Return the work of the instructions of a compiled program, engine by engine, in the engine's
+    order. Each has a key: the engine, and the number of the instruction in the engine's program."""
     found = []
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
@@ -166,8 +168,8 @@ def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | N
 
 
 def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
-    """Return the kind and size of a transfer whose instruction contains both ends: variables, or
-    entries of a table of variables."""
+    """Return the kind and size of the work of a transfer whose instruction contains both ends; None
+    for other instructions. The ends are variables, or entries of a table of variables."""
     if not kind.blocks:
         return None
     inside = {one.number for one in graph.variables.values() if one.kind == STATE_BUFFER}
@@ -197,7 +199,8 @@ def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
 
 
 def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[JoinedWork]:
-    """Return the device's instructions with the lines that they belong to."""
+    """Return the device's work `theirs` with the lines (`place`) that it belongs to. `own` is
+    neuroncore's work for the same kernel."""
     places = [""] * len(theirs)
     left = Counter((work.signature, work.place) for work in own)
     _by_statement(theirs, places, left)
@@ -218,9 +221,10 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
-    """Set the places of statements. A statement belongs to a line that has as many instructions of
-    the same signature, or several times as many if each of its instructions covers several. Such
-    lines are removed from `left`."""
+    """Set the places of instructions, statement by statement. A statement belongs to a line that
+    has as many instructions of the same signature, or n times as many if each instruction of the
+    statement does the work of n instructions of the line. `left` counts neuroncore's instructions
+    by signature and line; lines that are used are removed from it."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -242,8 +246,9 @@ def _equal(whole: Signature, part: Signature) -> int:
 
 
 def _merged(whole: Signature, part: Signature) -> int:
-    """Return how many instructions are merged into one: the factor by which all sizes except the
-    partitions are larger. The result is 0 if the sizes have no common factor."""
+    """Return how many instructions with the signature `part` do the work of one with the signature
+    `whole`: the factor by which all its sizes except the partitions are larger; 0 if there is no
+    such factor."""
     (kind, sizes), (other, smaller) = whole, part
     if kind != other or not smaller[-1] or sizes[-1] % smaller[-1]:
         return 0
@@ -256,8 +261,9 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], own: Sequence[JoinedWork], left: Lines
 ) -> None:
-    """Set the places of the other instructions: the first line with the same signature that is not
-    used yet."""
+    """Set the places of instructions that have none. The n-th such instruction with a signature
+    gets the line of neuroncore's n-th instruction with this signature, among the lines in
+    `left`."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in own:
         if left[work.signature, work.place]:

@@ -18,8 +18,9 @@ LISTED = 40  # instructions of an engine that are printed without `whole`
 
 @dataclass(frozen=True)
 class ListedRange:
-    """A range of addresses in each partition of a memory that the results of one statement use, and
-    the number of instructions that write them."""
+    """A range of bytes in each partition of a memory, from `first` to `last` (exclusive), that
+    contains all that one statement writes there; and the number of instructions and transfers that
+    write it."""
 
     memory: str
     first: int
@@ -123,8 +124,8 @@ def _add(
 
 
 def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
-    """Yield the bytes of each partition that transfers write in SBUF: the first one, the end, and
-    the statement of the transfer."""
+    """Yield (begin, end, statement) for the transfers that write to SBUF: the range of bytes in
+    each partition, and the statement of the transfer."""
     inside = {one.name for one in graph.variables.values() if one.kind == STATE_BUFFER}
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}

@@ -32,7 +32,8 @@ AXES = {"X": 1, "XY": 2}  # how many of the innermost axes a reduction folds
 
 
 class State:
-    """A core: its memories, its semaphores and the weights in the array."""
+    """The state of a core: its memories, its semaphores and the weights in the Tensor engine's
+    array."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.storage = graph, ChipMemories(graph)
@@ -47,7 +48,7 @@ class State:
 
 
 def nothing(state: State, kind: DecodedInstruction) -> None:
-    """Do nothing. Waits and orders only affect when other instructions begin."""
+    """Do nothing, for instructions that only wait or only keep an order."""
 
 
 def load(state: State, kind: DecodedInstruction) -> None:
@@ -80,8 +81,8 @@ def multiply(state: State, kind: DecodedInstruction) -> None:
 
 
 def _transposed(codes: Array, moving: Array) -> Array:
-    """Return the transpose of the weights, as codes. The moving matrix selects rows of the
-    weights."""
+    """Return the transpose of the weights, as codes of their format. Each column of `moving`
+    selects a row of the weights. Raise UsageError if a column does not select one row."""
     if not product.picks(moving) or not moving.any(axis=0).all():
         raise UsageError("the matrix that moves in a transpose is not an identity matrix")
     picked: Array = codes[moving.argmax(axis=0)].T
@@ -91,8 +92,9 @@ def _transposed(codes: Array, moving: Array) -> Array:
 def _passes(
     weights: Array, moving: Array, loaded: DecodedInstruction, kind: DecodedInstruction
 ) -> Pairs:
-    """Return the pairs of matrices that the array multiplies for one instruction. For float32 they
-    are halves of the loaded weights and halves of the moving matrix."""
+    """Return the pairs (weights, moving matrix) whose products the array adds for one instruction.
+    `loaded` is the instruction that loaded the weights. For float32, a pair has one half of the
+    weights and one half of the moving matrix (`product.halves`)."""
     each, streamed = (one.settings["fp32_mode"].partition("=")[2] for one in (loaded, kind))
     if not each and not streamed:
         return [(weights, moving)]

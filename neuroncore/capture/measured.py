@@ -88,13 +88,13 @@ class MeasuredCore:
 
     @cached_property
     def causes(self) -> Causes:
-        """The cause of the wait of each of the kernel's instructions and moves."""
+        """The causes of the waits of the kernel's instructions and transfers."""
         return causes(self.instructions, self.kinds, self.kernel, self.moves, self.updates)
 
     @cached_property
     def busy_ns(self) -> Array:
-        """The nanoseconds for which each row occupies its engine: until it ends, or until the
-        engine begins its next row."""
+        """The nanoseconds for which each row of `instructions` occupies its engine: until the
+        instruction ends, or until the engine begins the next one if that is earlier."""
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
         for engine in np.unique(rows["engine"]).tolist():
@@ -176,7 +176,8 @@ def _core(graph: Graph, origin_ps: int, program: Program | None) -> MeasuredCore
 
 
 def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
-    """Return the rows with their times in nanoseconds since the origin."""
+    """Return `found` as an array of `dtype`, with times in nanoseconds since `origin_ps` in place
+    of picoseconds."""
     made = np.zeros(len(found), dtype)
     for name in found.dtype.names or ():
         if name == "ps":
@@ -191,9 +192,9 @@ def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
 def _elements(
     graph: Graph, origin_ps: int, names: Mapping[tuple[int, int], str], queues: Sequence[str]
 ) -> Array:
-    """Return the elements that DMA engines moved, with the number of the queue of each. In older
-    files, queues number the DMA engines of a core from 0; in newer files they use the numbers of
-    the engines."""
+    """Return the elements that DMA engines moved, each with its queue as an index of `queues`.
+    `names` has the names of queues by DMA engine and number. In older files, these engines are
+    numbered from 0 in each core; in newer files they have the numbers of the device."""
     made = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
@@ -206,7 +207,8 @@ def _elements(
 def _instructions(
     graph: Graph, origin_ps: int, program: Program | None
 ) -> tuple[Array, list[DecodedInstruction], list[str]]:
-    """Return the rows, the distinct instructions, and the compiler's name of each row."""
+    """Return three values for the instructions of a core: the rows of INSTRUCTION, the distinct
+    instructions, and the compiler's name for each row."""
     rows = _in_ns(graph.instructions, INSTRUCTION, origin_ps)
     rows["statement"] = -1
     names, numbers = np.full(len(rows), "", object), {b"": 0}  # of distinct instructions

@@ -1,8 +1,10 @@
 """The DMA transfers of a kernel: the instruction that starts each one, and the time at which its
 bytes have arrived.
 
-A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Transfers
-of a queue end in the order in which they are started.
+A transfer ends when its semaphore has been incremented 16 times, once by each DMA engine. Transfers
+of a queue end in the order in which they are started. An element is what one DMA engine moves at a
+time. A static block is a group of transfers whose descriptors are written before the program runs.
+A Row is a transfer, with the fields of MOVE.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
 
 @dataclass(frozen=True, eq=False)
 class Triggers:
-    """The data in which transfers are found: the instructions of a core, the changes of its
-    semaphores, and the elements that its DMA engines moved."""
+    """The data from which transfers are found: the instructions of a core (`rows`, with `kinds`),
+    the changes of its semaphores (`updates`), and the elements that its DMA engines moved."""
 
     rows: Array
     kinds: Sequence[DecodedInstruction]
@@ -62,8 +64,8 @@ class Triggers:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
-        """Return, for each semaphore, the times at which DMA engines incremented it since the
-        kernel began."""
+        """Return, by semaphore, the times in nanoseconds at which DMA engines incremented it since
+        the kernel began."""
         own = self.rows[self.rows["own"]]
         begun = own["begin_ns"].min() if len(own) else 0.0
         found = self.updates
@@ -74,12 +76,14 @@ class Triggers:
         }
 
     def owned(self, engine: int) -> list[int]:
-        """Return the queues of an engine, which are named after it."""
+        """Return the queues of an engine as indices of `queues`. The name of a queue begins with
+        its engine."""
         return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
 
 
 def of_direct(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of instructions that contain the semaphore that they increment."""
+    """Yield the transfers of instructions that contain both ends of the transfer, and the semaphore
+    that it increments."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         kind = triggers.kind(row)
@@ -98,7 +102,8 @@ def of_direct(triggers: Triggers) -> Iterator[Row]:
 
 
 def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Row]:
-    """Yield the transfers of static blocks, as the compiled program describes them."""
+    """Yield the transfers of static blocks, with the bytes and memories from the compiled
+    program."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         if "semaphore" in triggers.kind(row).settings:
@@ -116,8 +121,8 @@ def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Ro
 
 
 def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
-    """Return the bytes that a block writes and reads, and the memories of its source and of its
-    target."""
+    """Return four values for the transfers of a block: the bytes written, the bytes read, the
+    memory of the source, and the memory of the target."""
 
     def memory(name: str) -> int:
         found = program.variables.get(name)
@@ -133,8 +138,9 @@ def _sizes_of(move: DmaMove) -> tuple[int, int]:
 
 
 def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
-    """Return the static block that an instruction starts. The compiler's instruction names the
-    block; the runtime has replaced it in the trace, so it is looked up in the compiled program."""
+    """Return the static block that the instruction in a row starts; None if it is unknown. The
+    compiler's instruction names the block, but the runtime has replaced this instruction in the
+    trace. So the name is read from the compiled program."""
     place = int(graph.streams[engine].place[graph.instructions["pc"][row]])
     code = program.code.get(engine)
     if code is None or not 0 <= place < len(code.words):
@@ -146,9 +152,9 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
 
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of static blocks from the trace alone. Instructions that write to one
-    address belong to one queue. Queues are distinguished by their number of transfers and by when
-    they begin."""
+    """Yield the transfers of static blocks if there is no compiled program. Instructions that write
+    to the same address start transfers of the same queue. The queue is found from its number of
+    transfers and from the time at which it begins."""
     doorbells: dict[tuple[int, int], list[int]] = {}
     for row in triggers.of_role():
         settings = triggers.kind(row).settings
@@ -173,8 +179,9 @@ def unnamed(triggers: Triggers) -> Iterator[Row]:
 
 
 def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]:
-    """Return when each transfer ended, and on which semaphore, grouped by blocks of semaphores.
-    Blocks in `taken`, which other transfers use, are left out."""
+    """Return the end of each transfer as (time in nanoseconds, semaphore). The ends are in one
+    sorted list for each group of BLOCK semaphores, which belong to one queue. Groups in `taken` are
+    left out, because other transfers use them."""
     blocks = defaultdict[int, list[tuple[float, int]]](list)
     for number, times in triggers.increments().items():
         if number >= FIRST and (number - FIRST) // BLOCK not in taken:
@@ -186,9 +193,10 @@ def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]
 def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
-    """Return the ends of the transfers that these instructions start. They are taken from the first
-    block of semaphores that has as many transfers, if each of these ends after its instruction
-    begins."""
+    """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
+    They are the first list in `ended` that has as many ends, each after the begin of its
+    instruction; the list is removed from `ended`. If there is no such list, the ends are those of
+    the instructions, with semaphore 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)
@@ -199,7 +207,8 @@ def _likely(
 
 
 def _static_queues(triggers: Triggers, engine: int) -> list[int]:
-    """Return the engine's static queues that moved something, sorted by when they began."""
+    """Return the engine's static queues that moved something, as indices of `queues`, sorted by
+    when they began."""
     found = triggers.elements
     used = {
         number: float(found["begin_ns"][found["queue"] == number].min())
@@ -210,8 +219,8 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 
 
 def _fitting(elements: Array, free: list[int], count: int) -> int:
-    """Return the first queue that has this number of transfers on each of its DMA engines, or else
-    the first queue, and remove it from the list; -1 if the list is empty."""
+    """Remove a queue from the list `free`, and return it: the first one that has `count` transfers
+    on each of its DMA engines, or else the first one; -1 if the list is empty."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:
@@ -221,8 +230,8 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """Return the bytes of each transfer of a queue; 0 for all if the ends of transfers can't be
-    found."""
+    """Return the bytes of each of the `count` transfers of a queue. All are 0 if the elements of
+    the queue do not show where its transfers end."""
     own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(own["engine"]).tolist():
@@ -236,8 +245,8 @@ def _sizes(elements: Array, queue: int, count: int) -> list[int]:
 
 
 def _end(triggers: Triggers, row: int, times: Array | None, count: int) -> float:
-    """Return when the semaphore was incremented for the `count`-th time. If the trace does not have
-    that many increments, return the end of the instruction itself."""
+    """Return the time in nanoseconds of the `count`-th increment in `times`, or the end of the
+    instruction in a row if there are fewer increments."""
     if times is None or count > len(times):
         return float(triggers.rows["end_ns"][row])
     return float(times[count - 1])

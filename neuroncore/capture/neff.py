@@ -76,8 +76,9 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class DmaMove:
-    """One part of a static DMA block, from one variable to another. Each side has an offset, sizes
-    and steps, in bytes, innermost axis first."""
+    """One part of the work of a static DMA block: a copy from one variable to another. Each side
+    has an offset in bytes, and sizes and steps by axis, the innermost axis first. The innermost
+    size is a number of bytes, the other sizes are counts; steps are in bytes."""
 
     source: str
     source_offset: int
@@ -93,7 +94,7 @@ class DmaMove:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes that it writes."""
+        """The number of bytes that the copy writes."""
         return prod(self.target_sizes)
 
     @property
@@ -103,7 +104,8 @@ class DmaMove:
 
 @dataclass(frozen=True, eq=False)
 class StaticBlock:
-    """A DMA block whose descriptors are written before the program runs."""
+    """A group of copies that one instruction starts, whose DMA descriptors are written before the
+    program runs. `semaphore` is incremented when they end."""
 
     number: int
     name: str
@@ -114,8 +116,8 @@ class StaticBlock:
 
 @dataclass(frozen=True)
 class Queue:
-    """A DMA queue: its name in the file, the engine that owns it, its kind, its number of rings,
-    and the semaphores of its blocks."""
+    """A DMA queue: its name in the file, the engine that owns it, its kind, its number of rings (of
+    descriptors), and the semaphores that its transfers increment."""
 
     name: str
     owner: str
@@ -131,8 +133,8 @@ class Queue:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A tensor in HBM, or the variable that is SBUF: its number, its type and its size in bytes. A
-    constant has its contents in a `file` of the archive. A `table` lists the numbers of other
+    """A tensor in HBM, or the whole of SBUF. `kind` is its type in the file, and `size` is in
+    bytes. The contents of a constant are in `file` of the archive. `table` has the numbers of other
     variables."""
 
     name: str
@@ -369,7 +371,8 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
 
 def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
     """Return, for each instruction, its name, the number of its statement, and whether it
-    transposes. The list is shorter, or empty, if the file does not have them all."""
+    transposes. The list is shorter than the program, or empty, if the file lacks some of these
+    data."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)

@@ -1,4 +1,5 @@
-"""The chain of events that ends last in a measured run: which statements occupy it, and how."""
+"""The path of events that ends last in a measured run (`causes`): which statements occupy it, and
+how."""
 
 from __future__ import annotations
 
@@ -26,8 +27,10 @@ class PathStep:
 
 @dataclass(frozen=True)
 class PathPart:
-    """A statement's part of the path. `count` is how many of its instructions ran, and `steps` how
-    many are on the path. `with_what` splits its nanoseconds by engine, queue, and latency."""
+    """A statement's share of the path. `count` is how many of its instructions ran, and `steps` how
+    many events of the path belong to it. `ns` is its time on the path; `with_what` divides this
+    time by engine and by queue of transfers, and has the rest, in which no event worked, as
+    "latency"."""
 
     statement: int
     place: str
@@ -84,8 +87,8 @@ def _queue(core: MeasuredCore, move: int) -> str:
 
 
 def parts(core: MeasuredCore, found: Sequence[PathStep]) -> list[PathPart]:
-    """Return the parts of the path by statement, or by engine and opcode if statements are unknown.
-    The longest is first."""
+    """Return the shares of the path by statement, or by engine and opcode if statements are
+    unknown. The longest share is first."""
     groups: dict[object, list[PathStep]] = {}
     for step in found:
         known = step.statement in core.statements
@@ -125,8 +128,9 @@ def place_of(core: MeasuredCore, row: int) -> str:
 
 
 def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
-    """Yield how many nanoseconds each engine waited for each cause, the longest first: the engine,
-    what made its condition true (an engine or a queue, "" if unknown), and the time."""
+    """Yield (engine, cause, ns): how many nanoseconds an engine waited for a cause in total, the
+    longest time first. The cause is the engine or the queue that made the condition true, "" if
+    unknown."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for row in core.kernel.tolist():
         ns = float(core.causes.waited_ns[row])

@@ -88,7 +88,7 @@ class Measured:
         return Measured(replace(self.capture, cores=cores))
 
     def trace(self, path: Path | str) -> None:
-        """Write a timeline for Perfetto. Raises OSError."""
+        """Write a timeline of the run for Perfetto. Raises OSError."""
         perfetto.write(self.capture, Path(path))
 
     def shown(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

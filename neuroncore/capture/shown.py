@@ -1,6 +1,9 @@
 """The document of a measured run for the viewer's page, like `view.document` for estimates.
 
-Columns are arrays, which the view compresses. Times are in ticks since the kernel began.
+A row is an instruction of the kernel or a transfer; rows are sorted by begin. Columns are arrays
+with an element for each row, which the view compresses. Times are in ticks since the kernel began.
+A site is a place in the source, or a statement if places are unknown. An event is numbered as in
+`causes.Causes`.
 """
 
 from __future__ import annotations
@@ -131,7 +134,8 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
 
 
 def _places(core: MeasuredCore) -> Array:
-    """Return the row of each event before rows are sorted by time; -1 for events without a row."""
+    """Return, for each event, its row before rows are sorted by begin; -1 for events without a
+    row."""
     count = len(core.instructions) + len(core.moves)
     places = np.full(count, -1)
     places[core.kernel] = np.arange(len(core.kernel))
@@ -140,7 +144,7 @@ def _places(core: MeasuredCore) -> Array:
 
 
 def _causes(core: MeasuredCore, order: Array) -> Array:
-    """Return the row that each row waited for; -1 for none."""
+    """Return, for each row, the row of its cause; -1 for none. `order` sorts the rows by begin."""
     places, sorted_place = _places(core), np.empty(len(order), np.int64)
     sorted_place[order] = np.arange(len(order))
     events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
@@ -168,8 +172,9 @@ def _named(name: str, told: Json, reads: Sequence[str], writes: Sequence[str]) -
 
 
 def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
-    """Return the bytes of operands in SBUF and PSUM: the number of each operand's box, and for each
-    box its memory, its partitions and its bytes."""
+    """Return two columns for the operands of all instructions in `each`: `operand`, the number of
+    each operand's box; and `boxes`, [boxes, 5]: the memory (0 for SBUF, 1 for PSUM), first
+    partition, end, first byte and number of bytes."""
     numbers: dict[tuple[int, ...], int] = {}
     operands = []
     for kind in each:
@@ -188,8 +193,8 @@ def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
 def _sites(
     capture: Capture, core: MeasuredCore, files: dict[str, str]
 ) -> tuple[list[list[Any]], dict[int, int]]:
-    """Return the places of statements that have instructions, and the place of each statement by
-    number. Place 0 is for all instructions without a statement."""
+    """Return the sites of statements that have instructions, and the index of each statement's site
+    by number of the statement. Site 0 is for instructions without a statement."""
     listed = f"statements of {capture.program}"
     used = sorted({*core.instructions["statement"][core.kernel].tolist()} & {*core.statements})
     texts = {n: core.statements[n].text for n in used if not core.statements[n].line}

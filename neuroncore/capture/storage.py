@@ -31,8 +31,8 @@ LARGEST = 1 << 32  # bytes of all tensors
 
 
 class DmaEnd(NamedTuple):
-    """The source or target of one part of a transfer: a variable, an offset in bytes, steps in
-    bytes and counts, innermost axis first, and the bytes and the format of each element."""
+    """One end of a copy in a transfer: its variable; an offset in bytes; steps in bytes and counts
+    by axis, innermost axis first; and the bytes and the format of each element."""
 
     variable: Variable
     offset: int
@@ -43,7 +43,8 @@ class DmaEnd(NamedTuple):
 
 
 class ChipMemories:
-    """All memories of a core. They contain the constants of the program."""
+    """All memories of a core, including tensors in HBM. Constants of the program are in memory from
+    the begin."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -59,8 +60,9 @@ class ChipMemories:
         }
 
     def view(self, operand: DecodedOperand, form: Format) -> Array:
-        """Return a view of the codes of an operand in memory, [rows, ..., innermost axis]. Raise
-        UsageError if the operand leaves its partitions or is empty."""
+        """Return the elements of an operand as codes of `form`, [rows, ..., innermost axis]. The
+        array shares its memory with the core. Raise UsageError if the operand leaves its partitions
+        or is empty."""
         memory, step = (self.psum, PSUM_STEP) if operand.in_psum else (self.sbuf, SBUF_STEP)
         first = operand.address & (PSUM - 1)
         reach = [each * (size - 1) for each, size in zip(operand.steps, operand.sizes, strict=True)]
@@ -95,7 +97,8 @@ class ChipMemories:
         return self.values(where)
 
     def move(self, source: DmaEnd, target: DmaEnd) -> None:
-        """Execute one part of a transfer. Raise UsageError if its ends do not fit together."""
+        """Copy elements from one end to the other, and convert them if formats differ. Raise
+        UsageError if the ends have different counts or sizes of elements."""
         read, written = self._elements(source), self._elements(target)
         counts = [divmod(end.element, end.format.itemsize) for end in (source, target)]
         same = read.shape[:-1] == written.shape[:-1] and counts[0] == counts[1]
@@ -109,7 +112,8 @@ class ChipMemories:
         written[...] = np.ascontiguousarray(codes).view(np.uint8)
 
     def _elements(self, end: DmaEnd) -> Array:
-        """Return a view of the bytes of one end, [..., innermost axis, bytes of an element]."""
+        """Return the bytes of one end, [..., innermost axis, bytes of an element]. The array shares
+        its memory with the core. Raise UsageError if the end leaves its variable."""
         inside = end.variable.kind == STATE_BUFFER
         memory = self.sbuf if inside else self.tensors[end.variable.name]
         shape = (*reversed(end.counts), end.element)
@@ -123,7 +127,8 @@ class ChipMemories:
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:
-        """Return the end of a transfer that a block of its instruction describes."""
+        """Return the end of a transfer that its instruction describes by `block`. Raise UsageError
+        if there is no such variable."""
         number = block.number
         if block.kind == "table":
             tables = [one.table for one in self.graph.variables.values() if one.table]
@@ -137,7 +142,8 @@ class ChipMemories:
 
 
 def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
-    """Return the two ends of a part of a static block. The innermost axis becomes the element."""
+    """Return the source and the target of one copy of a static block. The innermost axis, whose
+    size is in bytes, becomes the element."""
     source = move.source_sizes, move.source_steps, move.source_format
     target = move.target_sizes, move.target_steps, move.target_format
     return (

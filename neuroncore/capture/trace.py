@@ -63,11 +63,12 @@ CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 
 @dataclass(frozen=True, eq=False)
 class EventStream:
-    """The program of one engine as it was loaded, with the runtime's instructions around it.
+    """The program of one engine as it was loaded, with the runtime's instructions around the
+    compiler's.
 
-    `code` has the bytes of the instructions, [instructions, 64]; `own` says which ones are the
-    compiler's; `place` is the position of each of these in the compiled program, -1 for the others.
-    Records number instructions from `base`.
+    `code` has the bytes of the instructions, [instructions, 64]. `own` is True for instructions of
+    the compiler. `place` is their position in the compiled program, and -1 for the runtime's
+    instructions. Records of the trace number instructions from `base`.
     """
 
     code: Array
@@ -125,15 +126,16 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The rates of the clocks that records use. For the number of a clock, `of` has one or more
-    triples: a reference time in ps, the length of a tick that the recorded times assume, and the
-    true length of a tick, both in 1/1024 ps. On trn1 each engine has a separate clock; on trn2 all
-    share one, whose recorded times are right."""
+    """The rates of the clocks of recorded times. `of` has, by the number of a clock, one or more
+    triples: a reference time in ps; the length of a tick that the recorded times assume; and the
+    true length of a tick. Both lengths are in 1/1024 ps. On trn1 each engine has a separate clock;
+    on trn2 all engines share one, whose recorded times are right."""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 
     def times(self, ps: Array, clock: int, number: int = 0) -> Array:
-        """Return recorded times of one clock as times on the common clock, in picoseconds."""
+        """Return recorded times as times on the common clock, in picoseconds. `clock` is the number
+        of the clock of the records, and `number` chooses one of its triples."""
         recorded = _signed(ps)
         found = self.of.get(clock)
         if not found:
@@ -303,8 +305,9 @@ def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
-    """Return which instructions are the compiler's, and their positions in the compiled program.
-    `edits` lists what the runtime has added and removed."""
+    """Return, for each of `count` loaded instructions, whether it is the compiler's, and its
+    position in the compiled program (-1 for the runtime's instructions). `edits` lists the
+    instructions that the runtime has added and removed."""
     own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
     for edit in edits:
         at, number = edit.integer(1) // SIZE, edit.integer(2)
@@ -399,8 +402,10 @@ def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
 
 
 def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the positions of begins, and of their ends. Begins and ends with the same key are
-    paired first in, first out. An end without a begin, or a begin without an end, is left out."""
+    """Return two arrays of indices: those of begins, and those of the matching ends. `begins` and
+    `ends` flag the records, and `key` has the key of each record. Begins and ends with the same key
+    are paired first in, first out. An end without a begin, or a begin without an end, is left
+    out."""
     at = np.flatnonzero(begins | ends)
     at = at[np.argsort(key[at], kind="stable")]
     first = np.diff(key[at], prepend=-1) != 0
@@ -419,7 +424,9 @@ def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[Array, Array]:
-    """Return, for each key, the n-th begin and the n-th end, for each n that has both."""
+    """Return two arrays of indices in which the n-th begin of each key is paired with the n-th end
+    of that key, for each n that has both. `at` has the indices of the records, `key` their keys,
+    and `opened` and `closed` flag begins and ends."""
     found = []
     for chosen in (opened, closed):
         keys = key[chosen]

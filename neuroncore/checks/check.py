@@ -168,8 +168,8 @@ def together(checks: Sequence[Checked]) -> Checked:
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings sorted by file and line, each code once per line; findings without a line are
-    last."""
+    """Return the findings sorted by file and line. A code is listed once per line. Findings without
+    a line are last."""
     first: dict[Any, Finding] = {}
     for one in findings:
         spot = (one.place.file, one.place.line) if one.place else (one.message, 0)

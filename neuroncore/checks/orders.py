@@ -1,5 +1,10 @@
 """Other orders that the device may take: of the instructions of several cores, and of the
-iterations of a parallel loop."""
+iterations of a parallel loop.
+
+A row is the number of an instruction in the program of its core. A storage is the memory of one
+tensor. A step is one instruction of a replay of all cores. A race is a pair of accesses to the same
+bytes whose order nothing defines (`checks.races`).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,8 @@ MEETING, REGISTERS = -1, -2  # resources that iterations share, other than stora
 
 @dataclass(frozen=True)
 class _Loop:
-    """One run of a parallel loop: the rows and the loops in each iteration."""
+    """One run of a parallel loop. Each iteration is a list of rows, and of runs of inner loops, in
+    the order of the program."""
 
     number: int
     iterations: list[list[int | _Loop]] = field(default_factory=list)
@@ -41,19 +47,23 @@ Items = list[int | _Loop]
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """A program, and the orders that its parallel loops allow."""
+    """A program, and the orders of its rows that are possible because iterations of parallel loops
+    may run in any order."""
 
     program: Program
 
     def rows(self, seed: int) -> Array:
-        """Return the rows of the program in another order: for seed 0 with the iterations of every
-        loop reversed, for other seeds at random."""
+        """Return the rows of the program in another order. For seed 0 the iterations of every loop
+        are reversed; for other seeds their order is random. In each iteration, the instructions
+        from the first one that uses a resource of several iterations are moved behind those of all
+        iterations that do not, and keep the program's order."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Return, for each iteration of a loop with several iterations, whether its position in the
-        loop differs. All runs of such loops are in one array."""
+        """Return, for each iteration, whether its position in its loop differs if the program runs
+        in the order `rows`. The flags of all runs of loops with two or more iterations are in one
+        array."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -62,8 +72,9 @@ class Permutations:
         return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """Return the first two instructions that use the same bytes in different iterations, if one
-        of them writes and their order is reversed; None if there are no such instructions."""
+        """Return two instructions that use the same bytes in different iterations, of which one
+        writes, and whose order is reversed in `rows`. They are the pair whose second instruction
+        comes first in the program. Return None if there is no such pair."""
         at = _positions(rows)
         pairs = [(one, other) for one, other in self._conflicts if at[one] > at[other]]
         return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
@@ -72,8 +83,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows and loops of the program. A program with registers has rows only, since
-        registers decide which rows exist."""
+        """The rows of the program and the runs of its outermost parallel loops, in order. A program
+        with registers has rows only, because registers decide which rows exist."""
         marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
         top: Items = []
         around, last = [top], 0
@@ -106,7 +117,8 @@ class Permutations:
     # --- what iterations share -------------------------------------------------------------------
 
     def _shared(self, each: Sequence[Rows]) -> set[int]:
-        """Return the resources that several iterations of a loop may share."""
+        """Return the resources that several iterations use. `each` has the rows of each
+        iteration."""
         counts: Counter[int] = Counter()
         for rows in each:
             counts.update({one for row in rows for one in self._sharing.get(row, ())})
@@ -119,8 +131,10 @@ class Permutations:
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """The resources that iterations may share, for each row that uses some: storages, and the
-        accumulator registers if an instruction continues with their contents."""
+        """For each row that uses any: the resources that iterations may share. A resource is the
+        number of a storage that is declared as shared; MEETING for instructions that wait for other
+        cores; or REGISTERS for accumulator registers, if any instruction of the program continues
+        with their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -157,8 +171,9 @@ class Permutations:
 
 
 def _begun(around: Items, number: int) -> Items:
-    """Begin an iteration of the loop `number`, which is the last item of `around` or a new one;
-    return its items."""
+    """Begin an iteration of loop `number`, and return the empty list for its rows. If `around`, the
+    items so far, ends with a run of this loop, the iteration belongs to this run; otherwise it
+    begins a new run."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -184,7 +199,7 @@ def _rows(items: Items) -> Iterator[int]:
 
 
 def _positions(rows: Array) -> Array:
-    """Return the position of each row."""
+    """Return, for each row, its position in `rows`."""
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
     return at
@@ -310,7 +325,8 @@ def _of_iterations(record: Record, count: int) -> Iterations:
 
 
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
-    """Return which iterations of the programs have another position."""
+    """Return `Permutations.moved` of all programs, in one array. `rows` has the order of each
+    program."""
     return np.concatenate([one.moved(order) for one, order in zip(programs, rows, strict=True)])
 
 
@@ -320,7 +336,8 @@ def _permuted(
     rows: Sequence[Array],
     expected: Sequence[Array],
 ) -> str:
-    """Describe where the results of rows in another order differ; empty if they are equal."""
+    """Describe the first result that differs from `expected` if each program runs in the order
+    `rows`; "" if all are equal."""
     others = [one.program.permuted(order) for one, order in zip(programs, rows, strict=True)]
     try:
         results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
@@ -330,8 +347,9 @@ def _permuted(
 
 
 def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
-    """Return the finding. Its place is the second of the first two instructions whose order
-    matters. If no two instructions explain the difference, it is a note without a place."""
+    """Return the finding for iterations whose order matters. Its place is the second instruction of
+    the first reversed pair (`Permutations.swapped`). If no pair explains the difference, the
+    finding is a note without a place."""
     pairs = ((one.program, one.swapped(order)) for one, order in zip(programs, rows, strict=True))
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
@@ -356,7 +374,8 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _In:
-    """Runs cores in a fixed order, each until it has to wait."""
+    """A schedule that runs the core with the lowest rank of those that need not wait. `ranks` has a
+    number for each core."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = ranks
@@ -378,18 +397,20 @@ class _AtRandom:
 
 
 def _turns(number: int, cores: int) -> _In | _AtRandom:
-    """Return the schedule of replay `number`: the last core first for 0, otherwise at random."""
+    """Return the schedule of replay `number`. For replay 0 the core with the highest number runs
+    first; in other replays cores take turns at random."""
     return _AtRandom(number) if number else _In([-core for core in range(cores)])
 
 
 def _replayed(record: Record, turns: _In | _AtRandom) -> tuple[list[Array], Array]:
-    """Return the results, and for each core the step of each of its instructions."""
+    """Return the results of a replay, and the core that ran at each step."""
     replay = Replay(record, snapshots=0, turns=turns)
     return _outcomes(replay), replay.order
 
 
 def _outcomes(replay: Replay) -> list[Array]:
-    """Return the arrays at the end of a replay."""
+    """Return copies of the result arrays at the end of a replay, and then of the inputs that it
+    changed."""
     results = replay.results()
     return [np.array(one) for one in (*_arrays(results), *replay.changed().values())]
 
@@ -406,7 +427,8 @@ def _arrays(results: Any) -> list[Array]:
 
 
 def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
-    """Return the steps of the two accesses of a race."""
+    """Return the steps at which the two accesses of a race happened. `order` has the core of each
+    step."""
     steps = [
         int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
         for one in (race.first, race.second)
@@ -415,7 +437,8 @@ def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
 
 
 def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
-    """Return, for each race, whether the second access came after the first."""
+    """Return, for each race, whether the second access came after the first one. `order` has the
+    core of each step."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
         [at[launch.threads[one.thread].core][one.row] for one in (race.first, race.second)]
@@ -427,7 +450,7 @@ def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array
 
 
 def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
-    """Describe where the bits of results differ; empty if they are equal."""
+    """Describe the first result whose bits differ from the expected ones; "" if all are equal."""
     for number, (one, other) in enumerate(zip(expected, results, strict=True)):
         bits = f"u{one.dtype.itemsize}"
         apart = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
@@ -439,8 +462,9 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _told(
     differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding. Its place is the second of the first two instructions whose order
-    matters."""
+    """Return the finding for cores whose order matters. Its place is the second access of the first
+    race that `flipped` flags as reversed; it has no place if no race is reversed. `order` has the
+    core of each step."""
     reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
     if not reversed_ones:
         return Finding("ORDER_MATTERS", f"if the cores run in another order, {differing}", None)

@@ -1,9 +1,13 @@
 """Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization.
 
-A thread is one program of the launch grid on its core. Its instructions are in segments, which end
-where it meets other threads. After a meeting, all that happened before it in any of its threads has
-happened before the rest of each of them. A meeting may join any set of threads. Vector clocks
-represent this happens-before order.
+A thread is one program of the launch grid on its core. A meeting is an instruction, such as a
+barrier or a collective, in which several threads wait for each other; it may join any set of
+threads. A meeting ends a segment of each thread in it: a thread's instructions are divided into
+segments. All that a thread in a meeting did before the meeting happens before all that any thread
+in it does afterwards. Vector clocks represent this happens-before order.
+
+A box has the bytes of an access in a storage, which is the memory of one tensor. If these bytes are
+strided, a pattern describes them exactly. A use is an operand that an instruction reads or writes.
 """
 
 from __future__ import annotations
@@ -54,9 +58,9 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of a world, in an order in which they may have happened.
-    Each is a meeting of some set of cores. A collective that moves data is two meetings, one at its
-    start and one at its end."""
+    """Return the meetings of the cores of a world, each after the earlier meetings of its cores. A
+    collective that moves data is two meetings, one at its start and one at its end. If a core runs
+    several programs of the grid, there are no meetings."""
     if len(programs) != len(among):
         return []
     listed: list[Meeting] = []
@@ -103,8 +107,8 @@ class HappensBefore:
                 self._behind[thread].append(known)
 
     def segment(self, thread: int, rows: Array) -> Array:
-        """Return the segment of each instruction of a thread; a meeting is the last of its
-        segment."""
+        """Return the number of the segment of each instruction in `rows` of a thread. A meeting is
+        the last instruction of a segment."""
         numbers: Array = np.searchsorted(self._ends[thread], rows)
         return numbers
 
@@ -128,7 +132,8 @@ class Access(NamedTuple):
 
 
 class SharedSpot(NamedTuple):
-    """The location of a box: its storage, its pattern in bytes, and the start of the pattern."""
+    """The exact bytes of a box: its storage, the shape of the strided access (sizes and steps in
+    bytes), and the byte at which the access starts."""
 
     storage: int
     form: Form
@@ -137,8 +142,14 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class Shared:
-    """Boxes of all threads with their uses, numbered core by core. A row of `box` is [row, row_end,
-    byte, byte_end]; `pattern` is the number of its pattern, or -1."""
+    """The boxes of all threads and the accesses to them.
+
+    In `area`, `box` and `pattern`, each core has an array with an element for each of its boxes:
+    the box's area; its bounds [row, row_end, byte, byte_end]; and the number of its pattern, or -1
+    if it fills these bounds. In `start` and `form`, each core has an array with an element for each
+    pattern: its first byte and the number of its form, which `forms` lists. `spots` and `accesses`
+    have an element for each box, core by core.
+    """
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -150,7 +161,8 @@ class Shared:
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
-        """The pairs of boxes that overlap, each pair once, also each box with itself."""
+        """The pairs of boxes that overlap: the numbers of the first boxes, and of the second ones.
+        Each pair is listed once. A box also forms a pair with itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         places = np.concatenate(self.box), np.concatenate(self.pattern)
@@ -160,8 +172,8 @@ class Shared:
         return owner[once], near[once]
 
     def share(self, one: int, other: int) -> bool:
-        """Return whether two boxes have bytes in common; False for boxes with too many runs to
-        compare."""
+        """Return whether two boxes have bytes in common. Return False if one of them has more than
+        MOST_RUNS runs of adjacent bytes, which are too many to compare."""
         a, b = self.spots[one], self.spots[other]
         if a == b:
             return True
@@ -194,8 +206,8 @@ class Shared:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> Shared:
-    """Return the boxes of HBM that several threads use, if one of the threads writes. Accesses
-    through an index may be anywhere, and are left out."""
+    """Return the boxes in storages of HBM that several threads use, if one of these threads writes.
+    Accesses through an index may touch any byte, and are left out."""
     boxes, wanted = Shared(), _used_by_several(uses, among)
     for core, one in enumerate(uses):
         windows = one.program.windows()
@@ -230,7 +242,8 @@ def _within(rows: Array, thread: Thread) -> Array:
 
 
 def _first_windows(uses: Uses) -> Array:
-    """Return the first window of each box."""
+    """Return the first window of each box. A window is a view of a tensor; several windows may have
+    one box."""
     of_window = uses.program.boxes().of_window
     first = np.zeros(len(uses.program.box_table()), np.int64)
     first[of_window[::-1]] = np.arange(len(of_window))[::-1]
@@ -249,7 +262,8 @@ def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
 
 
 def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
-    """Return (size, step) of the axes between runs of adjacent bytes, and the length of a run."""
+    """Return the pairs (size, step in bytes) of the axes between runs of adjacent bytes, and the
+    length of a run in bytes."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
     while axes and axes[-1][1] == length:
@@ -258,12 +272,13 @@ def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
 
 
 def _count(spot: SharedSpot) -> int:
-    """Return the number of runs."""
+    """Return the number of runs of adjacent bytes of a spot."""
     return prod(size for size, _ in _axes(spot)[0])
 
 
 def _runs(spot: SharedSpot) -> tuple[Array, int]:
-    """Return the starts of runs of adjacent bytes, in order, and their length."""
+    """Return the first byte of each run of adjacent bytes, sorted, and the length of all runs in
+    bytes."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)
     for size, step in axes:
@@ -272,8 +287,9 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Return which uses are accesses of this core to HBM. A barrier only waits, and accesses
-    nothing. A collective of several cores counts once, for the first core."""
+    """Return, for each use, whether the instruction accesses memory on this core, which has the
+    number `core` in its rank. A barrier only waits. A collective of several cores counts once, on
+    core 0."""
     does = []
     for instruction in (call.instruction for call in uses.program.calls):
         together = instruction.meets is not None and instruction.traits.exchanges
@@ -286,8 +302,10 @@ def _note(
     uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """Add the uses that `does` flags to the accesses of their boxes, once for each segment of the
-    thread. Boxes without a number are left out."""
+    """Add uses of thread `number` to `accesses`, which lists the accesses of each box. Only uses
+    that `does` flags are added, and for each box and segment only the first read and the first
+    write. `of_box` maps a box of the core to its number in `accesses`; boxes with -1 are left
+    out."""
     used = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[used], uses.writes[used]
     table = np.column_stack([of_box[uses.box[used]], order.segment(number, rows), writes])
@@ -302,7 +320,8 @@ MASKED = 62  # threads that have a separate bit; further threads share bits
 
 
 class Race(NamedTuple):
-    """Two unordered accesses to the same bytes, with their boxes; the second one writes."""
+    """Two accesses to the same bytes in an undefined order, and the numbers of their boxes. The
+    second access is a write."""
 
     first: Access
     second: Access
@@ -312,7 +331,7 @@ class Race(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LaunchAccesses:
-    """The threads of a launch, their shared bytes, and their order."""
+    """The threads of a launch, the bytes that they share, and the order of their instructions."""
 
     world: World
     threads: Sequence[Thread]
@@ -338,7 +357,8 @@ class LaunchAccesses:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
-    """Return the threads of the cores of all ranks."""
+    """Return the threads of the cores of all ranks, with the bytes that they share. `uses` has an
+    element for each core."""
     programs = [one.program for one in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
@@ -379,7 +399,8 @@ def races(launch: LaunchAccesses) -> Iterator[Race]:
 
 
 def _threads(accesses: list[list[Access]]) -> Array:
-    """Return, for each box, a bit for each thread that uses it."""
+    """Return, for each box, an integer in which each bit is a thread that uses the box
+    (`MASKED`)."""
     bits = [sum(1 << n for n in {a.thread % MASKED for a in each}) for each in accesses]
     return np.array(bits, np.int64)
 
@@ -417,8 +438,10 @@ def _told(race: Race, launch: LaunchAccesses) -> Finding:
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
-    """Return whether both threads write the bytes from one line, and a thread that reads them does
-    so after its own write. Then the values may be the same in either order."""
+    """Return whether both accesses of a race may be the same write of two threads. The accesses are
+    writes of the same bytes from one line, or the first access is a read after its thread has
+    written these bytes from the line of the other write. Then the values may be the same in either
+    order."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

@@ -37,8 +37,8 @@ SHOWN = 4  # lines whose tiles are listed
 
 
 class Alive(NamedTuple):
-    """The first tile that does not fit (`culprit`), and the kinds and bytes of the tiles that are
-    alive when it is made."""
+    """The first tile that does not fit (`culprit`), and the tiles that are alive when it is made:
+    their bytes per partition in total, and their number by kind."""
 
     culprit: Area
     bytes_needed: int
@@ -93,8 +93,9 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """Return the first tile that the system cannot place, and the tiles that are alive then. A tile
-    lives from its first use to its last."""
+    """Return the first tile with which the tiles that are alive take more than `room` bytes per
+    partition, and the tiles that are alive then; None if all fit. Only tiles in `region` without an
+    address count. A tile is alive from its first use to its last."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
@@ -119,7 +120,7 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
-    """Return the kinds as text, the largest first."""
+    """Return a list of the kinds of tiles as text, the kinds with most bytes first."""
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:
@@ -140,11 +141,12 @@ FEW_LANES = 0.25  # at most this share of the lanes
 
 
 class Slow(NamedTuple):
-    """A reason why calls are slow: the code, and the message for the worst call of a line."""
+    """A reason why calls are slow: the code of its finding, and a function that returns the message
+    for a call that it concerns, None for other calls."""
 
     code: str
     why: Callable[[Call, Machine], str | None]
-    of_dma: bool = False  # whether the share is of DMA's time instead of all time
+    of_dma: bool = False  # whether the share is of the time of DMA instead of the time of an engine
 
 
 class LineAdvice(NamedTuple):
@@ -193,7 +195,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """Return the time of each DMA if all DMA engines took part."""
+    """Return, for each row, the nanoseconds of its transfer if all DMA engines took part."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 

@@ -5,6 +5,10 @@ uses:
 * tensors whose addresses overlap, and tensors without an address in a memory where other tensors
   have one,
 * iterations of a parallel loop that read bytes that other iterations write.
+
+A use is one operand of one instruction. A window is a view of one tensor, and a storage is the
+memory of one tensor. A box has the bytes that a window covers in an area. An area is a storage, or
+a whole memory if the kernel specifies addresses in it.
 """
 
 from __future__ import annotations
@@ -36,8 +40,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """The operands of a program, in columns as long as `box`. Instruction user[k] reads or writes
-    operand k."""
+    """The operands of all instructions of a program, one after the other. The arrays `box`,
+    `window`, `user`, `place`, `writes`, `area` and `reaching` have an element for each operand;
+    user[k] is the number of the instruction that reads or writes operand k."""
 
     program: Program
 
@@ -52,7 +57,7 @@ class Uses:
 
     @cached_property
     def window(self) -> Array:
-        """The number of each operand's window, which is on one tensor."""
+        """The number of each operand's window."""
         return self.program.operand_windows()
 
     @cached_property
@@ -84,8 +89,8 @@ class Uses:
 
     @cached_property
     def reaching(self) -> Array:
-        """The instruction that last wrote any byte of each operand, -1 for none: the last one
-        before the operand is read, or, for an operand that is written, before that write."""
+        """For each operand, the number of the last earlier instruction that wrote any of its bytes;
+        -1 if there is none."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -133,8 +138,8 @@ def sums(uses: Uses) -> Iterator[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class _InTurn:
-    """The uses of each window, in order. A window is on one tensor: another tensor at the same
-    address begins a separate sum."""
+    """The uses of each window, in the order of the program. Tensors at the same address have
+    different windows, so each of them has separate sums."""
 
     uses: Uses
     window: Array
@@ -147,16 +152,17 @@ class _InTurn:
         return cls(uses, uses.window[order], uses.user[order], uses.writes[order])
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
-        """Return products that do not state whether they accumulate, each with the instruction that
-        read the sum there after its last write."""
+        """Yield pairs of instructions: a product that does not state whether it accumulates, and
+        the instruction that read the same window just before it, when the window had been
+        written."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Yield products that begin a sum, each with the last product that wrote there before, if
-        that sum was never read."""
+        """Yield pairs of instructions: a product that begins a sum, and the product that wrote the
+        same window just before it, if no instruction read that sum."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -164,14 +170,15 @@ class _InTurn:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return which uses are writes of products whose `accumulate` argument is `adds`."""
+        """Return, for each use, whether it is a product's result whose `accumulate` argument is
+        `adds`. None means that the call passes None."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
     def _follow(self, these: Array, those: Array) -> Array:
-        """Return which of `these` uses directly follow a use in `those` of the same window, by
-        another instruction."""
+        """Return the positions k for which use k + 1 is in `these` and use k is in `those`. Both
+        uses have the same window and belong to different instructions."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         following: Array = np.flatnonzero(these[1:] & those[:-1] & same)
         return following
@@ -197,10 +204,10 @@ TRIED = 16  # most reads that are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each line that overwrites bytes of another tensor that are read
-    afterwards. Two cases are not reported, because one tensor may be meant as a view of the other:
-    the tensor that is read was never written itself, or the instruction that overwrites its bytes
-    reads all of them."""
+    """Yield a finding for each pair of lines of which one overwrites bytes of a tensor through
+    another tensor, and the other reads these bytes afterwards. Two cases are not reported, because
+    one tensor may be meant as a view of the other: the tensor that is read was never written
+    itself, or the instruction that overwrites its bytes reads all of them."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -225,7 +232,8 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Return operands that are read, but whose bytes were last written through other tensors."""
+    """Return the operands that are read after an instruction with one result wrote their bytes
+    through another tensor. `storage` has the storage of each operand."""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
     read = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
@@ -238,8 +246,9 @@ def _candidates(uses: Uses, storage: Array) -> Array:
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the instruction that wrote the bytes that `writer` overwrites, through the tensor that
-    is read; None if there is none, or if `writer` reads these bytes too."""
+    """Return the last instruction that wrote, through the tensor of operand `read`, bytes that the
+    later instruction `writer` overwrites. Return None if there is none, or if `writer` reads all
+    bytes that it overwrites. `storage` has the storage of each operand."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -253,7 +262,8 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
 
 
 def _is_within(uses: Uses, one: int, other: int) -> bool:
-    """Return whether an operand is in the bounding box (rows and bytes) of another."""
+    """Return whether the box of operand `one` is in the box of operand `other`, as bounds of rows
+    and bytes."""
     table = uses.program.box_table()
     (low, high, first, last), (least, most, begin, end) = table[
         uses.box[[one, other]], 1:5
@@ -291,9 +301,10 @@ NOWHERE = -1  # in no loop
 
 @dataclass(frozen=True, eq=False)
 class Nesting:
-    """The parallel loops around each row of a record. Span k begins with row `begins[k]`; the loops
-    around it, outermost first, are in row k of `loops`, and the values of their variables in row k
-    of `values`."""
+    """The parallel loops around each row (instruction) of a record. A span is a range of rows in
+    which no iteration begins and no loop ends. Span k begins with row `begins[k]`. Row k of `loops`
+    has the numbers of the loops around it, outermost first, then NOWHERE; row k of `values` has the
+    values of their variables."""
 
     begins: Array
     loops: Array
@@ -301,7 +312,8 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting of marks, which are the rows of `Data.iterations`, [marks, 3]."""
+        """Return the nesting for `Data.iterations`, whose rows are [row, loop, value] where an
+        iteration begins and [row, ~loop, 0] where a loop ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -326,14 +338,16 @@ class Nesting:
         return different
 
     def share(self, one: Array, other: Array) -> Array:
-        """Return, for pairs of rows, whether both are in the same run of a loop."""
+        """Return, for each pair of rows, whether one parallel loop is around both at the same
+        depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
         return shared
 
     def value(self, row: int, depth: int) -> int:
-        """Return the value of the variable of a loop around a row."""
+        """Return the value that the variable of the loop at `depth` has at a row; depth 0 is the
+        outermost loop."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
 
 
@@ -372,14 +386,14 @@ def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
 
 
 def _nesting(uses: Uses) -> Nesting | None:
-    """Return the parallel loops of a program; None if it has none."""
+    """Return the parallel loops around the rows of a program; None if it has no parallel loops."""
     marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
     return Nesting.of(marks) if len(marks) else None
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield operands that are written where another iteration has written before, each with that
-    earlier writer and the depth of the loop."""
+    """Yield (operand, writer, depth) for each operand that is written, if the last earlier `writer`
+    of its bytes is in another iteration of the loop at `depth`."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -388,9 +402,10 @@ def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield operands that are read in another iteration than the one that writes them. Each has the
-    instruction that last wrote there before the read, or the last one of all, and the depth of the
-    loop. Operands that iterations may share and operands that move by indices are left out."""
+    """Yield (operand, writer, depth) for each operand that is read, if `writer` is in another
+    iteration of the loop at `depth`. The writer is the last one before the read, or the last one
+    after it (`_overwritten_later`). Operands that iterations may share and operands whose position
+    depends on indices are left out."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -402,8 +417,9 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Yield the operands in `read` that another iteration writes later, if the same iteration has
-    not written them before."""
+    """Yield (operand, writer, depth) for the operands in `read` whose last `writer` comes after the
+    read and is in another iteration of the loop at `depth`. Operands that the iteration of the read
+    itself wrote before are left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
@@ -420,8 +436,9 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Return whether an instruction writes the operand's tensor at a fixed position, and the reader
-    does not update the operand in place. Another tensor may be at the same address."""
+    """Return whether instruction `writer` writes the tensor of `operand` at a fixed position
+    (another tensor may be at the same address). Return False if the instruction that reads the
+    operand also writes it in place."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

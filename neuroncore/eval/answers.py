@@ -1,8 +1,9 @@
 """The answers of processes that ran a candidate: bytes that are never unpickled.
 
 An answer begins with the level of isolation, as three bytes, which are written before the
-candidate's code begins. Then comes the kind of the answer, "R" for records or "E" for an error, and
-then parts with their lengths. An error has one part of JSON.
+candidate's code begins. Then comes the kind of the answer, "R" for records or "E" for an error;
+then the number of parts and the length of each part; and then the parts. With "R" each part is a
+packed record; with "E" the only part is JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MOST_LINE = 1 << 31
 
 
 class Held(NamedTuple):
-    """The parts of the isolation that the operating system granted."""
+    """The isolation that the operating system granted: `namespaces` and `seccomp` are 1 or 0, and
+    `landlock` is the version of Landlock, 0 for none."""
 
     namespaces: int = 0
     landlock: int = 0
@@ -39,7 +41,8 @@ def write(file: int, content: bytes) -> None:
 
 
 def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
-    """Return the bytes of an answer, without the level of isolation."""
+    """Return the bytes of an answer after the level of isolation: its kind ("R" or "E"), and its
+    parts with their lengths."""
     sizes = b"".join(SIZE.pack(len(part)) for part in parts)
     return kind + COUNT.pack(len(parts)) + sizes + b"".join(parts)
 

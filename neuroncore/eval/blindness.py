@@ -28,8 +28,8 @@ TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 @dataclass(frozen=True)
 class Unseen:
-    """An instruction whose result could be zeros without effect: its name, and its line in the
-    baseline."""
+    """An instruction of a baseline that the results do not need: the kernel still passes if this
+    instruction writes zeros. It has its name and its line."""
 
     instruction: str
     place: Place
@@ -37,8 +37,10 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Blindness:
-    """The blind spots of a specification: instructions that could leave zeros (`unseen`), inputs
-    without effect on the reference, and results of the reference that are constant or tiny."""
+    """The blind spots of a specification: the baseline's number of instructions, and those that
+    could write zeros (`unseen`); the positions of inputs without effect on the reference
+    (`idle_inputs`); and the positions of results of the reference that are constant or tiny
+    (`weak_results`)."""
 
     instructions: int
     unseen: Sequence[Unseen]
@@ -94,7 +96,8 @@ def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
 
 
 def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: int) -> bool:
-    """Return whether the results still pass if an instruction leaves zeros."""
+    """Return whether the results still pass on one hidden seed if the instruction in row `row` of a
+    core writes zeros."""
     replay = Replay(record, hidden.arrays, snapshots=0)
     try:
         replay.to(row, core)

@@ -21,8 +21,9 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """A request to run a candidate: its source, the index of the case that it runs on (None for
-    all), and the values that its loops and conditions use."""
+    """A request to run a candidate: its source; the index of the case that it runs on (None for
+    all); and `decisions`, the values that its loops and conditions get from the device, in their
+    order."""
 
     source: str
     case: int | None = None

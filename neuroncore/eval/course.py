@@ -12,8 +12,8 @@ Verdicts = Mapping[str, Mapping[str, Any]]
 
 
 class Limit(NamedTuple):
-    """A time in microseconds, and the share of a test's points for a kernel that takes at most this
-    time."""
+    """A time in microseconds, and the share of a test's points (0 to 1) for a kernel that takes at
+    most this time."""
 
     microseconds: float
     share: float = 1.0

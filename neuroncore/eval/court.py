@@ -1,9 +1,10 @@
 """The process that judges. It is a fork of a Worker's process with separate limits, and never runs
 a candidate.
 
-It judges one record after the other, because a fork costs more than a small record. It is replaced
-after a record that is damaged or illegal, and after MOST records, so that data that such a record
-may have left in memory does not affect a later verdict.
+A request has the records of one run of a candidate. The process judges one request after the other,
+because a fork costs more than a small record. It is replaced after a record that is damaged or
+illegal, and after MOST requests, so that data that such a record may have left in memory does not
+affect a later verdict.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from neuroncore.eval import frames
 from neuroncore.eval.isolation import ProcessLimits, dies_with_parent
 from neuroncore.eval.refusals import Refused, failed
 
-MOST = 200  # most records that one process judges
+MOST = 200  # most requests that one process judges
 READ_WELL = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")  # codes of records that are legal programs
 Judge = Callable[[Any, list[bytes]], dict[str, Any]]
 
 
 class Judged(NamedTuple):
-    """The result for a record, and the milliseconds of CPU time that judging took."""
+    """The entries of a verdict for one request, and the milliseconds of CPU time that judging
+    took."""
 
     found: dict[str, Any]
     cpu_ms: float
 
 
 class JudgeProcess(NamedTuple):
-    """A process that judges, and the pipes to it and from it."""
+    """A process that judges: its id, the file descriptor to which requests are written, and the one
+    from which replies are read."""
 
     process: int
     requests: int
@@ -42,16 +45,18 @@ class JudgeProcess(NamedTuple):
 
 
 class Court:
-    """Judges candidates in a separate process: `judge` returns the result for a request and the
+    """Judges candidates in a separate process, which calls `judge` with a request and the
     candidate's records. It must be closed."""
 
     def __init__(self, judge: Judge, limits: ProcessLimits) -> None:
         self._judge, self._limits = judge, limits
         self._running: JudgeProcess | None = None
-        self._count, self._spent = 0, 0.0  # records that were judged, and milliseconds of CPU time
+        self._count, self._spent = 0, 0.0  # requests that were judged, and milliseconds of CPU time
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
-        """Judge records within the limits. A fault of this package has the code JUDGE_FAULT."""
+        """Judge the packed records `parts` for a request, within the limits. If the records exceed
+        the limits, the verdict has the code RECORD_LIMITS; for a fault of this package it has
+        JUDGE_FAULT."""
         if self._running is None:
             self._running = _started(self._judge, self._limits)
             self._count, self._spent = 0, 0.0

@@ -35,8 +35,8 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
-    """Return an array of only the smallest and the largest value, for example the ends of the range
-    of an index."""
+    """Return an array whose elements are the smallest or the largest value of `array`, at random,
+    such as the ends of the range of an index."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)

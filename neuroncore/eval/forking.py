@@ -1,4 +1,4 @@
-"""The parent's side of the process that forks candidates."""
+"""The judge's side of the process that forks candidates (`eval.zygote`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Zygote:
         self._process.kill()
 
     def close(self) -> None:
-        """End the process when it has no request."""
+        """End the process after its current request, and wait for its end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -85,9 +85,9 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
 def judged(
     contents: Sequence[bytes], spec: Spec, those: Sequence[Case], *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict for the records of all cases `those`: whether the candidate
-    passed, the error if it did not, and the figures of each shape; with `why`, also the what-ifs of
-    the first shape."""
+    """Return the entries of a verdict for the packed records `contents`, one for each of the cases
+    `those`: whether the candidate passed (`passed`), the error if it did not (`error`), and the
+    figures of each shape (`shapes`). With `why`, the first shape also has the what-ifs."""
     found: list[dict[str, Any]] = []
     try:
         if len(contents) != len(those):
@@ -105,9 +105,10 @@ def judged(
 def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
-    """Return what `judged` returns, for the record of one hidden seed of a case. If the program
-    takes another path with this seed, return the entry `decisions` instead: the values that decide
-    the path up to that point."""
+    """Return the entries of a verdict for the record of hidden seed `number` of a case, as `judged`
+    does. If the candidate passed, there is also the entry `path`. If the program takes another path
+    with this seed, there is instead the entry `decisions`: the values that decide the path up to
+    the point where it differs."""
     only = Case(case.shape, case.public, (case.hidden[number],))
     try:
         found = judged(contents, spec, [only], why=why)
@@ -117,8 +118,8 @@ def one_seed(
 
 
 def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
-    """Return the entry `path`: the path of the record of one shape (`paths.taken`). Return no entry
-    if the record is refused."""
+    """Return {"path": ...} with the path of the record of one case (`paths.taken`), or {} if the
+    record is refused."""
     try:
         (content,) = contents
         return {"path": paths.taken(unpacked(content, spec, len(case.hidden[0].arrays)))}

@@ -1,8 +1,9 @@
 """The paths of a program whose loops depend on hidden inputs.
 
-Python makes a program once, for all inputs. So records of different paths may differ in the number
-of iterations of their loops, but in nothing that Python computed. Otherwise a candidate that counts
-iterations in Python could find out a hidden value.
+A decision is a value of the device on which a loop or a condition depends; the decisions of a run
+determine its path. Python makes a program once, for all inputs. So records of different paths may
+differ in the number of iterations of their loops, but in nothing that Python computed. Otherwise a
+candidate that counts iterations in Python could find out a hidden value.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the path of a record: `decisions`, the values that decide it; and `chosen`, a hash of
-    each distinct instruction with its arguments and numbers, and of each constant of the host."""
+    """Return the path of a record: `decisions`, the values that decide it; and `chosen`, the hashes
+    of its distinct instructions (with their arguments and numbers) and of its constants of the
+    host."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
@@ -50,13 +52,13 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions with which every loop has an iteration: the decisions of the path with most
+    """Return decisions with which every loop has an iteration: those of the path with most distinct
     instructions, with 1 in place of 0."""
     longest = max(paths, key=lambda one: (len(one["chosen"]), len(one["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 
 
 def strange(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
-    """Return whether one of the paths has an instruction that is not in `whole`, the path in which
-    every loop has an iteration."""
+    """Return whether one of the paths has an instruction or a constant that is not in `whole`, the
+    path in which every loop has an iteration."""
     return bool(set().union(*(one["chosen"] for one in paths)) - set(whole["chosen"]))

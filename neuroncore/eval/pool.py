@@ -37,7 +37,7 @@ class Executor(Protocol):
 @dataclass(frozen=True)
 class JudgingSetting:
     """The settings of a process that judges: the source of the specification and its secret, the
-    level of isolation, the limits, and whether verdicts have what-ifs."""
+    level of isolation, the limits, and whether verdicts have what-ifs (`why`)."""
 
     spec: str
     secret: int
@@ -50,7 +50,8 @@ _workers: dict[JudgingSetting, Worker] = {}  # of this process
 
 
 def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
-    """Judge a batch in this process. The Worker for a setting is kept for the next batch."""
+    """Return the verdicts of a batch of candidates, judged in this process. The Worker for a
+    setting is kept for later batches."""
     worker = _workers.get(setting)
     if worker is None:
         isolation.dies_with_parent()

@@ -74,7 +74,8 @@ def _log(error: Mapping[str, Any]) -> str:
 
 
 def _axes(spec: Spec) -> dict[str, int]:
-    """Return the axes of the first shape, if the specification comes from a definition."""
+    """Return the axes of the first shape by name; {} if the specification does not come from a
+    definition."""
     shape = spec.shapes[0]
     named = shape if isinstance(shape, Mapping) else {}
     return {name: value for name, value in named.items() if type(value) is int}
@@ -97,7 +98,8 @@ def _largest(errors: Sequence[float | None]) -> float | str:
 
 
 def _performance(shapes: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the latency, and the time of the roofline as the latency of the reference."""
+    """Return the latency, the reference latency and the speedup. The time of the roofline is the
+    reference."""
     latency = shapes[0]["latency_us"] / 1e3
     reference = shapes[0]["roofline_us"] / 1e3
     return {

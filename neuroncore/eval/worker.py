@@ -1,4 +1,8 @@
-"""One judge, and one process that forks candidates, for one specification."""
+"""One judge, and one process that forks candidates, for one specification.
+
+A case is one shape of the specification with its inputs. A path is the sequence of instructions
+that a program takes for the values of one hidden seed (`eval.paths`).
+"""
 
 from __future__ import annotations
 
@@ -71,8 +75,8 @@ class VerdictCost(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """The result of a candidate's run: the judge's findings, the isolation that held, and the
-    cost."""
+    """The result of one run of a candidate: the entries of a verdict that the judge found, the
+    isolation that held, and the cost."""
 
     found: dict[str, Any]
     held: Held
@@ -80,8 +84,8 @@ class Ran(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to the judge: about all cases (no fields), about one case with one hidden seed,
-    or, if `seed` is None, only about the path of a case."""
+    """A question to the judge about records: about all cases (`case` is None), about one case with
+    one hidden seed, or, if only `seed` is None, about the path of a case."""
 
     case: int | None = None
     seed: int | None = None
@@ -134,7 +138,8 @@ class Worker:
         return self._ran(Request(candidate.source), Asked())
 
     def _judge(self, asked: Asked, parts: list[bytes]) -> dict[str, Any]:
-        """Answer a question. This runs in the process that judges."""
+        """Return the judge's answer to a question about packed records. This runs in the process
+        that judges."""
         if asked.case is None:
             return judged(parts, self.spec, self.cases, why=self.why)
         case = self.cases[asked.case]
@@ -143,8 +148,9 @@ class Worker:
         return one_seed(parts, self.spec, case, asked.seed, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> Ran:
-        """Record the program again for each hidden seed, because its values may lead to another
-        path. The candidate receives the values that decide, and no other hidden data."""
+        """Run the candidate again for each hidden seed, because the values of a seed may lead to
+        another path. The candidate receives the values that decide the path, and no other hidden
+        data."""
         shapes: list[dict[str, Any]] = []
         held, cost = Held(), VerdictCost()
         for number in range(len(self.cases)):
@@ -156,8 +162,9 @@ class Worker:
         return Ran({"passed": True, "error": None, "shapes": shapes}, held, cost)
 
     def _paths(self, candidate: Candidate, number: int) -> Iterator[Ran]:
-        """Judge the paths of all hidden seeds of a case, and yield each result. The last result has
-        the figures of the shape."""
+        """Judge the paths of all hidden seeds of the case `number`, and yield the result for each.
+        Then yield the result of a check that all paths belong to one program, and a last result
+        with the figures of the shape."""
         found: list[dict[str, Any]] = []
         for seed in range(len(self.cases[number].hidden)):
             ran = self._along_its_path(candidate, number, seed)
@@ -171,8 +178,9 @@ class Worker:
         yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, VerdictCost())
 
     def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
-        """Record a path in which every loop has an iteration, and check that other paths have no
-        further instructions."""
+        """Record a path in which every loop has an iteration, and check that the other paths,
+        `found`, have no instruction that this one lacks. Otherwise Python computed something from
+        hidden values."""
         ran = self._ran(Request(candidate.source, number, every_loop(found)), Asked(number))
         made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
         if made is not None and strange(found, made):
@@ -181,7 +189,9 @@ class Worker:
         return ran._replace(found={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
-        """Record and replay repeatedly, until the program takes the path of a hidden seed."""
+        """Record and replay repeatedly, each time with more decisions, until the record has the
+        path of a hidden seed of a case. Refuse a candidate with more than MOST_DECISIONS
+        decisions."""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:

@@ -57,8 +57,9 @@ class Assignment(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a candidate's process: the code of a refusal, or an empty string; its signal and
-    exit code; and its cost (CPU and wall time in milliseconds, peak memory in MiB)."""
+    """The end of a candidate's process: the code of a refusal, or ""; the signal that ended the
+    process, and its exit code; and its cost (CPU and wall time in milliseconds, peak memory in
+    MiB)."""
 
     refusal: str
     signal: int
@@ -124,7 +125,8 @@ def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> s
 
 
 def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
-    """Read an answer within the limits of time and size. Return it, and the code of a refusal."""
+    """Read the answer of a candidate's process from `file`, within the limits of time and size.
+    Return its bytes, and the code of a refusal or ""."""
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds
     while True:
@@ -142,7 +144,8 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
     """Wait for a process. If it takes longer than `seconds`, end it with its whole process group.
-    Return its status, the resources that it used, and whether it took longer."""
+    Return its status, the resources that it used (`resource.getrusage`), and whether it was ended
+    for its time."""
     last = time.monotonic() + seconds
     while True:
         done, status, used = os.wait4(process, os.WNOHANG)
@@ -187,8 +190,9 @@ def _close_files(writes: int) -> None:
 
 
 def _isolated(assigned: Assignment) -> Held:
-    """Isolate this process, and return the isolation that holds. With namespaces, the candidate
-    continues in a child, which is the first process of its namespace."""
+    """Isolate this process, and return the isolation that holds. With namespaces, this function
+    returns in a child of this process, which is the first process of its namespace; this process
+    waits for the child, and ends with it."""
     if assigned.level != "linux":
         return Held()
     namespaces = isolation.unshare()

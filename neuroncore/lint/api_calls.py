@@ -1,6 +1,11 @@
 """Rules about calls of the API and the interface of a kernel: names and parameters that a release
 lacks, forms that it refuses, decorators, parameters, classes and results. Also source that means
-something else in the older API."""
+something else in the older API.
+
+The form of a name has its parameters in a range of releases (`modules.ApiForm`). A Spot is a node
+of a kernel's syntax tree (`constructs.Spot`), and a Scope a function of the device
+(`inference.Scope`). A rule yields its findings as tuples (code, node, sentence).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,8 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Told]:
-    """Report tensors in memory that programs share, if they are allocated in a loop."""
+    """Report tensors in HBM that all programs of a launch share, if they are allocated in a
+    loop."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
@@ -39,7 +45,7 @@ def allocations(spot: Spot) -> Iterator[Told]:
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
-    """Return whether a call allocates memory that programs share."""
+    """Return whether a call allocates a tensor in HBM that all programs of a launch share."""
     buffer = argument(call, 2, "buffer")
     if buffer is None or scope.api(call.func) not in ROLES["allocations"]:
         return False
@@ -144,7 +150,8 @@ LIKE = 0.8  # least similarity (1 is equal): one letter missing, wrong or added
 
 @cache
 def _meant(name: str) -> str:
-    """Return the last part of the most similar name in the same module, or ""."""
+    """Return the last part of the name that is most similar to `name` in its module; "" if none is
+    similar."""
     module, _, last = name.rpartition(".")
     known = (one.rpartition(".") for one in forms())
     names = [name_there for home, _, name_there in known if home == module]
@@ -152,7 +159,8 @@ def _meant(name: str) -> str:
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Group uses of the API: the uses of a group exist in the same releases."""
+    """Yield groups of uses of the API. The uses in a group have the same name and the same kinds of
+    arguments, so they are possible in the same releases."""
     groups: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
@@ -355,7 +363,8 @@ def _is_an_error(node: ast.ClassDef) -> bool:
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the expressions of the single results in a kernel's return value."""
+    """Return the expressions of a kernel's results: the elements if its return value is a list, a
+    tuple or a dictionary, else the value itself."""
     match node:
         case ast.Dict():
             return node.values
@@ -385,8 +394,8 @@ def _results(scope: Scope) -> Iterator[Told]:
 
 
 def launches(program: SourceFiles) -> Iterator[Told]:
-    """Report faults in the arguments of kernels that the file calls, and of the calls that make
-    them."""
+    """Report faults in the arguments of kernels that the file calls, and in the calls that make
+    kernels of functions."""
     first = program.modules.first
     for device, passed, values in program.arguments():
         if values and all(_is_a_list(first, one) for one in values):

@@ -1,8 +1,11 @@
 """Rules about constructs of Python that the compiler of kernels does not accept. Also the search
-for all nodes of a kernel's functions, with the loops and blocks of the device around each node.
+for all nodes of a kernel's functions, with the loops and `with` blocks of the device around each
+node.
 
-The rules describe the usual front end, which parses the source of a kernel. Each rule gets a Spot
-and yields its findings. The row of a code lists the releases in which it applies.
+The rules describe the usual front end, which parses the source of a kernel. A loop of the device is
+a loop that the device runs, rather than one that the compiler unrolls. Each rule gets a Spot, which
+is a node of a function of the device, and yields its findings as tuples (code, node, sentence). The
+row of a code lists the releases in which its rule applies.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 
 class Spot(NamedTuple):
-    """A node of a function. `loops` are the device's loops around it, the outermost first. `traced`
-    are those loops whose body the older API runs once for all iterations. `ordered` is True in a
-    block that keeps the order of instructions."""
+    """A node of a function of the device. `loops` are the loops of the device around it, the
+    outermost first. `traced` are the loops around it whose body the older API runs once for all
+    iterations. `ordered` is True in a `with` block that keeps the order of instructions."""
 
     node: ast.AST
     scope: Scope
@@ -42,7 +45,7 @@ Rule = Callable[[Spot], Iterator[Told]]
 
 
 class Rules:
-    """Rules about nodes. `of` has the rules for each type of node."""
+    """The rules of a module. `of` has the list of rules for each type of node."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -70,8 +73,8 @@ def spots(scope: Scope) -> list[Spot]:
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return, by name, the loops of the device around the assignments to it in a function. A name
-    is left out if its assignments are in different loops."""
+    """Return, for each name that the function assigns, the loops of the device around its
+    assignments. A name is left out if its assignments are in different loops."""
     loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
@@ -82,7 +85,9 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
-    """Add the nodes that the compiler reads: all but decorators, defaults and annotations."""
+    """Append to `found` the Spots of a node and of the nodes in it, which the compiler reads.
+    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the other
+    fields of the Spots."""
     kind = type(node)
     if kind not in UNASKED:
         found.append(Spot(node, *around))
@@ -121,7 +126,7 @@ def _is_own(scope: Scope, node: ast.AST) -> bool:
 
 
 def _entered(spot: Spot) -> Around:
-    """Return the fields of Spots for the nodes inside a loop or a block."""
+    """Return the fields, other than the node, of the Spots inside a loop or a `with` block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
     if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
@@ -236,7 +241,7 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
 def values(spot: Spot) -> Iterator[Told]:
-    """Report values that the language doesn't have."""
+    """Report values that the language of kernels doesn't have."""
     match spot.node:
         case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
             yield "VALUE_TYPE", spot.node, "a complex number in a kernel"
@@ -249,8 +254,8 @@ def values(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Told]:
-    """Report values that the language doesn't have, if a kernel takes them from its file or from
-    modules that make them."""
+    """Report values that the language of kernels doesn't have, if a kernel reads them from a name
+    of its file or from a module that makes them."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:

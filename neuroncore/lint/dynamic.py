@@ -1,8 +1,11 @@
 """Rules about values that only the device knows, about loops that the device runs, and about inputs
 and effects of a kernel other than its arguments and results.
 
-Compiled kernels are cached by their arguments. So a cached kernel uses the old inputs, and does not
-repeat effects.
+A value of the device is one that only the device knows, such as a register or the contents of a
+tensor; a value of the file is assigned to a name at module level. A loop of the device is not
+unrolled by the compiler. Compiled kernels are cached by their arguments. So a cached kernel uses
+the old inputs, and does not repeat effects. A rule yields its findings as tuples (code, node,
+sentence).
 """
 
 from __future__ import annotations
@@ -43,14 +46,15 @@ def _runtime(scope: Scope, node: ast.expr) -> str:
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a tensor in HBM. Kernels test whether such an argument is given."""
+    """Return whether a node is a tensor in HBM. Kernels use an argument in HBM as a condition, to
+    test whether it is given."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a test may ask only whether a tensor on the chip is given, and not what it
-    contains."""
+    """Return whether a condition may test only whether the tensor `node` is given, and not its
+    contents. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
@@ -188,7 +192,8 @@ def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
 
 
 def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
-    """Return whether a call reaches a function that contains a loop of the device."""
+    """Return whether a call reaches, through at most `depth` calls, a function that contains a loop
+    of the device."""
     called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
     return called is not None and any(
         _is_a_loop(called, one) or _calls_a_loop(called, one, depth - 1)
@@ -301,15 +306,15 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return, by name, the loops of the device around the assignments to it, also in enclosing
-    functions."""
+    """Return, for each name that this function or an enclosing one assigns, the loops of the device
+    around its assignments."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """Return the first of the names that are bound to an instruction: for `b` after `b = a` this is
-    `a`."""
+    """Return the name to which an instruction was bound first: after `b = a`, `a` for the node
+    `b`."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
@@ -428,8 +433,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """Return the parameter whose default value an assignment to an element changes; "" if there is
-    none."""
+    """Return the parameter whose default value changes if an element of `target` is assigned; "" if
+    there is none. Only defaults that are lists, dictionaries or sets can change."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:

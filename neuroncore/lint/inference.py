@@ -3,7 +3,8 @@ index that the device counts, and others.
 
 A name has a kind if all assignments to it in its function agree, in whatever order they run. A
 parameter has a kind if all calls of its function agree. Otherwise, and for parameters of kernels,
-the kind is unknown. This avoids false reports.
+the kind is unknown. This avoids false reports. In functions, `depth` is how many further calls and
+assignments are followed.
 """
 
 from __future__ import annotations
@@ -70,22 +71,23 @@ def agreed(values: Iterable[Value]) -> Value:
 
 
 class Scopes:
-    """The functions of a program, each analyzed once, for a release of the API."""
+    """The functions of the device in the files of a check (`kernels.SourceFiles`), each analyzed
+    once, for a release of the API."""
 
     def __init__(self, program: SourceFiles, release: str) -> None:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
 
     def hold_against(self, release: str) -> None:
-        """Use another release of the API, in which names may mean other values."""
+        """Use another release of the API. Values of names that were inferred so far are forgotten,
+        because a name may mean something else in that release."""
         self.release = release
         for scope in self._of.values():
             scope.forget_values()
 
     @cached_property
     def _calls(self) -> dict[ast.AST, list[tuple[Scope, ast.Call]]]:
-        """Return the calls of each function in the program, each with the scope that contains
-        it."""
+        """The calls of each function, each with the scope that contains the call."""
         calls_of: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
         for scope in self.all():
             for one in (scope, *scope.all_inner()):
@@ -96,8 +98,9 @@ class Scopes:
         return calls_of
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """Return all calls of a function. Return none if some uses are not calls by its name, or if
-        it is launched: then not all of its arguments are known."""
+        """Return all calls of a function, each with the scope that contains the call. Return none
+        if the function is launched, passed as a value or called by another name: then not all
+        arguments are known."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known
@@ -108,7 +111,7 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Return the scopes of the program, without functions that are defined in other
+        """Return the scopes of all functions, except those of functions that are defined in other
         functions."""
         return self._all
 
@@ -143,7 +146,7 @@ class Scope(Names):
 
     @property
     def release(self) -> str:
-        """The release that the function is compared with."""
+        """The release whose rules apply to the function."""
         return RELEASES[0] if self.names_older else self.scopes.release
 
     @property
@@ -151,7 +154,7 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def all_inner(self) -> Iterator[Scope]:
-        """Return the scopes of the functions that are defined in it, at any depth."""
+        """Yield the scopes of the functions that are defined in this function, at any depth."""
         for inner in self.inner.values():
             yield inner
             yield from inner.all_inner()
@@ -163,7 +166,8 @@ class Scope(Names):
             inner.forget_values()
 
     def give_to_bodies(self) -> None:
-        """Set the parameters of the body functions that loops of the device call."""
+        """Set the values of the parameters of functions that this function passes to loops of the
+        device as bodies."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
@@ -173,8 +177,8 @@ class Scope(Names):
                 body.loop_values[parameters[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """Return the scope of the body function that a call of a loop of the device names, or
-        None."""
+        """Return the scope of the function that a call of a loop of the device gets as its body;
+        None for other calls."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
@@ -208,7 +212,8 @@ class Scope(Names):
         return value
 
     def _given(self, name: str, depth: int) -> Value:
-        """Return the value of a parameter, if all calls of the function pass the same kind."""
+        """Return the value of a parameter: the properties on which the arguments of all calls
+        agree."""
         if name in self.loop_values:
             return self.loop_values[name]
         if self.outer is not None or isinstance(self.node, ast.ClassDef):
@@ -220,7 +225,8 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the expressions that known calls of the function pass for a parameter."""
+        """Return the expressions that calls of the function pass for a parameter, or its default
+        where a call passes none. There are none if not all calls are known."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
@@ -247,8 +253,8 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """Return the properties that all elements of a list have; the list must be built in this
-        function."""
+        """Return the properties that all elements of a list have. The value is unknown unless this
+        function builds the list."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
@@ -407,8 +413,8 @@ class Scope(Names):
         return bool(results) and all(self.value(one).born is not None for one in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
-        """Return the scope of the function that an expression names: one of this function, this
-        file or another file."""
+        """Return the scope of the function that an expression names, which is defined in this
+        function, this file or another file; None if there is none."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

@@ -1,5 +1,9 @@
 """The functions that the device runs: the kernels of a file, and all functions that they call. Also
-the nodes of these functions, and the values that are bound to their names."""
+the nodes of these functions, and the values that are bound to their names.
+
+A launcher is a decorator or a function that makes a kernel of a function, such as `nki.jit`. A
+definition is the node of a function or a class.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or a class that the compiler reads. If it is a kernel, launches call it."""
+    """A function or a class that the compiler reads, with its file. If it is a kernel, a launch
+    calls it."""
 
     module: Module
     node: Definition
@@ -80,13 +85,13 @@ class SourceFiles:
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether a function is used other than by calls: it is a kernel or an entry point
-        of the file, or is passed as a value."""
+        """Return whether not all calls of a function are known: it is a kernel or an entry point of
+        the file, or it is passed as a value."""
         return id(node) in self._handed_on
 
     def starts(self, node: Definition) -> bool:
-        """Return whether the file launches a kernel, or the user requested it. Then its results are
-        values of the host."""
+        """Return whether a function is a kernel that the file launches or that the user requested.
+        Its results are then values of the host."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
@@ -126,8 +131,9 @@ class SourceFiles:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """Return the classes of the result of a call: a class, or the classes that a function
-        instantiates."""
+        """Yield the classes of the object that a call returns: the class that it calls, or the
+        classes of the objects that the called function returns. At most `depth` calls are
+        followed."""
         definition = self._definition(module, call.func) if depth else None
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
@@ -176,15 +182,15 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """In a file without kernels and tests: return the functions that kernels of other files may
-        call."""
+        """Return the functions that call instructions, for a file without kernels: kernels of other
+        files may call them. Tests are left out."""
         first = self.modules.first
         helpers = (one for one in _functions(first) if not one.name.startswith("test"))
         return [(first, one) for one in helpers if self._issues(first, one)]
 
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
-        """Return kernels of other files that the file launches, and functions that it passes to a
-        launcher."""
+        """Yield the kernels that the file launches, also those of other files, and the functions
+        that it passes to a launcher."""
         first = self.modules.first
         for call in (one for one in first.nodes if isinstance(one, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
@@ -196,7 +202,7 @@ class SourceFiles:
                 yield definition
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
-        """Return whether a function calls instructions itself."""
+        """Return whether the body of a function contains a call of an instruction."""
         calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
         return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
 
@@ -223,7 +229,7 @@ class SourceFiles:
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
     ) -> Iterator[tuple[Module, Definition]]:
-        """Return the functions that a function calls, also with a launch grid."""
+        """Yield the functions that `body` calls, also those that it launches with a grid."""
         for call in (one for one in body if isinstance(one, ast.Call)):
             called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
             if (definition := self._definition(module, called)) is not None:
@@ -253,8 +259,9 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return the names of the file, with attributes, that the body of a function or a class uses.
-    Each name is listed once, with whether it is called. Decorators and annotations are left out."""
+    """Return the names that the body of a function or a class uses and does not bind, with their
+    attributes. Each is a pair of the name and whether it is called, and is listed once. Decorators
+    and annotations are left out."""
     bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
@@ -304,13 +311,13 @@ class Names:
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """The names that are bound here or in the enclosing functions."""
+        """The names that are bound in this function or in the enclosing ones."""
         around = frozenset() if self.outer is None else self.outer.own_names
         return around.union(self.bindings, self.parameters, self._more_parameters)
 
     @property
     def _more_parameters(self) -> list[str]:
-        """The names of `*args` and `**kwargs`."""
+        """The names of the parameters that collect further arguments, such as `args` of `*args`."""
         arguments = None if isinstance(self.node, ast.ClassDef) else self.node.args
         stars = () if arguments is None else (arguments.vararg, arguments.kwarg)
         return [one.arg for one in stars if one is not None]

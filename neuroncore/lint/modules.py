@@ -32,8 +32,8 @@ ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"
 
 @dataclass(frozen=True)
 class ApiForm:
-    """The parameters that a name has from release `first` to release `last`; None if it isn't a
-    function."""
+    """The form of a name from release `first` to release `last`: its parameters, or None if the
+    name isn't a function."""
 
     first: str
     last: str
@@ -59,7 +59,7 @@ class ApiForm:
 
 @cache
 def forms() -> Mapping[str, Sequence[ApiForm]]:
-    """Return the forms of all names, of all releases."""
+    """Return the forms of all names of all releases, sorted by release for each name."""
     table = json.loads((HOME / "signatures.json").read_text("utf-8"))
     return {name: [_form(*row) for row in rows] for name, rows in table.items()}
 
@@ -75,9 +75,10 @@ def form_in(name: str, release: str) -> ApiForm | None:
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
-    """Return the releases of some forms as text, such as "0.1" or "0.3 to 0.6", if `release` is
-    known to lack them; else "". It is known if the release is later than the forms, or if the forms
-    are later than both the release and COMPLETE."""
+    """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
+    `release` certainly lacks them; else "". That is certain for releases after the last form. For
+    releases before the first form it is certain only if that form is later than COMPLETE, because
+    the lists of earlier releases are incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -299,8 +300,9 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return the definition that a name has in a file: one in the file itself, or one that it
-        imports."""
+        """Return the definition that the dotted name `whole` has: one of a file that it names, or
+        one that this file imports; None if there is none. `level` is as in `_find`, and `more` is
+        how many further imports are followed."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -314,8 +316,9 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Find the file of a dotted name: in the folder of the importing file, the folders above,
-        or on Python's search path."""
+        """Return the file of a dotted name, searched in the folder of the importing file, the
+        folders above it, and Python's search path; None if there is none. `level` is the number of
+        dots of a relative import, 0 for an absolute one."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -335,8 +338,8 @@ class Modules:
         return None
 
     def _load(self, path: Path, beside: bool) -> Module | None:
-        """Load a file. Return None if it is not Python, or if it is neither about kernels nor near
-        a kernel."""
+        """Read a file as a Module. Return None if it is not Python. Return None also for a file
+        without the text "nki", unless `beside` states that it was found near the importing file."""
         if path not in self._read:
             self._read[path] = None
             try:

@@ -77,8 +77,9 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit best. They are judged by the names and parameters that the
-    functions use, and by forms that the latest release refuses and an older one accepts."""
+    """Return the releases that fit best. Each is judged by the names and parameters that the
+    functions use, and by `forms`: findings about source that the latest release refuses and an
+    older one accepts."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
     alike = [(spots[0], len(spots)) for spots in api_calls.alike(uses)]
@@ -133,8 +134,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """For a file of an older release: return the forms that later releases refuse, one severity
-    lower."""
+    """Yield `forms`, the findings about source that the latest release refuses, one severity lower
+    if a file is for an older `release` that accepts it."""
     for one in forms:
         if not is_in(rule(one.code).releases, release):
             message = f"{one.message}; the file is checked against {release}"

@@ -52,8 +52,8 @@ def nested(node: ast.AST) -> list[ast.AST]:
 
 
 def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Return nodes and the nodes in them, except those in nodes of `closed` types. `left` is in
-    reverse order."""
+    """Return the nodes in `left`, and the nodes in them, in source order. `left` is in reverse
+    order. Nodes inside a node of a type in `closed` are left out."""
     nodes: list[ast.AST] = []
     while left:
         node = left.pop()
@@ -164,8 +164,9 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """Return the number of elements that slices with literal numbers take from each axis. `whole`
-    is the shape of the tensor, for slices without an end."""
+    """Return the number of elements that an index takes from each axis, if it consists of slices
+    with literal numbers; else None. `whole` is the shape of the tensor, for slices without an
+    end."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     counts: list[int | None] = []
@@ -200,9 +201,10 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """Return the bindings of names in a function, also of attributes of names. A binding is a kind
-    and an expression: the name "is" the expression, "each" of its elements in turn, or a "part" of
-    it."""
+    """Return, for each name that a function binds (also an attribute, such as "a.b"), its bindings.
+    A binding is a pair of a word and an expression: with "is" the name has the value of the
+    expression; with "each" the value of one of its elements in turn; with "part" something else
+    that comes from the expression."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:

@@ -24,8 +24,8 @@ FILTER = 3  # height and width of the filters
 
 
 class Images(NamedTuple):
-    """A shape of the harness: images, channels of input and output, height and width, and whether
-    the bias differs from zero."""
+    """A shape of the harness: the number of images, the channels of input and output, height and
+    width in pixels, and whether the bias differs from zero."""
 
     images: int
     inputs: int
@@ -121,7 +121,8 @@ def _needs(year: str, name: str) -> tuple[str, ...]:
 
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
-    """Return random numbers between 0 and 1, as the harness does, and the size of a pool."""
+    """Return the arguments of the kernel: images, filters and bias with random numbers between 0
+    and 1, as the harness does, and the height and width of a pool."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),

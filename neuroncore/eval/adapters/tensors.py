@@ -12,7 +12,8 @@ from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
-    """Import torch. Raise UsageError if it is not installed; `asked` says what needs it."""
+    """Import torch and return it. Raise UsageError if it is not installed; `asked` names what needs
+    torch."""
     return framework("torch", asked)
 
 
