@@ -1,9 +1,10 @@
-"""Tensors with block dimensions, which are many tiles under one name, and addresses of blocks that
-the kernel chooses.
+"""Tensors with block dimensions: each is many tiles under one name. Also the addresses that a
+kernel chooses for their tiles.
 
-The axes before the partition axis number tiles. Each tile is a separate storage, which is allocated
-when the kernel first uses it, so that only the blocks in use at the same time occupy the chip. It
-is released when the kernel can't name it any more (`lifetimes`).
+The axes before the partition axis are block axes. Their indices, one int per axis, are a block, and
+each block has one tile. A tile is a separate storage, which is allocated when the kernel first uses
+the tile, so that only the tiles in use at the same time occupy the chip. The storage is released
+when no line of the kernel can name the tile any more (`lifetimes`).
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ Address = tuple[int, int]  # (partition, byte within it)
 @dataclass(frozen=True)
 class Allocation:
     """The result of an allocator, for `buffer`: a memory, and a function that returns the address
-    of each block from (block, partitions, bytes per partition). The function is None if the system
-    chooses."""
+    of a block's tile from (block, partitions, bytes per partition). The function is None if the
+    system chooses addresses."""
 
     region: MemoryRegion
     address: Callable[[Block, int, int], Sequence[int]] | None = None
 
     def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
-        """Return the function that returns a block's address, for tiles of `shape`; None if the
-        system chooses addresses."""
+        """Return a function from a block to the address of its tile, for tiles of shape `shape` and
+        format `form`. Return None if the system chooses addresses."""
         if self.address is None:
             return None
         address = first_given(self.address)
@@ -60,8 +61,8 @@ class Allocation:
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
-    The arguments are passed by the names idx, pdim_size and fdim_size, because `func` may have
-    bound parameters; if its names differ, they are passed by position."""
+    The arguments are passed as idx, pdim_size and fdim_size, because `func` may have bound
+    parameters. If `func` has no parameters of these names, they are passed by position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -75,7 +76,8 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(given: tuple[int, ...], size: int) -> Address:
-    """Convert (bank, start partition, byte in the bank) to an address in PSUM."""
+    """Return the address in PSUM of (bank, start partition, byte in the bank). `size` is the number
+    of bytes per partition. Raises OutOfBoundsError for an address outside of PSUM."""
     if len(given) != 3:
         raise _not_an_address(given, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
@@ -97,10 +99,10 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """Return the address of a block's physical tile. There are `counts` physical tiles along each
-    block axis, and the blocks use them in turn: the address is `base` + `scale` * the number of the
-    physical tile. A tensor without blocks is at `base`, although published kernels pass a count for
-    it too."""
+    """Return one coordinate of the address of a block's tile: a bank, a partition or a byte. Along
+    block axis k, `counts[k]` places exist, and index i has place i % counts[k]. Places are numbered
+    in row-major order, and place n has the coordinate `base` + `scale` * n. A tensor without block
+    axes is at `base`; published kernels pass a count for such tensors too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
@@ -116,8 +118,10 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Refuse an instruction that writes to a tensor at an explicit address but needs another tensor
-    without one."""
+    """Raise SignatureError for an instruction into a tensor at an explicit address if the
+    instruction also needs a tensor that has no address: an activation without a bias (unless
+    `bias_is_made` by the compiler) needs zeros, and a transpose on the Tensor engine needs an
+    identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} into a tensor at an explicit address, without a bias",
@@ -142,8 +146,8 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop whose values each select a new
-    block."""
+    """Return whether a key is the variable of a running loop, and each iteration of this loop
+    selects another block."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -151,8 +155,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...). `at` has the indices of its leading axes
-    that were indexed already."""
+    """A tensor of shape (blocks..., partitions, free...). If only some block axes were indexed so
+    far, `_at` has their indices."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None
@@ -187,8 +191,8 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile: the key has an int for each block axis, and then an index of the tile.
-        With fewer ints, return the remaining blocks."""
+        """Return a tile, or a part of one: the key has an int for each block axis, and then the
+        keys within the tile. With fewer ints, return the tensor of the remaining block axes."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)
         block = (*self._at, *keys[:missing])
@@ -228,11 +232,12 @@ class Blocks(Untiled):
         return self._shape[: self._axis]
 
     def has(self, block: Dims) -> bool:
-        """Return whether a block has a tile."""
+        """Return whether the tile of a block exists."""
         return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make the tile of a block. If `ending` is given, the tile ends with that iteration."""
+        """Make and return the tile of a block. If `ending` (an iteration) is given, the tile is
+        released when that iteration ends."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block

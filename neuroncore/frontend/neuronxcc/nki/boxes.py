@@ -1,5 +1,8 @@
-"""The elements of tiles that masks choose, as rectangles, and the parts of tiles inside
-rectangles."""
+"""Boxes of elements that masks choose, and the parts of tiles inside these boxes.
+
+A box is a rectangle of elements of a tile: a pair (first, count) for each axis. An empty box, (),
+is the whole tile.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from neuroncore.memory.geometry import Geometry, make_room
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the rectangles of `space` that a mask chooses. A list of rectangles is returned
-    unchanged. An empty box means all of `space`."""
+    """Return the boxes that a mask chooses in a tile of shape `space`; [()] without a mask, and []
+    if it chooses nothing. A list of boxes is returned unchanged."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -45,7 +48,9 @@ _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
 def follow(value: Any, box: Box, space: Dims) -> Any:
-    """Return the part of an argument that belongs to a box; for a list, the parts of its tiles."""
+    """Return the part of an argument that an instruction on `box` of a tile of shape `space` uses.
+    A tile is cut along the axes in which its size equals that of `space`. A list is replaced by the
+    list of the parts. Other arguments are returned unchanged."""
     if box and isinstance(value, list):
         return [follow(one, box, space) for one in value]
     if not box or not isinstance(value, Tensor):
@@ -73,8 +78,9 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Cut boxes along their shortest free axes until an access pattern can describe the part of
-    every tile. A function of tiles with more axes becomes several instructions."""
+    """Return boxes of a tile of shape `over`, cut along their shortest free axes until an access
+    pattern can describe the part of each of the `tiles` in each box. A call on tiles with more axes
+    thus becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -93,7 +99,7 @@ def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]
 
 
 def extent(part: Tensor) -> Box:
-    """Return the box that a part of a new tile covers."""
+    """Return the box of a new tile that a part of the tile covers."""
     offset = part.offset
     firsts = []
     for stride in access.dense(part.storage.shape):

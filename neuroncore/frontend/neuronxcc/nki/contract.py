@@ -20,12 +20,13 @@ from neuroncore.frontend.outcome import RETURNS, at_return
 
 
 def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
-    """Return the function with checks of its promises. The checks raise ImmutableError,
-    SignatureError and OutputError.
+    """Return a function that calls the kernel's `function` and checks what it writes and returns.
+    The checks raise ImmutableError, SignatureError and OutputError.
 
     If the kernel `returns` its results, it may write only to parameters that are annotated as
-    mutable, and must return these. Experimental flags among the compiler's options turn off two of
-    the checks.
+    mutable, and must return each of these that it has written. `options` is the text of the
+    compiler's options. In it, skip-mutable-return-check and skip-non-top-level-shared-hbm-check
+    each turn off a check.
     """
     signature = inspect.signature(function)
 
@@ -73,8 +74,8 @@ def returns_something(function: Callable[..., Any]) -> bool:
 
 
 def _is_last(core: Core) -> bool:
-    """Return whether this is the last program of the launch grid, after which nothing is
-    written."""
+    """Return whether this is the last program of a launch grid that runs on one core. After it the
+    grid writes nothing."""
     alone = core.peers is None or core.world.cores == 1
     return alone and core.program_id == prod(core.grid) - 1
 
@@ -115,8 +116,8 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Refuse a result that was never written, and a kernel that had to write to an argument but did
-    not (`writes` is False). Raises OutputError."""
+    """Raise OutputError for a result in HBM to which the kernel wrote nothing. If `writes` is
+    False, the kernel returns nothing and has not written to any argument: raise OutputError too."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return

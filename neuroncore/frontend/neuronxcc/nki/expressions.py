@@ -57,7 +57,7 @@ class Index(Affine):
         return index
 
     def begun(self, start: int) -> Index:
-        """Return the expression with another start value."""
+        """Return the expression with `start` as its start value."""
         return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:
@@ -105,7 +105,7 @@ class Index(Affine):
         raise refusals.assigned_index(self)
 
     def extent(self) -> tuple[int, int]:
-        """Return the smallest and the largest value."""
+        """Return the smallest and the largest value of the expression."""
         return self.start + self.form.low, self.start + self.form.high
 
     def values(self) -> Array:
@@ -118,8 +118,8 @@ class Index(Affine):
         return total
 
     def over(self, shape: Dims) -> Index:
-        """Return the expression over the axes of a tile. The expression may have fewer axes than
-        the tile: the last ones may be missing."""
+        """Return the expression over the axes of a tile of shape `shape`. The expression may have
+        size 1 along an axis of the tile, and may lack the last axes."""
         if self.shape == shape:
             return self
         rest = len(shape) - len(self.shape)
@@ -134,7 +134,8 @@ class Index(Affine):
         return Index(shape, steps, self.start)
 
     def permuted(self, order: Sequence[int]) -> Index:
-        """Return the expression with its axes in another order."""
+        """Return the expression with its axes in another order: axis k is axis `order[k]` of this
+        one."""
         return Index(
             tuple(self.shape[a] for a in order), tuple(self.steps[a] for a in order), self.start
         )
@@ -182,7 +183,8 @@ class Index(Affine):
         return self._divided(other, "%")[1]
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
-        """Return quotient and remainder. They are affine if the sum of the terms that are not
+        """Return (quotient, remainder) of this expression by `other`. Raises SignatureError if they
+        are not affine. They are if the sum of the start and of the terms whose steps are not
         multiples of the divisor stays between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
@@ -249,8 +251,8 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys
 
 
 def _new_axes(key: Any) -> int:
-    """Return the new axes of a subscript as an integer: a leading 1, then a bit for each key, which
-    is 1 for None. 0 if a key is neither None nor a whole axis."""
+    """Return an integer that describes a subscript of None and `:` keys: in binary a leading 1, and
+    then a digit for each key, 1 for None and 0 for `:`. Return 0 if there are other keys."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -315,8 +317,9 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Return sizes and strides with the axes of slices that are combined with index expressions. A
-    single slice replaces a last axis of size 1; others are added at the end."""
+    """Return (sizes, strides) of a part, with more axes for the slices among its index expressions.
+    `ranges` has (first, count, stride) for each slice. A single slice replaces a last axis of size
+    1 if there are two axes; other slices become new last axes."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride
@@ -331,8 +334,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`. Each is a pair (expression, operator): the
-    expression is compared with 0 by ">=", "==" or "!="."""
+    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator),
+    and compares the expression with 0 by ">=", "==" or "!="."""
 
     terms: tuple[tuple[Index, str], ...]
 
@@ -354,9 +357,10 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return True or False if the mask has this value for all elements. Otherwise the mask must
-        be an operand of `i < m and j < n`, and becomes a part of the mask of the whole expression:
-        older kernels join masks with `and` as well as with `&`."""
+        """Return True or False if this is the mask's value for all elements. Otherwise the mask
+        must be an operand of `i < m and j < n`, because older kernels join masks with `and` as well
+        as with `&`. The mask then gets the comparisons of all operands, and False is returned, so
+        that it is the value of the `and`. Raises DynamicControlError elsewhere."""
         held = [_decided(index, how) for index, how in self.terms]
         if all(held):
             return True
@@ -387,8 +391,8 @@ class Mask:
         return together([index for index, _ in self.terms])[0]
 
     def flags(self, shape: Dims) -> Array:
-        """Return flags of the chosen elements of a tile. Axis k of the mask is axis k of the
-        tile."""
+        """Return a bool for each element of a tile of shape `shape`: whether the mask chooses it.
+        Axis k of the mask is axis k of the tile."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
             if _decided(index, how):
@@ -398,12 +402,14 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return this mask of a tile of `shape`, for the tile with its axes in another order."""
+        """Return this mask of a tile of shape `shape`, for the tile with its axes in another
+        order."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
     def boxes(self, shape: Dims) -> list[Box]:
-        """Return the chosen elements of a tile as rectangles that don't overlap."""
+        """Return the elements of a tile of shape `shape` that the mask chooses, as rectangles that
+        don't overlap."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
             # a comparison that always holds needs no shape (nki-llama)
@@ -430,8 +436,8 @@ _axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
 
 
 def _moving(index: Index, shape: Dims) -> tuple[int, int]:
-    """Return the only axis of a tile along which an index changes, and its step along this axis;
-    the step is 0 if the index changes along several."""
+    """Return the only axis of a tile of shape `shape` along which an index changes, and its step
+    along this axis. Return (0, 0) if the index changes along no axis or several."""
     known = _axes.get((index.form, shape))
     if known is None:
         steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]
@@ -454,8 +460,8 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 
 def _decided(index: Index, how: str) -> bool | None:
-    """Return True if a comparison holds everywhere, False if it holds nowhere, and None
-    otherwise."""
+    """Return True if a comparison of an expression with 0 (`how`: ">=", "==" or "!=") holds for all
+    elements, False if for none, else None."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None
@@ -469,7 +475,8 @@ def _decided(index: Index, how: str) -> bool | None:
 
 
 def rectangles(chosen: Array) -> Iterator[Box]:
-    """Return flags as rectangles, which join equal runs along the last axis in adjacent rows."""
+    """Yield rectangles that cover the True flags and don't overlap. Along each axis, adjacent
+    indices with equal flags are joined."""
     shape = chosen.shape
     if len(shape) == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))

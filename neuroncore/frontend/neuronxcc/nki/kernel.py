@@ -50,8 +50,8 @@ PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 class Kernel:
     """A kernel function, its launch grid, and its mode.
 
-    If the host calls it, it runs on an emulated core. If another kernel calls it, it is a part of
-    that kernel.
+    A call from the host launches the kernel on an emulated device. A call from another kernel
+    executes the function as a part of that kernel.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Kernel:
         return self._like(type(self), grid=tuple(map(_axis, limits.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
-        """Return the kernel as another kind of kernel, such as Benchmarked."""
+        """Return the kernel as an object of another class of kernels, such as Benchmarked, with
+        `changes` of its attributes."""
         fields = {"function": self.function, "mode": self.mode, "grid": self.grid}
         more = {"options": self.options, "jitted": self.jitted}
         return kind(**{**fields, **more, **changes})
@@ -117,9 +118,10 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """Launch the kernel on several ranks together, each with separate arguments, and with as
-        many cores as its grid requires. `options` are a target, Options and an instance. Raises the
-        errors of `launch_ranks`, and UsageError if `lnc` is another number of cores."""
+        """Launch the kernel on several ranks together. `per_rank` has the (args, kwargs) of each
+        rank, and a rank has as many cores as the grid requires. `options` are a target, Options and
+        an instance. Raises the errors of `launch_ranks`, and UsageError if `lnc`, the number of
+        cores of a rank, is given and differs from what the grid requires."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             cores = plural(len(shares), "core")
@@ -136,8 +138,8 @@ class Kernel:
 
     @property
     def _flags(self) -> list[str]:
-        """Return the compiler's flags: those of NEURON_CC_FLAGS, those that the decorator adds, and
-        those that decorators of nki.compiler mean."""
+        """Return the flags of the device's compiler: from NEURON_CC_FLAGS, from the option
+        additional_compile_opt, and from the decorators of nki.compiler."""
         words = compiler_flags(self.options.get("additional_compile_opt"))
         skips = getattr(self.function, "skips_middle_end", False)
         decorated = ["skip_middle_end_transformations"] if skips else []
@@ -152,12 +154,12 @@ class Kernel:
         return self.jitted or contract.returns_something(self.function)
 
     def _ran(self, run: Launch) -> None:
-        """Do what this kind of kernel does after a launch, such as saving its record."""
+        """Process a launch that has ended. Subclasses save its record here, for example."""
 
 
 def _array(value: Any) -> Any:
-    """Return an argument. If it only describes a tensor, as nt.tensor[[128, 512], nl.bfloat16] in
-    the calls of published benchmark harnesses, return zeros."""
+    """Return an argument of a kernel. If it only describes a tensor, such as nt.tensor[[128, 512],
+    nl.bfloat16] in the calls of published benchmark harnesses, return zeros of that shape."""
     if not isinstance(value, Annotation) or value.dtype is None:
         return value
     return np.zeros(value.shape, format_of(value.dtype, position=1).numpy)
@@ -174,8 +176,8 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, with results on the chip copied to HBM. Published kernels return such
-    tiles in mode="simulation", where any memory can be read afterwards."""
+    """Return a function that calls `function` and copies results on the chip to HBM. Published
+    kernels return such tiles in mode="simulation", where any memory can be read afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
@@ -215,9 +217,9 @@ def _axis(size: Any) -> int | spmd_dim:
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
-    """Return, for each core, the programs of a grid that it runs, one after the other. An axis may
-    spread its programs over several cores; one core runs all others (SDK 2.26,
-    nki/programming_model.rst, SPMD)."""
+    """Return a list for each core: the row-major numbers of the grid's programs that the core runs,
+    one after the other. An spmd_dim axis spreads its programs over several cores; the programs
+    along any other axis are on one core (SDK 2.26, nki/programming_model.rst, SPMD)."""
     dims = [size if isinstance(size, spmd_dim) else spmd_dim(nc(1), size) for size in grid]
     cores = [size.cores for size in dims]
     shares: list[list[int]] = [[] for _ in range(prod(cores))]
@@ -231,7 +233,7 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
 
 
 class Saved(Kernel):
-    """A kernel whose record is saved under the requested names."""
+    """A kernel whose record is saved after each launch in save_neff_name and save_trace_name."""
 
     def _ran(self, run: Launch) -> None:
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
@@ -267,7 +269,8 @@ class Latency:
         self.kernel_microseconds = measured.kernel_ns / 1e3
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Return the estimate for any percentile, because an estimate does not vary."""
+        """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
+        estimate does not vary. Raises SignatureError for another percentile."""
         if percentile not in PERCENTILES:
             raise SignatureError(
                 f"there is no percentile {percentile}", expected=", ".join(map(str, PERCENTILES))
@@ -305,8 +308,8 @@ def _nanoseconds(run: Launch) -> float:
 
 
 def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
-    """Return a kernel of this kind, from a function or a kernel; without either, return a
-    decorator."""
+    """Return a kernel of class `kind` with these options, from a function or a kernel. If `kernel`
+    is None, return a decorator."""
     if kernel is None:
         return lambda function: _decorated(kind, function, options)
     if isinstance(kernel, Absent):

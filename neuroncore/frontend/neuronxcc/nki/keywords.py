@@ -28,11 +28,11 @@ IGNORED = frozenset({"buffer", "max_free_vec_size"})
 def check_keywords(
     kwargs: dict[str, Any], *known: str, name: str = "", code: CodeType | None = None
 ) -> None:
-    """Raise SignatureError for keywords that no release has. `known` are the keywords that the
-    function reads.
+    """Raise SignatureError for keywords that no release has, and warn about keywords that have no
+    effect here. `known` are the additional keywords that the function reads.
 
     `code` is the code of the function, by default the caller's. `name` is the user's name of the
-    function, if it differs.
+    function, if it differs from that of the code.
     """
     if not kwargs:
         return
@@ -80,8 +80,8 @@ NUMPY = {
 
 
 def token(op: Any, _: str = "") -> Any:
-    """Return an operator or activation function in the form that nki.isa takes. Raises
-    OperatorError."""
+    """Return an operator or activation function in the form that nki.isa takes; None and such forms
+    unchanged. Raises OperatorError."""
     if op is None or isinstance(op, Operation):
         return op
     if type(op) is np.ufunc and (of_numpy := _of_numpy(op)) is not None:

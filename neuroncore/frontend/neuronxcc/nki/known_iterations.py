@@ -1,9 +1,14 @@
 """Iterations of loops that are made from a template: all instructions of the template have been
 issued before (`repetition`).
 
-Such an iteration differs from the template only in numbers: those of the template, and the numbers
-of storages. Therefore its rows in the record and the marks of its loops are written at once, and a
-tile that several instructions use is made once.
+Such an iteration differs from the template only in numbers: indices and offsets (the numbers of the
+template), and the numbers that identify storages. Therefore all rows and marks of an iteration are
+written to the record at once, and a tile that several instructions use is made once.
+
+A row is the record of one instruction; it consists of words of 8 bytes. Marks show in the record
+where the iterations of parallel loops begin and end. A block is a tile of a tensor with axes before
+the partition axis (`blocks`). An event is an instruction, a new storage, or the begin or end of an
+inner loop or of its iteration.
 
 The variables of inner loops are not needed. They would only show which write to a tensor is the
 first of an iteration, and whether the previous iteration wrote the same elements. Both are as in
@@ -46,8 +51,8 @@ COUNT, LENGTH, LESS, COUNTERS = range(4)
 
 
 class _Words:
-    """Integers that each iteration writes to the record. Some of them differ between iterations: an
-    element of a vector is added to them."""
+    """Words that each iteration writes to the record. Some words differ between iterations: an
+    element of the iteration's vector (`KnownIterations._counter`) is added to each of these."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -65,15 +70,17 @@ class _Words:
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers, count: int) -> bytes:
-        """Return the first `count` words as bytes, after the elements have been added."""
+        """Return the first `count` words as bytes, after the elements of the vector have been
+        added."""
         found, (at, of) = self._base.copy(), self._places
         found[at] += elements[of]
         return found[:count].tobytes()
 
 
 class _Known:
-    """An instruction of the template. `slots` has, for each tile, its position among the arguments
-    and its number. `new` has the tiles that no earlier instruction uses."""
+    """An instruction of the template. The tiles of the template are numbered. `slots` has a pair
+    for each tile that the instruction uses: the position among the arguments, and the tile's
+    number. `new` describes the tiles that no earlier instruction uses."""
 
     __slots__ = (
         *("again", "drops", "dst", "ends", "is_noted", "marks", "new", "slots", "step", "words"),
@@ -91,11 +98,11 @@ class _Known:
 
 
 class KnownIterations:
-    """Makes iterations of a template. `numbers` are the numbers of the template. Row k of `changes`
-    is added to them for each step of the loop variable k. `outside` are the blocks that exist
-    before the iteration, each once; `places` has the index there of each block that an operand
-    names. `ends` has, by the index of an event, the new storages that no later event uses. `fits`
-    is false if iterations can't be made in this way."""
+    """Makes iterations of a template. `numbers` are the numbers of the template, and row k of
+    `changes` is added to them when the variable of loop k increases by 1. `outside` are the blocks
+    that exist before the iteration, without repetitions. For each operand in such a block, `places`
+    has the position of the block in `outside`. `ends` maps the index of an event to the new
+    storages that no later event uses. `fits` is False if iterations can't be made in this way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
@@ -144,8 +151,9 @@ class KnownIterations:
         return True
 
     def _counter(self, which: int) -> int:
-        """Return the position of a counter in the vector of elements. This vector consists of the
-        numbers of the template, the counters, and the numbers of storages."""
+        """Return the position of a counter (COUNT, LENGTH, LESS) in the vector of an iteration. The
+        vector consists of the numbers of the template, the counters, and the numbers of the
+        storages."""
         return len(self._numbers) + which
 
     def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
@@ -163,14 +171,15 @@ class KnownIterations:
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
     def _placed(self, operand: Sequence[Any]) -> Sequence[Any]:
-        """Return the kind and the place of the storage of an operand, its geometry, and the place
-        of its offset."""
+        """Return (kind, place, geometry, at) of an operand: the kind of its storage (MADE, BLOCK or
+        FIXED), the position among the new storages or in `outside` or the storage itself, and the
+        position of the operand's offset among the numbers."""
         _, kind, place, *rest = operand
         return (kind, self._places[place] if kind == BLOCK else place, *rest)
 
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
-        """Return the number of a tile. A tile that is used for the first time is added to
-        `known.new`, unless all iterations share it."""
+        """Return the number of the tile with these values of `_placed`. If the instruction is the
+        first to use the tile, add it to `known.new`, unless all iterations share the tile."""
         where = id(place) if kind == FIXED else place
         moves = self._changes[:, at]
         key = kind, where, id(geometry), int(self._numbers[at]), moves.tobytes()
@@ -204,7 +213,7 @@ class KnownIterations:
 
     def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
         """Return whether a write in a parallel loop moves by the same steps as all other writes to
-        its tensor."""
+        its tensor. The other arguments are values of `_placed`."""
         if kind == MADE or max(self._loops, default=-1) < 0:
             return True
         moves = self._changes[:, at].tobytes()
@@ -218,9 +227,8 @@ class KnownIterations:
         storages: list[Storage],
     ) -> None:  # fmt: skip
         """Execute an iteration, and write its rows and marks to the record. `numbers` are the
-        values that the template's numbers have in this iteration, and `listed` are the same values
-        as a list. `storages` are the storages of the blocks (tiles of tensors with axes before the
-        partition axis) that were made before the iteration."""
+        values that the template's numbers have in this iteration, and `listed` has the same values
+        as a list. `storages` are the storages of the blocks in `outside`."""
         numbered = [storage.id for storage in storages]
         made: list[Storage | None] = []
         tables, tiles = (made, storages), self._tiles.copy()
@@ -257,8 +265,9 @@ class KnownIterations:
         self, notes: Notes, begun: int, numbers: list[int], numbered: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Note the events of an iteration. Its rows begin at byte `begun` of the record, and
-        `numbered` are the numbers of its storages."""
+        """Add the events of an iteration to the notes. The rows of the iteration begin at byte
+        `begun` of the record. `numbers` are its values of the template's numbers. `numbered` are
+        the numbers that identify its storages: first those of `storages`, then the new ones."""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
         for event in self._source:
             if type(event) is NewStorage:
@@ -275,7 +284,8 @@ class KnownIterations:
                 notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield, for each instruction, the first word of its row and the end (exclusive)."""
+        """Yield (begin, end) for each instruction: the words of its row are those from begin up to
+        end (exclusive)."""
         begin = 0
         for event in self._events:
             if type(event) is _Known:
@@ -285,8 +295,8 @@ class KnownIterations:
     def _write(
         self, numbers: Numbers, numbered: list[int], issued: int, words: int, marks: int
     ) -> None:
-        """Write the rows of the first `issued` instructions, which have `words` words, and the
-        first `marks` words of the marks of loops."""
+        """Write to the record the rows of the first `issued` instructions, which have `words` words
+        together, and the first `marks` words of marks."""
         program = self._program
         iterations = program.data.iterations
         counters = program.count, len(iterations), -len(iterations)
@@ -299,8 +309,8 @@ class KnownIterations:
 def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
 ) -> Operand:
-    """Return the note of a tile among an instruction's arguments. If the iteration has made its
-    storage, the note contains only the number of the storage."""
+    """Return the note of a tile among an instruction's arguments. If the iteration has made the
+    tile's storage, the note refers to it only by number."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
         return Operand(name, _none, numbered[len(storages) + place], geometry, numbers[at])
@@ -309,7 +319,8 @@ def _operand(
 
 
 def _none() -> None:
-    """The reference in notes to a storage that the iteration has made: it refers to nothing."""
+    """Return None, like a weak reference to a storage that no longer exists. Notes have this
+    function as the reference to a storage that the iteration has made."""
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:

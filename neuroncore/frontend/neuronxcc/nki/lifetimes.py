@@ -39,8 +39,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """The names that Python would carry from iteration to iteration, with their values when the
-    loop begins."""
+    """The names of a function's variables that Python would carry from one iteration of a loop to
+    the next, with their values when the loop begins."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -49,9 +49,9 @@ class ReboundName:
         self._before = {name: (value, _kept(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
-        """Bind the names to these values again, for the next iteration, and report those that have
-        changed. A name of a tile that the iteration made keeps it: a later read is reported
-        (`scopes.check_read`)."""
+        """Give the names the values from before the loop again, for the next iteration, and report
+        LOOP_REBOUND for each value that has changed. A name that is bound to a tile of the
+        iteration stays bound to it: a later read is reported (`scopes.check_read`)."""
         held, changed = self._frame.f_locals, False
         for name, (value, kept) in [*self._before.items()]:
             now = held.get(name, value)
@@ -80,8 +80,8 @@ class ReboundName:
 
 
 def bound(frame: FrameType | None) -> ReboundName | None:
-    """Return the names that a loop in this frame, which is about to begin, would carry; None if
-    there are none."""
+    """Return the names that Python would carry between the iterations of the loop that is about to
+    begin in this frame; None if there are none."""
     if frame is None or source.is_ours(frame):
         return None
     carried = _carried(frame)
@@ -94,9 +94,9 @@ def _carried(frame: FrameType) -> dict[str, int]:
 
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
-    """Return the names that the body of a loop reads before it binds or changes them, each with the
-    instruction that binds it. `start` is the position of the first instruction of an iteration, or
-    of its cache."""
+    """Yield (name, position) for each name that the body of a loop reads before it binds or changes
+    the name; the position is that of the instruction that binds it. `start` is the position of the
+    FOR_ITER instruction of the loop, or of a cache entry that follows it."""
     listed = [*dis.get_instructions(code)]
     head = [one for one in listed if one.offset <= start][-1]
     if head.opname != "FOR_ITER":
@@ -116,8 +116,8 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
 
 
 def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
-    """Return the variables that an instruction reads, and those that it binds. Since Python 3.13
-    one instruction may do several of these."""
+    """Return (read, bound): the variables that a bytecode instruction reads, and those that it
+    binds. Since Python 3.13 one instruction may do several of these."""
     kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
     if not kinds or "CLEAR" in one.opname:
         return [], []
@@ -175,18 +175,18 @@ ANYWHERE = {
 
 
 class Numbering(NamedTuple):
-    """How the source indexes a tensor: every subscript has at least `keys` keys that each index one
-    axis, and the keys at `places` are loop variables, outermost loop first. Between the tensor's
-    creation and its subscripts there are no other loops, so a combination of the variables never
-    occurs again."""
+    """How the source indexes a tensor. Every subscript of the tensor has at least `keys` keys that
+    each index one axis. The keys at the positions `places` are loop variables, outermost loop
+    first. Between the tensor's creation and its subscripts there are no other loops, so a
+    combination of values of the variables never occurs again."""
 
     keys: int
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Return the axes among the first `axes` that are indexed by variables of running loops.
-        After an iteration of the innermost of these loops, no line can name the tiles of that
-        iteration."""
+        """Return the axes, among the first `axes`, that are indexed by loop variables. After an
+        iteration of the innermost of these loops, no line can name the tiles of that iteration.
+        Return () if a subscript may have fewer than `axes` keys."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 
@@ -195,8 +195,8 @@ NONE = Numbering(0, ())
 
 
 def numbering(frame: FrameType | None) -> Numbering:
-    """Return the Numbering of the tensor that a frame's current call makes. It is empty if the
-    source is missing or doesn't determine it."""
+    """Return the Numbering of the tensor that the call in a frame is making. Return NONE if the
+    source is missing or does not show how the tensor is indexed."""
     return NONE if frame is None else _numbering(frame)
 
 
@@ -208,8 +208,7 @@ def _numbering(frame: FrameType) -> Numbering:
 
 
 def has_source(code: CodeType) -> bool:
-    """Return whether the file of a code object still contains the text from which the code was
-    compiled."""
+    """Return whether the source file still contains the text from which `code` was compiled."""
     return _text(code) in _texts(code.co_filename)
 
 
@@ -217,15 +216,16 @@ Text = tuple[Any, ...]
 
 
 def _text(code: CodeType) -> Text:
-    """Return a key that is equal for code objects that were compiled from the same text."""
+    """Return a key for the text from which a code object was compiled: equal texts have equal
+    keys."""
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
 
 
 @syntax.by_text
 def _texts(file: str) -> set[Text]:
-    """Return the keys of all code in a file. The file may have changed since the running code was
-    compiled."""
+    """Return the keys (`_text`) of all code in a file. The file may have changed since the running
+    code was compiled."""
     texts, codes = set(), [compile(syntax.tree(file), file, "exec", dont_inherit=True)]
     while codes:
         code = codes.pop()
@@ -273,8 +273,8 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the keys of a subscript of `name`, up to the first key that may not index exactly one
-    axis. None if the use is not a subscript of `name`."""
+    """Return the keys of the subscript `use` of the variable `name`, up to the first key that may
+    not index exactly one axis. Return None if `use` is not a subscript of this variable."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -292,8 +292,8 @@ def _is_several(key: ast.expr) -> bool:
 
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
-    """Return the loops of a function that repeat this use of a name, outermost first; None if the
-    use is in a nested scope."""
+    """Return the loops of a function that repeat a use of a name, outermost first. Return None if
+    the use is in a nested scope. `above` has the parent of each node."""
     loops: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:
@@ -307,8 +307,8 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Return whether a loop repeats one of its direct parts. It doesn't repeat an `else` block, or
-    the iterable of a `for`."""
+    """Return whether a loop repeats `part`, which is one of its direct parts. A loop doesn't repeat
+    its `else` statements, and a `for` doesn't repeat its iterable."""
     once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
     return not any(part is other for other in once)
 
@@ -329,8 +329,8 @@ def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) ->
 
 
 def _variable(loop: ast.AST) -> str | None:
-    """Return the variable of a loop over a range of the API; None for other loops, and if the loop
-    assigns to the variable."""
+    """Return the variable of a loop over affine_range or sequential_range. Return None for other
+    loops, and if the body assigns to the variable."""
     match loop:
         case ast.For(
             target=ast.Name(id=name),

@@ -81,7 +81,8 @@ def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """Run target <op>= other. A sum of products in PSUM is accumulated there. Its first product
+    """Run `target <op>= other`; `name` is the operator's name in nl. If `other` is a matrix product
+    and `target` is in PSUM, the Tensor engine adds the product there. The first such product
     overwrites the tile, even if the kernel did not fill the tile with zeros (as in attention of
     nki-samples)."""
     state = running()
@@ -106,7 +107,8 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 
 def _unwritten(tile: Tensor) -> bool:
-    """Return whether no element of a tile was written. Raises ShapeError if only some were."""
+    """Return whether no element of a tile was written. Raises ShapeError if only some elements
+    were."""
     missing = tile.unwritten()
     if missing is None:
         return False

@@ -1,6 +1,9 @@
-"""Notes of the actions of a loop iteration, made while Python executes it: instructions, new
-tiles, inner loops, and numbers on which decisions depend. `templates` makes other iterations
-from notes."""
+"""Notes of the actions of a loop iteration, made while Python executes it. `templates` makes other
+iterations from notes.
+
+Notes consist of events and guards. Events are instructions, new tiles, and the begins and ends of
+inner loops and of their iterations. Guards are numbers on which decisions of the frontend depend.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ def kind_of(storage: Storage) -> StorageKind:
 
 
 class NewTile(NamedTuple):
-    """A new tile, made by a call or by the kernel. `filled` is its initial number, or None."""
+    """A new tile, made by an instruction's call or by the kernel. `filled` is the initial number of
+    its elements, or None."""
 
     region: MemoryRegion
     shape: Dims
@@ -102,7 +106,7 @@ END, END_LOOP, FAULT = "end of an iteration", "end of a loop", "something that c
 
 
 class Notes:
-    """Collects the notes of one core."""
+    """Collects the events and guards of iterations that one core executes."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -119,7 +123,7 @@ class Notes:
             self.events.append(event)
 
     def fault(self) -> None:
-        """Record that the iteration can't be repeated."""
+        """Note that the iteration can't be repeated."""
         self.note(FAULT)
 
     # --- loops -----------------------------------------------------------------------------------
@@ -138,17 +142,19 @@ class Notes:
 
     @property
     def written(self) -> int:
-        """The number of bytes of the record's rows so far."""
+        """The number of bytes of all rows in the record so far. A row is the record of one
+        instruction."""
         return 0 if self.core.program is None else len(self.core.program.rows)
 
     def rows_from(self, begun: int) -> bytes:
-        """Return the rows of the record, starting at byte `begun`."""
+        """Return the bytes of the record's rows from byte `begun` to the end."""
         return b"" if self.core.program is None else bytes(self.core.program.rows[begun:])
 
     # --- tiles and instructions ------------------------------------------------------------------
 
     def tile(self, storage: Storage, filled: float | None = None) -> None:
-        """Record the allocation of a tile."""
+        """Note the allocation of a tile. `filled` is the initial number of its elements, or
+        None."""
         if storage.layout.placed or not storage.on_chip:
             self.fault()
             return
@@ -158,15 +164,17 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Record the allocation of a block."""
+        """Note the allocation of the tile of a block. A block is the indices of the axes before the
+        partition axis. `depth` is the position, among the running loops, of the loop with whose
+        iteration the tile ends; None if it does not end in this way."""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
         self.note(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
 
     def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool, begun: int) -> None:
-        """Record an instruction that has been issued. Its row begins at byte `begun` of the
-        record."""
+        """Note an instruction that has been issued. Its row begins at byte `begun` of the record's
+        rows."""
         operands, others = [], []
         for key, value in arguments.items():
             if isinstance(value, Tile):
@@ -191,15 +199,17 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Record a number on which decisions depend. They are the same for every number from `low`
-        to `high`. If the number itself is outside, they are the same only for this number."""
+        """Note a number on which decisions depend. The decisions are the same for all numbers from
+        `low` to `high`. If `number` is not in this range, the decisions are known only for
+        `number`."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:
             self.guards.append((int(number), int(low), int(high)))
 
     def iteration(self, value: int, values: range) -> None:
-        """Record a decision: whether an iteration is the first one of its loop."""
+        """Note the decision whether an iteration is the first one of its loop. `value` is the loop
+        variable, and `values` are all its values."""
         begin, step = values.start, values.step
         if value == begin:
             self.guard(value, begin, begin)
@@ -207,7 +217,8 @@ class Notes:
             self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
 
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
-        """Record the indices of a part of a tile."""
+        """Note the guards of a subscript of a tile of shape `shape`: in what range each of the
+        numbers in its keys may be."""
         listed = [*keys]
         if any(k is ... for k in listed):
             at = next(axis for axis, k in enumerate(listed) if k is ...)
@@ -238,7 +249,8 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Record which elements of a tile a mask chooses."""
+        """Note the guards of a mask: in what range its numbers may be, with the same chosen
+        elements."""
         if mask is None or isinstance(mask, list):
             return
         if not hasattr(mask, "terms"):  # the result of comparing numbers is a bool
@@ -254,8 +266,9 @@ class Notes:
                 self.guard(index.start, 0, -1)
 
     def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
-        """Record that an assignment copies, because its two tiles have different elements. In other
-        iterations a tile may be assigned to itself."""
+        """Note that an assignment copies `value` to `slot`, because the two tiles have different
+        elements. If other iterations might assign a tile to itself, this iteration can't be
+        repeated."""
         one, other = slot.storage, value.storage
         if one is other or (one.id in blocks and other.id in blocks):
             self.fault()

@@ -42,8 +42,8 @@ class Body(NamedTuple):
 
 
 def is_repeatable(frame: FrameType, depth: int) -> bool:
-    """Return whether iterations of a loop can be computed from others. The loop begins in this
-    frame, inside `depth` running loops."""
+    """Return whether iterations of a loop can be computed from other iterations. The loop is about
+    to begin in this frame, and `depth` loops of the API are running around it."""
     body = _body(frame)
     if body is None or body.depth != depth:
         return False
@@ -53,14 +53,16 @@ def is_repeatable(frame: FrameType, depth: int) -> bool:
 
 
 def values_read(frame: FrameType) -> list[Any]:
-    """Return the values of the names that a loop reads but does not bind. The loop begins in this
-    frame."""
+    """Return the values of the names that a loop reads but does not bind, sorted by name. The loop
+    is about to begin in this frame."""
     body = _body(frame)
     return [] if body is None else [_named(frame, (name,)) for name in sorted(body.read)]
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a Python value can't change, whatever the enclosing loops do with it."""
+    """Return whether a repeated iteration can rely on a Python value. It can rely on numbers,
+    strings, types, formats, index expressions, tensors (apart from their contents), modules of
+    neuroncore and numpy, pure functions, and tuples of these."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType):
@@ -185,7 +187,7 @@ class _Reader:
         self.body = body if fits else None
 
     def _is_range(self, loops: Sequence[ast.For]) -> bool:
-        """Return whether all of these loops go through ranges of the API."""
+        """Return whether all of these loops are over affine_range or sequential_range."""
         called = [_dotted(one.iter.func) for one in loops if isinstance(one.iter, ast.Call)]
         self.called.update(name for name in called if name)
         return len(called) == len(loops) and all({*name[-1:]} & RANGES for name in called)
@@ -246,8 +248,8 @@ class _Reader:
         return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is the same in all iterations, or is a tile that the
-        iteration makes."""
+        """Return whether an expression is the same in all iterations, or is a tile: a new one, or a
+        part of a tensor that is selected by affine indices."""
         match node:
             case None | ast.Constant():
                 return True
@@ -294,7 +296,8 @@ class _Reader:
         return all(isinstance(one, ast.Name) and one.id in self.loops for one in parts)
 
     def _is_index(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is affine in the loop variables."""
+        """Return whether an expression is affine in the loop variables, or is a slice, a tuple or
+        an nl.ds of such expressions."""
         if node is None or not self._varies(node):
             return self._is_value(node)
         match node:

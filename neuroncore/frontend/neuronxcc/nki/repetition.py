@@ -2,8 +2,9 @@
 can repeat (`known_iterations`).
 
 The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither,
-because each tile is replaced by a tile with an equal View, and the other arguments are equal. So
-the Call is the same. The row in the record is the same except for storages and offsets.
+because each tile is replaced by a tile with an equal View (its shape, strides, format and memory),
+and the other arguments are equal. So the Call, which describes this use of the instruction, is the
+same. The row, which is the record of the instruction, is the same except for storages and offsets.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` has a tuple for each tile: its name, the kind
-    and the place of its storage, its geometry, and the position of its offset in the vector of
-    numbers."""
+    """An instruction of an iteration. `operands` has a tuple for each tile: the name of the
+    argument, the kind of the storage, its place, the geometry, and the position of the offset among
+    the iteration's numbers. The place is a position among the new storages (kind MADE), a position
+    among the blocks that exist before the iteration (BLOCK), or the storage itself (FIXED)."""
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
@@ -57,9 +59,10 @@ class IssuedStep:
 
 
 class Again(NamedTuple):
-    """How to execute an instruction again with other tiles, and how to record it. `given` are its
-    arguments, and `slots` has the position of each tile among them. `row` is its row. For each
-    window in the row, `windows` has the window's position and the number of its tile."""
+    """How to execute an instruction again with other tiles, and how to record it. `given` are all
+    arguments, by parameter, and `slots` has the position of each tile in `given`. `row` has the
+    numbers of the instruction's row. For each tile in the row, `windows` has the pair (first
+    position in `row`, position of the tile among the instruction's operands)."""
 
     call: Call
     execute: Callable[..., Any]
@@ -70,9 +73,9 @@ class Again(NamedTuple):
 
 
 def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
-    """Return how to repeat the instruction with the row `written`, on tiles with these names.
-    Return None if the row does not contain all of its arguments, or if some are known only at run
-    time."""
+    """Return how to repeat the instruction that has the row `written` and tiles as its arguments
+    `names`. Return None if the row does not contain all of its arguments, or if some are known only
+    at run time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
     made, windows = plan(call), [*call.reads, *call.writes]
@@ -110,7 +113,7 @@ def fault(core: Core, call: Call, error: Exception) -> Exception:
 
 
 class NewStorage:
-    """A tile that each iteration makes: a separate tile, or the tile of a block."""
+    """A tile that each iteration makes: a separate tile, or the tile of a block (`blocks`)."""
 
     def __init__(self, program: Program, event: Sequence[Any], kind: StorageKind) -> None:
         self._is_block = event[0] is NewBlock
@@ -122,12 +125,14 @@ class NewStorage:
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
-        """Return whether no line can name the tile after an iteration of the loop at this depth."""
+        """Return whether no line can name the tile after an iteration of the loop at `depth`. The
+        outermost running loop has depth 0."""
         return not self._is_block or (self._given[1] is not None and self._given[1] >= depth)
 
     def make(self, core: Core, state: Running, numbers: Sequence[int], depth: int) -> Storage:
-        """Make the tile in an iteration of the loop at this depth. All instructions that use it are
-        known, so most of the usual work can be omitted."""
+        """Make the tile in an iteration of the loop at `depth` (0 is the outermost running loop),
+        and return its storage. If only the iteration can name the tile, most of the usual work is
+        omitted."""
         program = core.program
         if not self.ends_at(depth) or program is None:
             return self.made(core, state, numbers)
@@ -140,8 +145,8 @@ class NewStorage:
         return storage
 
     def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the note of a tile that was made in this way; `number` is the number of its
-        storage."""
+        """Return the note of this tile in an iteration: `numbers` are the iteration's numbers, and
+        `number` identifies the storage."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._given
             return NewTile(region, shape, dtype, name, filled, self._site, self._kind, number)
@@ -152,7 +157,8 @@ class NewStorage:
         return tuple(numbers[self._at : self._at + self._given[0].axes])
 
     def made(self, core: Core, state: Running, numbers: Sequence[int]) -> Storage:
-        """Make the tile as the functions that the kernel calls would make it."""
+        """Make the tile with all of the work that is done when the kernel makes it, and return its
+        storage."""
         core.site = self._site
         return self._block(state, numbers) if self._is_block else self._tile(state)
 

@@ -4,6 +4,8 @@ On the device `t[i, j] = nisa.exp(x)` is one instruction, and so is `psum[...] +
 b)`. If the kernel's source stores the value of a call into a subscript next, the call is delayed
 until the assignment provides the destination. Every other call is issued at once and writes to a
 new tile. At most one call is delayed, and no instruction overtakes it.
+
+A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`).
 """
 
 from __future__ import annotations
@@ -82,8 +84,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Return whether the instruction can write to the slot directly, with the same single
-        rounding as a copy."""
+        """Return whether the instruction can write its result to the slot directly, with the same
+        rounding as if it wrote to a new tile and a copy followed."""
         format, wanted = self.tile.dtype, slot.dtype
         if wanted is not format and (format is not float32 or wanted.is_integer):
             return False
@@ -93,7 +95,7 @@ class Pending:
 
 
 def flush() -> Running:
-    """Issue the delayed call into its own tile, and return the state of the running kernel."""
+    """If a call is delayed, issue it into a new tile. Return the state of the running kernel."""
     core = core_of_kernel() or current()
     state: Running = core.dialect or running(core)
     if state.pending is not None:
@@ -125,8 +127,9 @@ def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
 
 
 def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
-    """Return a tile on the chip whose memory is allocated only if it is needed. The allocation then
-    counts as made at this line and in this loop iteration. Raises the errors of the allocation."""
+    """Return a tile on the chip whose memory is allocated only when it is needed. The allocation
+    then counts as made at the present line and in the iteration `scope`. Raises PartitionLimitError
+    and CapacityError at once if the tile can't fit."""
     site = core.birthplace()
     core.memory.layout(region, sizes, dtype)
 
@@ -145,7 +148,9 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
-    """Return an argument as a tile that can be read. Raises SignatureError for anything else."""
+    """Return an argument after the checks of a read: the loop iteration that made it must not be
+    over, and its initial number is written if necessary. `name` is the argument's name. Raises
+    SignatureError if it is not a tile, and ScopeError."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
@@ -165,7 +170,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Write the initial number (nl.zeros) of a tensor that is read before it is written: memset."""
+    """Write the initial number of a tensor (such as that of nl.zeros) to all of its elements that
+    were not written, because the tensor is about to be read. The usual instruction is memset."""
     if tile.storage.gaps is None:
         return
     state = running()
@@ -192,9 +198,9 @@ def _starts_well(slot: Tensor) -> bool:
 
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
-    """Fill rows of PSUM that begin at a partition where no engine can start an access. DMA does not
-    reach PSUM. So one memset fills these rows and some rows above, whose contents are saved in SBUF
-    meanwhile. All elements of the rows above must have been written."""
+    """Fill a box of a tensor in PSUM with a number, if no engine can start an access at its first
+    partition. DMA does not reach PSUM. So one memset fills this box and some rows above, whose
+    contents are saved in SBUF meanwhile. All elements of these rows must have been written."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
@@ -232,7 +238,7 @@ def _issue(name: str, arguments: dict[str, Any]) -> None:
 
 
 def explain(name: str, error: KernelError) -> None:
-    """Add the vendor's name of a refusal to the error of an instruction."""
+    """Add the vendor's name of the error (`also`) to the error of instruction `name`."""
     error.also = error.also or VENDORS.get((name, error.argument, error.code))
 
 
@@ -251,13 +257,13 @@ def produce(
     now: bool = False,
     **arguments: Any,
 ) -> Tensor:
-    """Issue instruction `name`, and return the tile that it writes; `out` is the shape and format
-    of this tile.
+    """Issue instruction `name`, and return the tile that it writes. `out` is the shape and format
+    of this tile, and `region` is its memory. If the kernel assigns the result next, the instruction
+    is delayed, unless `now`. `regions` are the memories that the assigned tensor may be in.
 
-    A mask chooses elements of `space` (by default that of the result). Tiles among the arguments
-    are cut along the axes whose size is that of `space`; `part` cuts the result if it has other
-    axes. `regions` are memories that the result may be written to instead of `region`. With `now`
-    the instruction is never delayed.
+    A mask chooses elements of a tile of shape `space` (by default the result's), and the
+    instruction is issued for each box of them. Tiles among the arguments are cut along the axes
+    whose size is that of `space`. `part`(result, box) cuts a result that has other axes.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -300,8 +306,8 @@ def produce(
 
 
 def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
-    """Return the part of a result that an instruction on a box of `over` writes; () for all of
-    it."""
+    """Return the box of a result that an instruction on `box` of a tile of shape `over` writes. The
+    empty box is all of the result."""
     return extent(_of_result(result, box, over, part)) if box else box
 
 
@@ -333,14 +339,15 @@ def _run_boxes(
 
 
 def _of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
-    """Return the part of a result that belongs to a box of `over`."""
+    """Return the part of a result that an instruction on `box` of a tile of shape `over` writes.
+    The function `part` cuts results whose axes are not those of `over`."""
     piece: Tensor = part(dst, box) if part else follow(dst, box, over)
     return piece
 
 
 @cache
 def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
-    """Return the memories to which an instruction may write its first operand."""
+    """Return the memories to which instruction `name` may write its first operand."""
     operand = INSTRUCTIONS[name].parameters[0].operand
     assert operand is not None
     return operand.regions
@@ -353,7 +360,9 @@ def hold(
     regions: tuple[MemoryRegion, ...] = ON_CHIP,
     sums: bool = False,
 ) -> Tensor:
-    """Issue a call that writes `boxes` of `made`; delay it if an assignment is about to follow."""
+    """Issue the call `run`, which writes the `boxes` of the tile `made`, and return the tile. If
+    the kernel's source assigns the result next, delay the call. `regions` are the memories that the
+    assigned tensor may be in. `sums` is True for a matrix product, which PSUM can accumulate."""
 
     core, frame = current(), source.user_frame()
     flush()
@@ -369,8 +378,8 @@ def hold(
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """Execute slot = value: the instruction that makes the value writes it to the slot directly, or
-    else a copy does."""
+    """Execute slot = value. The delayed call that makes the value writes it to the slot directly if
+    possible. Otherwise a copy does, or memset for a number."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])
@@ -463,13 +472,14 @@ def _check_on_chip(slot: Tensor) -> None:
 
 
 def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
-    """Write the initial number of a tensor before a part of it is overwritten."""
+    """Write the initial number of the slot's tensor (`fill`) before the slot's `boxes` are
+    overwritten. Omit this if they are the whole tensor."""
     if slot.storage.gaps is not None and not (slot.covers_storage and boxes == [()]):
         fill(slot)
 
 
 def _same(slot: Tensor, value: Tensor) -> bool:
-    """Return whether two tiles have the same elements."""
+    """Return whether two tiles have the same elements of the same storage."""
     if slot.geometry is value.geometry:
         return slot.storage is value.storage and slot.offset == value.offset
     where = [

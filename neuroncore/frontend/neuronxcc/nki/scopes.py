@@ -44,7 +44,7 @@ class LoopIndex(int):
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that end with the iteration
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
-        """Remove an entry of a dictionary when the iteration ends."""
+        """Remove the entry `block` of the dictionary `tiles` when this iteration ends."""
         if self.ending is None:
             self.ending = []
         self.ending.append((tiles, block))
@@ -56,7 +56,7 @@ class LoopIndex(int):
 
 @dataclass(eq=False)
 class Loop:
-    """A running loop, and the partial results of loop_reduce in it."""
+    """A running loop, its values, and the partial results of loop_reduce in it."""
 
     values: range
     parallel: bool = False
@@ -67,7 +67,7 @@ class Loop:
 
 
 class Turns:
-    """One run of a loop, iteration by iteration."""
+    """Begins and ends the iterations of one run of a loop."""
 
     def __init__(self, loop: Loop, state: Running) -> None:
         self.loop, self.met = loop, dict(state.met)
@@ -187,8 +187,9 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_given(address: Any) -> Any:
-    """Return the address of the same allocation in the first iteration of the loops around it. The
-    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
+    """Return the address that the same allocation got in the first iteration of the loops around
+    it; in that iteration, return `address`. The compiler reads the bodies of loops once, so kernels
+    may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -200,7 +201,8 @@ def first_given(address: Any) -> Any:
 
 
 def check_read(storage: Storage, name: str) -> None:
-    """Raise ScopeError for a tensor from a loop iteration that has ended."""
+    """Raise ScopeError for a tensor that was made in a loop iteration that has ended. `name` is the
+    argument that reads it."""
     scope = storage.scope
     if scope is None or not scope.over:
         return
@@ -216,17 +218,18 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Check the write of an instruction with these arguments. Raises ImmutableError for a
-    parameter. Reports LOOP_CARRIED for elements that the previous iteration of a parallel loop has
-    also written."""
+    """Check and note that an instruction with these arguments writes to dst. Raises ImmutableError
+    for a parameter of the kernel. Reports LOOP_CARRIED for elements that the previous iteration of
+    a parallel loop has also written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
         note_writes(first, dst, arguments)
 
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
-    """Return the iterations of parallel loops in which this is the first write to a tensor. Raises
-    ImmutableError for a parameter."""
+    """Return the iterations of parallel loops that have not written to the tensor of dst before, as
+    tuples (iteration, writes in the loop by storage, latest earlier write). Raises ImmutableError
+    for a parameter of the kernel."""
     storage = dst.storage
     if storage.id in state.parameters:
         raise _immutable(dst)
@@ -245,8 +248,8 @@ def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
 
 
 def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Record the write of an instruction with these arguments. If the previous iteration wrote the
-    same elements, report it."""
+    """Note the write of an instruction with these arguments in the iterations `first` (see
+    `first_writes`). If the previous iteration wrote the same elements, report LOOP_CARRIED."""
     place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
@@ -255,7 +258,8 @@ def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, 
 
 
 def carry(storage: Storage) -> None:
-    """Allow the iterations of a parallel loop to share a tensor."""
+    """Note in the record that the iterations of parallel loops may share a tensor, for example for
+    sums."""
     program = current().program
     if program is not None:
         program.data.carried.add(storage.id)
@@ -273,8 +277,9 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
 
 
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
-    """Return the sources of an instruction: equal sources give equal results. Return None if they
-    are unknown, for example if an instruction reads its destination or takes lists."""
+    """Return the inputs of an instruction in a form that can be compared: equal inputs give equal
+    results. Return None if they are unknown, for example if an instruction reads its destination or
+    takes lists."""
     sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
@@ -290,7 +295,7 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
 
 
 def _same(one: Place, other: Place) -> bool:
-    """Return whether two windows of a storage have the same elements."""
+    """Return whether two places, (offset, geometry), in a storage have the same elements."""
     if one[0] != other[0]:
         return False
     if one[1] is other[1]:

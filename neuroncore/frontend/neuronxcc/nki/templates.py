@@ -5,8 +5,12 @@ running loops. An iteration that Python executes is noted (`notes`) and becomes 
 iterations that differ in one variable show how each number changes with this variable. Then the
 numbers of further iterations can be computed.
 
-The decisions of the frontend must be those of the template. Bounds of the numbers and the state of
-tensors show whether they are. If a decision may differ, Python executes the iteration.
+The decisions of the frontend must be the same as in the template. Bounds of the numbers (guards)
+and the state of tensors show whether they are. If a decision may differ, Python executes the
+iteration.
+
+A block is a tile of a tensor with axes before the partition axis (`blocks`). Events are the
+instructions, new tiles and inner loops of an iteration.
 """
 
 from __future__ import annotations
@@ -90,7 +94,7 @@ class TracedLoop(Loop):
 
 def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
     """Return how to repeat iterations of the loop that begins in a frame. Return None if Python has
-    to execute all of them, for example because a debugger follows it."""
+    to execute all iterations, for example because a debugger follows it."""
     core = current()
     options = core.options
     watched = core.beside or options.stacks or _is_debugged()
@@ -116,8 +120,8 @@ def _is_debugged() -> bool:
 
 
 class Plan:
-    """How to repeat the iterations of a loop. It is kept until the outermost loop around it
-    ends."""
+    """How to repeat the iterations of a loop. A plan is kept until the outermost loop around its
+    loop ends."""
 
     def __init__(self, core: Core, state: Running, read: list[Any]) -> None:
         self._core, self._state, self._read = core, state, read
@@ -126,13 +130,13 @@ class Plan:
         self._owner = False  # whether this loop started the notes
 
     def reads(self, values: list[Any]) -> bool:
-        """Return whether the names that the loop reads but does not bind have the same values as
-        before."""
+        """Return whether `values`, the present values of the names that the loop reads but does not
+        bind, are the same objects as when the plan was made."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
     def repeats(self, turns: Turns, value: int) -> bool:
-        """Execute an iteration without Python if a template knows it. Return whether it was
-        executed."""
+        """Execute the iteration with loop variable `value` without Python, if a template can.
+        Return whether it was executed."""
         state = self._state
         if state.pending is not None:
             return False
@@ -140,7 +144,8 @@ class Plan:
         return any(t.repeat(turns, value, values) for t in self._templates)
 
     def begin(self, value: int) -> bool:
-        """Begin to note an iteration if that may help. Return whether it is noted."""
+        """Begin to note the iteration with loop variable `value`, unless too many iterations fitted
+        no template. Return whether the iteration is noted."""
         state = self._state
         if self._failures > FAILURES:
             return False
@@ -152,7 +157,8 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """Make a template of the noted iteration, or complete an earlier template with it."""
+        """Make a template of the noted iteration, or show an earlier template with it how numbers
+        change."""
         state, kept = self._state, self._kept
         values, first, guard, stand = self._begun
         template = None
@@ -176,7 +182,8 @@ class Plan:
             self._state.notes, self._owner = None, False
 
     def _stand(self) -> tuple[int, ...]:
-        """Return the lengths of all lists that an iteration may extend."""
+        """Return six counts that an iteration may increase: instructions, new storages, reports,
+        broadcasts in PSUM, rows of ones, and explicit addresses."""
         core, state, program = self._core, self._state, self._core.program
         assert program is not None
         told = len(core._told) + len(core._reported)
@@ -184,7 +191,7 @@ class Plan:
         return program.issued, len(program.births) // BIRTH, told, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
-        """Return whether nothing but these events has happened since `_stand` returned `before`."""
+        """Return whether the events are all that has happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
         steps = sum(type(event) is Step for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
@@ -193,8 +200,8 @@ class Plan:
 
 
 class _Layout:
-    """The vector of an iteration's numbers, and the positions of numbers in it. The numbers that
-    have bounds come first, and then the numbers of its events."""
+    """The vector of an iteration's numbers, and the positions in it of the numbers of each event.
+    The vector begins with the numbers of the guards, in their order."""
 
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
         self._state = state
@@ -260,9 +267,9 @@ class _Layout:
         return True
 
     def _operand(self, operand: Operand, event: Step) -> tuple[Any, ...] | None:
-        """Return the name of a tile, the kind and the place of its storage, its geometry, and the
-        position of its offset. Return None if the storage no longer exists, or if a product begins
-        a sum in it."""
+        """Return (argument's name, kind, place, geometry, position of the offset) of a tile; kind
+        and place of its storage are those of `repetition.IssuedStep`. Return None if the storage no
+        longer exists, or if the event is a product that begins a sum in this tile."""
         name, number = operand.name, operand.number
         if number in self.made:
             at, place = self._put(operand.offset), self.made[number]
@@ -290,9 +297,11 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that an iteration with `numbers` names, of which `changes` say how they depend on
-    each variable. `outside` are those that exist before, each once, and `places` has the place
-    there of each of the layout's."""
+    """The blocks that iterations of a template name. `outside` are the blocks that exist before an
+    iteration, without repetitions: (tiles of the tensor, begin and end of the block's positions
+    among the numbers, whether all of the block must have been written). For each entry of the
+    layout's `outside`, `places` has its position in this list. Row k of `changes` is added to
+    `numbers` when loop variable k increases by 1."""
 
     def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
         def moves(begin: int, end: int) -> bytes:
@@ -315,8 +324,8 @@ class _Blocks:
         self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
 
     def are_new(self, numbers: Numbers, listed: list[int]) -> bool:
-        """Return whether the blocks that an iteration makes are different ones of their tensors,
-        and have no tiles."""
+        """Return whether all blocks that an iteration makes are different, are in the bounds of
+        their tensors, and have no tiles yet. `listed` are the iteration's `numbers` as a list."""
         at = numbers[self._at]
         if (at < 0).any() or (at >= self._sizes).any():
             return False
@@ -329,7 +338,8 @@ class _Blocks:
 def made_of(
     state: Running, values: Values, events: Sequence[Any], guards: Sequence[Guard]
 ) -> Template | None:
-    """Return the template of an iteration; None if it can't be repeated."""
+    """Return the template of an iteration with the loop variables `values`; None if the iteration
+    can't be repeated."""
     layout = _Layout(state, events, guards)
     keys = [(id(tensor), *layout.numbers[a:b]) for tensor, a, b in layout.blocks]
     return Template(state, values, layout) if layout.fits and len({*keys}) == len(keys) else None
@@ -360,8 +370,9 @@ class Template:
         return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
-        """Return the numbers of the iteration with these loop variables; the variable `but` keeps
-        the template's value. Return None if the effect of a variable that differs is not known."""
+        """Return the numbers of the iteration with these loop variables. The variable with index
+        `but` keeps the template's value, unless `but` is -1. Return None if another variable
+        differs from the template's and its effect is not known."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
@@ -371,9 +382,9 @@ class Template:
         return numbers
 
     def learn(self, other: Template) -> bool:
-        """Learn the effect of a variable from another iteration, and return whether this was
-        possible. The other iteration must consist of the same events with other numbers. Exactly
-        one variable whose effect is not known may differ."""
+        """Learn the effect of a variable from another noted iteration, and return whether this was
+        possible. The other iteration must have the same events with other numbers, and must differ
+        in exactly one variable whose effect is not known."""
         pairs = zip(self._values, other._values, strict=True)
         unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):
@@ -401,8 +412,8 @@ class Template:
     def _resolved(
         self, blocks: _Blocks, numbers: Numbers
     ) -> tuple[list[int], list[Storage]] | None:
-        """Return the numbers as a list, and the storages of the blocks that exist before the
-        iteration. Return None if a decision may differ from the template's."""
+        """Return (numbers as a list, storages of the blocks in `blocks.outside`) of an iteration.
+        Return None if a decision may differ from the template's."""
         count = self._bounds.shape[1]
         if (numbers[:count] < self._bounds[0]).any() or (numbers[:count] > self._bounds[1]).any():
             return None
@@ -420,8 +431,9 @@ class Template:
         return (listed, storages) if blocks.are_new(numbers, listed) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
-        """Return whether a tensor can be used without an error, and without an initial number that
-        must be written first. With `whole`, all of its bytes must have been written."""
+        """Return whether instructions can use a storage now: its loop iteration is not over, and no
+        initial number must be written first. With `whole`, all of its bytes must have been
+        written."""
         over = storage.scope is not None and storage.scope.over
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
@@ -441,8 +453,9 @@ class Template:
         return found if found.fits and has_room else None
 
     def repeat(self, turns: Turns, value: int, values: Values) -> bool:
-        """Execute an iteration without Python if its numbers are known. Return whether it was
-        executed."""
+        """Execute the iteration with loop variable `value` without Python, if its numbers are known
+        and all decisions are the template's. `values` are the variables of all running loops.
+        Return whether it was executed."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._known(values)
         iterations = None if numbers is None else self._iterations_for(core.program)

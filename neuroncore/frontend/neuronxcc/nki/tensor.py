@@ -44,8 +44,8 @@ Move = tuple[int, Dims]
 class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
-    `spans` are indices that reach outside of the tensor. Such a tile can be used only after a mask
-    has shortened it.
+    `spans` describe the indices that reach outside of the tensor. While a tile has any,
+    instructions refuse it; a mask may cut the tile so that none remain.
     """
 
     __slots__ = ("_allocate", "_spans")
@@ -91,7 +91,8 @@ class Tensor(Seen, Unread, Parted):
         return self._by_ranges(keys)
 
     def _moved(self, axis: int, k: Shifted) -> Tensor:
-        """Return the tensor with a run-time offset along an axis, for an index expression."""
+        """Return the tensor with a run-time offset along an axis: the number in the tile
+        `k.start`."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
@@ -152,8 +153,9 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
-        """Return the first element, the count and the step of a key; a count of 0 drops the axis. A
-        range that a mask may shorten may go past the last element."""
+        """Return (first element, count, step) of a key of an axis. The count is 0 for an int, which
+        drops the axis. If `masked`, the elements may go past the end of the axis, because a mask
+        may cut them."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -197,8 +199,8 @@ class Tensor(Seen, Unread, Parted):
         offset: int,
         dynamic: tuple[Dynamic, ...],
     ) -> Tensor:
-        """Return a window with at least the axes that every tensor has: two on the chip, one in
-        HBM."""
+        """Return a view of this tensor's storage. Axes of size 1 are added at the end, up to the
+        number that every tensor has: two on the chip, one in HBM."""
         shape, strides = list(shape), list(strides)
         while len(shape) < (2 if self.storage.on_chip else 1):
             shape.append(1)
@@ -279,8 +281,9 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of a part of `of` reach outside the tensor. If a slice of `of` reaches
-        outside, this is an error only if elements of the part are outside."""
+        """Note which indices of this part of the tensor `of` reach outside. `moves` say where the
+        part is along each axis of `of`. A slice of `of` may reach outside if this part of it does
+        not."""
         if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)
@@ -291,7 +294,8 @@ class Tensor(Seen, Unread, Parted):
         self._check_spans()
 
     def _check_spans(self) -> None:
-        """Store an error for indices out of bounds; an instruction that uses the tile raises it."""
+        """Store an error if indices are out of bounds. An instruction that uses the tile raises
+        it."""
         self.fault = None
         for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
@@ -309,7 +313,8 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def within(self, box: Box) -> Tensor:
-        """Return the part of the tile in a box that a mask selects; axes of size 1 are not cut."""
+        """Return the part of the tile in a box: (first, count) for each axis. Axes of size 1 are
+        not cut."""
         kept = [piece if n != 1 else (0, 1) for n, piece in zip(self.shape, box, strict=True)]
         shape, offset, dynamic = tuple([count for _, count in kept]), self.offset, self.dynamic
         if shape == self.shape:
@@ -405,7 +410,7 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def permuted(self, order: Sequence[int]) -> Tensor:
-        """Return the tile with its axes in another order."""
+        """Return the tile with its axes in another order: axis k is axis `order[k]` of this one."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
         part._spans = tuple(
@@ -415,7 +420,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def shaped(self, shape: Dims) -> Tensor:
-        """Return the tile in this shape, which differs only in axes of size 1."""
+        """Return the tile in this shape. Raises ShapeError if they differ in more than axes of size
+        1."""
         if self.shape == shape:
             return self
         moved = self.storage.on_chip and self.shape[0] != shape[0]
@@ -436,7 +442,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def stretched(self, shape: Dims) -> Tensor:
-        """Return a view of the tile in which free axes of size 1 are repeated to this shape."""
+        """Return a view of the tile in which axes of size 1 are repeated to the sizes of
+        `shape`."""
         strides = tuple(
             0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
         )
@@ -481,7 +488,7 @@ def _inside(span: Span, shape: Dims) -> bool:
 
 
 class Untiled:
-    """A tensor that is too large for one instruction."""
+    """A tensor that no instruction takes, because it is not one tile: a tensor with block axes."""
 
     def not_a_tile(self, name: str) -> SignatureError:
         raise NotImplementedError

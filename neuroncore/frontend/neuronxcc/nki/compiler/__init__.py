@@ -49,12 +49,13 @@ def no_reorder() -> contextlib.AbstractContextManager[None]:
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """Set how many copies of the tensors inside the compiler keeps. Results don't depend on it."""
+    """Accept the number of copies that the device's compiler would keep of the tensors inside. It
+    has no effect here, and results don't depend on it."""
     return contextlib.nullcontext()
 
 
 def allocation_scope() -> contextlib.AbstractContextManager[None]:
-    """Open a scope of tensors. Results don't depend on it."""
+    """Accept a scope of tensors, which has no effect here. Results don't depend on it."""
     return contextlib.nullcontext()
 
 

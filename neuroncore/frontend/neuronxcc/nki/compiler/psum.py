@@ -14,8 +14,8 @@ PSUM = MemoryRegion.psum
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """Return an allocation by `func`: (block, partitions, bytes per partition) -> (bank, start
-    partition, byte in the bank)."""
+    """Return an allocation at the addresses that `func` returns: it gets (block, partitions, bytes
+    per partition) and returns (bank, start partition, byte in the bank)."""
     return Allocation(PSUM, by_name(func))
 
 
@@ -24,7 +24,9 @@ def mod_alloc(
     num_bank_tiles: Sequence[int] = (), num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation that places blocks in banks in turn, starting at `base_bank`."""
+    """Return an allocation whose blocks use some banks in turn: `num_bank_tiles` has a number of
+    banks for each block axis, and `base_bank` is the first. In the same way blocks use partitions
+    from `base_partition` (num_par_tiles), and bytes of a bank from `base_addr` (num_free_tiles)."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (

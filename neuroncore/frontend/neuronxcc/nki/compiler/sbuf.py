@@ -14,8 +14,8 @@ SBUF = MemoryRegion.sbuf
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """Return an allocation by `func`: (block, partitions, bytes per partition) -> (start partition,
-    byte)."""
+    """Return an allocation at the addresses that `func` returns: it gets (block, partitions, bytes
+    per partition) and returns (start partition, byte in the partition)."""
     return Allocation(SBUF, by_name(func))
 
 
@@ -23,8 +23,9 @@ def mod_alloc(
     *, base_addr: int, base_partition: int = 0, num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation that places blocks in adjacent places in turn, starting at byte
-    `base_addr`."""
+    """Return an allocation whose blocks use adjacent places in turn: `num_free_tiles` has a number
+    of places for each block axis, and the first is at byte `base_addr` of the partitions. In the
+    same way blocks use partitions from `base_partition` (num_par_tiles)."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (

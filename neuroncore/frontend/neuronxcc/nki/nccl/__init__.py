@@ -28,7 +28,8 @@ def all_gather(
     *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
     op: Any = None, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = the srcs of all ranks of the group, concatenated; `op` has no effect."""
+    """dsts = the srcs of all ranks of the group, concatenated along the axis all_gather_dim; `op`
+    has no effect."""
     _check_dim("all_gather_dim", all_gather_dim, srcs)
     issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
 
@@ -37,14 +38,15 @@ def reduce_scatter(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups,
     reduce_scatter_dim: int, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = this rank's piece of the reduction by op of the srcs of all ranks of the group."""
+    """dsts = a part, for this rank, of the reduction by op of the srcs of all ranks of the group.
+    The reduction is cut into equal parts along the axis reduce_scatter_dim."""
     _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
     arguments = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
     issued("reduce_scatter", srcs, dsts, op=token(op), **arguments)
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
-    """dst = the src of the source rank whose target is this rank."""
+    """dst = the src of another rank: source_target_pairs has the pair (that rank, this rank)."""
     issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
 
 

@@ -1,5 +1,5 @@
-"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the origin of the data that
-has arrived."""
+"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the rank from which the data
+of a step comes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def collective_permute_implicit(
     *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
     mask: Any = True,
 ) -> None:  # fmt: skip
-    """dst = the src of the rank's predecessor in a channel's ring. Each call is for one channel.
-    With a mask that is False the call does nothing."""
+    """dst = the src of the preceding rank in the ring of the channel `channel_id`. If `mask` is
+    False the call does nothing."""
     if not mask:
         return
     arguments = {"replica_group": replica_groups, "channel_ids": [channel_id]}
@@ -29,10 +29,10 @@ def collective_permute_implicit(
 
 
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
-    """Return the position in its group of the rank whose data has arrived. `numerator` is the
-    number of channels times the step, plus the channel; `denominator` is the number of channels
-    (inferred from collective_matmul.py of those kernels, which imports it from
-    _private.private_api)."""
+    """Return the rank whose data has arrived, as its position in the replica group. `numerator` is
+    the number of channels times the step, plus the channel; `denominator` is the number of channels
+    (inferred from collective_matmul.py of AWS's contributed kernels, which imports this function
+    from _private.private_api)."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
     whose = issue.function("collective_permute_implicit_current_processing_rank_id")
@@ -41,8 +41,8 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **given: Any) -> None:
-    """Issue a collective on tensors of the older API, after the delayed instruction, which may
-    compute its inputs."""
+    """Issue the collective `name` on tensors of the older API. The delayed instruction is issued
+    first, because it may compute an input of the collective."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **given)
