@@ -28,8 +28,8 @@ IGNORED = frozenset({"buffer", "max_free_vec_size"})
 def check_keywords(
     kwargs: dict[str, Any], *known: str, name: str = "", code: CodeType | None = None
 ) -> None:
-    """Raise SignatureError for keywords that no release has, and warn about keywords that have no
-    effect here. `known` are the additional keywords that the function reads.
+    """Raise SignatureError for keywords that no release has, and warn about keywords in IGNORED.
+    `known` are the additional keywords that the function reads.
 
     `code` is the code of the function, by default the caller's. `name` is the user's name of the
     function, if it differs from that of the code.

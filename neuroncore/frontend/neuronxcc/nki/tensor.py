@@ -420,8 +420,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def shaped(self, shape: Dims) -> Tensor:
-        """Return the tile in this shape. Raises ShapeError if they differ in more than axes of size
-        1."""
+        """Return the tile in this shape. Raises ShapeError if more than axes of size 1 would
+        change, or if elements would move to other partitions."""
         if self.shape == shape:
             return self
         moved = self.storage.on_chip and self.shape[0] != shape[0]

@@ -37,7 +37,8 @@ def number(value: Any, name: str = "") -> Any:
 
 
 def column(value: Any, name: str) -> Any:
-    """Return a number, or a tile with one element per partition, as [P, 1]."""
+    """Return a number as a Python number, and a tile with one element per partition in the shape
+    (P, 1). Other tiles are returned unchanged."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
         return number(value)
     operand = tile(value, name)
@@ -45,9 +46,9 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
-    """Return a number, or a tile with one number per partition. This API's pages allow a tile of
-    any format, and cast it to float32; here an additional copy casts it. The operand of a bitvec
-    operator is not cast."""
+    """Return a number, or a tile of shape (P, 1). This API's pages allow a tile of any format, and
+    cast it to float32; here an additional tensor_copy does this. The operand of a bitvec operator
+    `op` is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -56,7 +57,8 @@ def float32_column(value: Any, name: str, op: Any) -> Any:
 
 
 def bias(value: Any, name: str) -> Any:
-    """Return the bias of each partition. Raises DtypeError for a format other than BIASES."""
+    """Return a bias: a number, or a tile with one element per partition. Raises DtypeError if the
+    format of the tile is not in BIASES."""
     operand = column(value, name)
     if isinstance(operand, Tensor) and operand.dtype not in BIASES:
         raise DtypeError(
@@ -71,8 +73,8 @@ def bias(value: Any, name: str) -> Any:
 
 
 def accumulator(value: Any, name: str) -> Any:
-    """Return a tile with one element per partition that an instruction writes in addition to its
-    result."""
+    """Return an argument that an instruction writes in addition to its result: None, or a tile with
+    one element per partition, in the shape (P, 1)."""
     if value is None:
         return None
     return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
@@ -102,14 +104,14 @@ OF_ONE: dict[str, dict[str, Conversion]] = {
 
 
 def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
-    """Return a copy of a tile in SBUF. Its instruction is issued at once."""
+    """Return a copy in SBUF of a tile, in format `dtype` if given. The copy is issued at once."""
     copy = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
     flush()
     return copy
 
 
 def in_sbuf(value: Any, name: str) -> Tensor:
-    """Return an operand in SBUF, for an engine that reads only SBUF. A tile in PSUM is copied, as
+    """Return an operand for an engine that reads only SBUF. A tile in PSUM is copied to SBUF, as
     the device's compiler does (nki-samples, flash_attn_bwd)."""
     flush()
     operand = tile(value, name)
@@ -117,8 +119,8 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return two operands. If both are in PSUM, or if GpSimd will read them, one of them is copied
-    to SBUF if it is a broadcast in PSUM."""
+    """Return two operands of an instruction. If both are in PSUM, or if GpSimd will read them, copy
+    one of them to SBUF, provided that a broadcast (`matrix.across_partitions`) made it in PSUM."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -132,17 +134,17 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 def begin(kwargs: dict[str, Any]) -> None:
-    """Start a function of the API: refuse keywords that no release has, then issue the delayed
-    call, before the arguments are read. Raises SignatureError."""
+    """Begin a call of a function of the API: refuse keywords that no release has, then issue the
+    delayed call. This comes before the arguments are read. Raises SignatureError."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()
 
 
 def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any]:
-    """Return the arguments of a function of the API in the form of nki.isa, from its `locals()`,
-    after a call of `begin`. The function is `depth` calls above. Raises SignatureError as `begin`
-    does."""
+    """Return the arguments of a function of the API in the form that nki.isa takes. `given` is the
+    `locals()` of the function, and is changed. Before this, refuse keywords that no release has and
+    issue the delayed call. The function is `depth` frames above this one. Raises SignatureError."""
     if unknown := given.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
@@ -156,8 +158,9 @@ def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any
 
 
 def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
-    """Issue an instruction, and return its result: a tile with the shape of one of its operands. It
-    has that operand's format, unless `dtype` is given."""
+    """Issue instruction `name`, and return its result: a tile with the shape of the argument
+    `operand`, and with its format unless `dtype` is given. `given` is the `locals()` of the API's
+    function."""
     mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]
@@ -165,9 +168,10 @@ def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
 
 
 def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) -> Tensor:
-    """Issue an instruction, and return its result: a tile with `columns` elements for each
-    partition of an operand. It has that operand's format, unless `dtype` is given. With a mask, the
-    written part has the chosen partitions and all columns."""
+    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P are
+    the partitions of the argument `operand`. The format is also that of `operand`, unless `dtype`
+    is given. A mask chooses partitions of the result, with all columns. `given` is the `locals()`
+    of the API's function."""
     mask, dtype = given["mask"], given["dtype"]
     arguments = converted(name, given, depth=2)
     x = arguments[operand]
@@ -182,14 +186,14 @@ def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) 
 
 
 def written(name: str, given: dict[str, Any]) -> Tensor:
-    """Issue an instruction whose destination is the argument `dst`, and return the destination."""
+    """Issue instruction `name` with the destination `dst` among the arguments, and return dst.
+    `given` is the `locals()` of the API's function."""
     dst, mask = given["dst"], given["mask"]
     return write(name, dst, mask, **converted(name, given, depth=2))
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
-    """Issue an instruction whose destination is one of its arguments, and return the
-    destination."""
+    """Issue instruction `name` for the part of `dst` that a mask chooses, and return dst."""
     flush()
     if not isinstance(dst, Tensor):
         tile(dst, "dst")

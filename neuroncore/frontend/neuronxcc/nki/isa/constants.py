@@ -43,8 +43,9 @@ class dge_mode(IntEnum):
 
 
 def member(kind: type[Enum], value: Any) -> Any:
-    """Return a member of an enumeration of the instruction set. `value` may be that member, the
-    member of this API with the same name, or, as in kernels of SDK 2.20 to 2.22, a number."""
+    """Return a member of the enumeration `kind` of the instruction set. `value` may be that member,
+    a member of this API with the same name, None for `unknown`, or, as in kernels of SDK 2.20 to
+    2.22, a number. Raises SignatureError."""
     if isinstance(value, kind):
         return value
     if isinstance(value, Enum) and value.name in kind.__members__:
@@ -59,7 +60,8 @@ def member(kind: type[Enum], value: Any) -> Any:
 
 
 def descriptors(mode: Any) -> enums.dge_mode:
-    """Return the mode as a member of the instruction set's enumeration."""
+    """Return the instruction set's member for a mode that may be a number or a member of this
+    API."""
     named = dge_mode(mode) if isinstance(mode, int) else mode
     return enums.dge_mode[named.name]
 

@@ -54,15 +54,17 @@ def tensor_tensor(
 def combined(
     x: Tensor, y: Tensor, op: Any, form: Format, mask: Any, on: Any = engine.unknown
 ) -> Tensor:
-    """Return x <op> y for two tiles, in format `form`, without conversion of the operands."""
+    """Return x <op> y for two tiles, in format `form`: tensor_tensor on engine `on`. The operands
+    are not converted."""
     row = getattr(op, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
     return produce("tensor_tensor", (x.shape, form), mask, data1=x, data2=y, op=op, engine=on)
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles with the same number of axes. The pages don't mention this, but students'
-    kernels that ran on Trainium add a [128, 1] tile to a tile of three axes."""
+    """Return both tiles. A tile with one element per partition gets as many axes as the other tile.
+    The pages don't mention this, but students' kernels that ran on Trainium add a [128, 1] tile to
+    a tile of three axes."""
     x, y = (
         t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
         if t.free_size == 1 and (other.free_size > 1 or len(t.shape) < len(other.shape))
@@ -140,8 +142,8 @@ def tensor_reduce(
 
 
 def _folded(x: Tensor, axis: Axis) -> Dims:
-    """Return the axes to reduce, sorted. Raises ShapeError for axes that aren't free axes of the
-    tile."""
+    """Return the axes to reduce, counted from the front and sorted. Raises ShapeError for axes that
+    aren't free axes of the tile."""
     listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     rank = len(x.shape)
     numbers = [int(a) for a in listed if isinstance(a, int | np.integer)]
@@ -178,9 +180,10 @@ def tensor_copy_predicated(
 
 
 def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
-    """Return a predicate for the whole tile from a predicate over its first axes, or with size 1
-    along some axes: published kernels omit the other axes (nki-samples,
-    flash_paged_attn_varlen)."""
+    """Return a predicate for each element of a tile of shape `shape`. The predicate x may lack the
+    last axes, or have size 1 along some axes, and is repeated along these, because published
+    kernels omit them (nki-samples, flash_paged_attn_varlen). If x doesn't fit, return it
+    unchanged."""
     if x.size == prod(shape):
         return x
     behind = x
@@ -191,9 +194,10 @@ def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The values of an index expression; its first axis is the partition. The number of a program
-    or of an iteration is an expression of shape (1, 1): vLLM's paged attention and nki-samples'
-    flash_paged_attn_varlen make a tile of `nl.program_id(1)` this way."""
+    """The values of an index expression, whose first axis is the partition axis. An int, such as
+    the number of a program or a loop variable, is an expression of shape (1, 1): vLLM's paged
+    attention and nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` this
+    way."""
     begin(kwargs)
     if isinstance(expr, int):
         expr = Index((1, 1), (0, 0), int(expr))
@@ -223,7 +227,8 @@ def affine_select(
     pred: Any, on_true_tile: Any, on_false_value: Any, *, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """on_true_tile where comparisons of index expressions hold, else a number."""
+    """on_true_tile where `pred`, comparisons of index expressions, holds, else the number
+    on_false_value."""
     begin(kwargs)
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)

@@ -1,5 +1,5 @@
-"""Instructions that differ from the instruction set only in their calls: the clause gives the shape
-of the result; the arguments are converted (`converted`) and passed on.
+"""Instructions that differ from the instruction set only in their calls. The instruction's clause
+gives the shape of the result; the arguments are converted (`converted`) and passed on.
 
 The most frequent instructions convert their arguments themselves, which takes less time.
 """
@@ -106,15 +106,16 @@ def tensor_copy_dynamic_dst(
     *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Copy src to a part of dst. dst is indexed with a tile that has the offset along a free
-    axis."""
+    """Copy src to a part of dst, whose offset along a free axis is in a tile: dst is a tensor that
+    was indexed with this tile."""
     return written("tensor_copy", locals())
 
 
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy of a part of src. src is indexed with a tile that has the offset along a free axis."""
+    """A copy of a part of src, whose offset along a free axis is in a tile: src is a tensor that
+    was indexed with this tile."""
     begin(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
@@ -186,25 +187,25 @@ def tensor_tensor_scan(
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """The mean and the variance, from the result of bn_stats: (P, 2)."""
+    """For each partition, (mean, variance) from results of bn_stats: (P, 2)."""
     return per_partition(2, "data", "bn_aggr", locals())
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Count, mean, and sum of squared differences from the mean, of the even and of the odd
-    elements: (P, 6)."""
+    """For each partition, (count, mean, sum of squared differences from the mean) of the elements
+    with even positions, and then of those with odd positions: (P, 6)."""
     return per_partition(6, "data", "bn_stats", locals())
 
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """The 8 greatest elements of each partition, in descending order."""
+    """The 8 greatest elements of each partition, in descending order: (P, 8)."""
     return per_partition(8, "src", "max8", locals())
 
 
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """The indices in data of the 8 values of each partition."""
+    """For each partition, the indices in data of the 8 values in vals: (P, 8)."""
     dtype = uint32 if dtype is None else dtype
     return per_partition(8, "data", "nc_find_index8", locals())
 
@@ -213,8 +214,8 @@ def nc_match_replace8(
     *, data: Any, vals: Any, imm: Any, dst_idx: Any = None, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data with a number in place of the first match of each of 8 values. dst_idx gets the indices
-    of the matches."""
+    """data, where the first match of each of the 8 values in vals is replaced by the number imm.
+    dst_idx gets the indices of the matches."""
     return like("data", "nc_match_replace8", locals())
 
 
@@ -224,7 +225,8 @@ def range_select(
     range_start: Any = 0, on_false_value: Any = fp32.min, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
+    """on_true_tile[:, i] where range_start + i satisfies both comparisons, comp_op0 with bound0 and
+    comp_op1 with bound1; elsewhere the number on_false_value."""
     return like("on_true_tile", "range_select", locals())
 
 
@@ -238,8 +240,8 @@ def select_reduce(
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: Any = None) -> Tensor:
-    """The start of the segment of each element, and the end (exclusive) of this segment: (1, 2,
-    F)."""
+    """For each element, the start and the end (exclusive) of its segment, a run of equal ids: (1,
+    2, F). Padding, which has id 0, gets F and -1."""
     arguments = converted("sequence_bounds", locals())
     x = arguments["segment_ids"]
     return produce(

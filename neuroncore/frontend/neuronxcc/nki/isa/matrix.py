@@ -1,7 +1,7 @@
 """Instructions of the Tensor engine and of the DMA engines, and local_gather, in the older API.
 
-A partition is broadcast to all partitions by a product with a row of ones, as the pages describe
-("Trainium/Inferentia2 Architecture", Tensor engine).
+One partition is broadcast to all partitions by a matrix product with a row of ones, as the pages
+describe ("Trainium/Inferentia2 Architecture", Tensor engine).
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def nc_matmul(
 
 
 def _transposed_format(data: Tensor) -> Format:
-    """Return the format of a transpose. v2 transposes by a product, whose sums are float32; later
-    machines move bits."""
+    """Return the format of the transpose of a tile on the Tensor engine. NeuronCore-v2 multiplies
+    by an identity matrix, and sums are float32; later machines move the bits of each element."""
     return data.dtype if current().machine.has("native_transpose") else float32
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
-    """Yield the pieces of a box of a tile with two axes; each side of a piece is at most `most`
-    long."""
+    """Return the boxes, with sides of at most `most` elements, into which a box of a tile of two
+    axes is cut. An empty box is the whole tile, of shape `shape`."""
     rows, columns = (
         [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
         for first, count in box or tuple((0, size) for size in shape)
@@ -143,10 +143,10 @@ def nc_transpose(
 
 
 def across_partitions(row: Tensor, count: int) -> Tensor:
-    """Return the float32 row [1, F...] repeated in `count` partitions.
+    """Return the row [1, F...], in SBUF or PSUM, repeated in `count` partitions as float32.
 
-    A row that fits into a bank stays in PSUM, where instructions read it. A wider row goes to SBUF
-    in pieces.
+    If the row fits into one PSUM bank, the result stays in PSUM, where instructions read it.
+    Otherwise the result is in SBUF, to which bank-sized parts are copied.
     """
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
@@ -177,7 +177,7 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of ones. A kernel makes each of them once."""
+    """Return a row of `count` ones, of shape (1, count). A kernel makes one for each `count`."""
     kept = running().ones
     if count not in kept:
         ones = kept[count] = new((1, count), dtype)
@@ -192,7 +192,8 @@ def dma_copy(
     *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, oob_mode: Any = oob_mode.error,
     dge_mode: Any = dge_mode.unknown,
 ) -> None:  # fmt: skip
-    """dst = src, or dst <op>= src, by DMA."""
+    """dst = src by DMA; or dst = dst + src, if dst_rmw_op is np.add or nl.add. Raises OperatorError
+    for another dst_rmw_op."""
     modes = {
         "oob_mode": constants.member(constants.oob_mode, oob_mode),
         "dge_mode": constants.descriptors(dge_mode),
@@ -213,8 +214,8 @@ def dma_copy(
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """Convert the run-time offset of a tensor of one row. If the offset is in a tile of one number,
-    that tile becomes an index that chooses rows: sums accept only this form. Return others
+    """Return dst in the form that dma_compute accepts. If dst is one row, and its run-time offset
+    is the number in a tile, this tile becomes an index that chooses the row. Otherwise return dst
     unchanged."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
@@ -267,8 +268,9 @@ def local_gather(
     src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
     mask: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Runs of elements at indices that 16 partitions share. The shape is (P, indices / 16, 16,
-    num_elem_per_idx), or (P, indices, num_elem_per_idx) if the indices don't fill 16 partitions."""
+    """Runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The shape is
+    (P, indices / 16, 16, num_elem_per_idx), or (P, indices, num_elem_per_idx) if the number of
+    indices is not a multiple of 16."""
     flush()
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions

@@ -10,7 +10,7 @@ __all__ = ["sizeinbytes"]
 
 
 def sizeinbytes(dtype: Any) -> int:
-    """The bytes of an element."""
+    """Return the number of bytes of an element."""
     return format_of(dtype, position=0).itemsize
 
 

@@ -67,8 +67,9 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A new tensor filled with a number. On the chip, a memset fills parts that are read before
-    they are written. In HBM, a DMA copies a filled tile."""
+    """A new tensor filled with a number. On the chip, the number is written, usually by memset,
+    only to parts that are read before the kernel writes them. In HBM, a DMA copies a filled tile at
+    once."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -96,7 +97,8 @@ def full(
 def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new on-chip tensor of zeros; in PSUM it is the start of an accumulation."""
+    """A new tensor of zeros, made as by `full`. In PSUM, matrix products can be added to it by
+    +=."""
     check_keywords(kwargs)
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
@@ -104,7 +106,7 @@ def zeros(
 def ones(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new on-chip tensor of ones."""
+    """A new tensor of ones, made as by `full`."""
     check_keywords(kwargs)
     return full(shape, 1, dtype, buffer=buffer, name=name)
 
@@ -112,7 +114,7 @@ def ones(
 def zeros_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor of zeros with the same shape."""
+    """A new tensor of zeros with the shape of a, and with its format unless `dtype` is given."""
     check_keywords(kwargs)
     return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
@@ -120,7 +122,8 @@ def zeros_like(
 def empty_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor with the same shape and undefined contents."""
+    """A new tensor with the shape of a and undefined contents, with the format of a unless `dtype`
+    is given."""
     check_keywords(kwargs)
     return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
@@ -172,7 +175,8 @@ def _are_plain(sizes: tuple[Any, ...]) -> bool:
 
 
 def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
-    """Return the shape as plain integers, and the position of the partition axis."""
+    """Return the shape as plain integers, and the index of the partition axis: the axis that
+    par_dim marks, or 0."""
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, limits.PartitionSize)]
     try:
@@ -222,8 +226,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
-    """Return a DMA's mode for accesses out of bounds: the value of the first of these keywords that
-    is passed."""
+    """Return a DMA's mode for accesses out of bounds: the value of the first of the keywords
+    `names` that was passed; without any, oob_mode.error."""
     modes = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 

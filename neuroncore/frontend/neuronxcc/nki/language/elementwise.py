@@ -1,8 +1,8 @@
 """Elementwise functions of the older API: they take tiles and numbers, and return a tile. Their
 names are also the operators that nki.isa takes.
 
-A function that issues several instructions is the current API's function, applied to the parts of a
-tile that a mask chooses.
+A function that issues several instructions is the current API's function, applied to the boxes that
+a mask chooses. A box is a rectangle of elements of a tile (`boxes`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def as_older(x: Tile) -> Tensor:
 
 
 def lanes(value: Any, box: Box, _: Any) -> Any:
-    """Return the part of an argument in the partitions of a box, with its whole free axes."""
+    """Return the part of a tile in the partitions of a box, with all elements of its free axes.
+    Other arguments are returned unchanged."""
     if not isinstance(value, Tensor):
         return value
     return value.within((box[0], *((0, n) for n in value.shape[1:])))
@@ -53,11 +54,13 @@ def composed(
     function: Callable[..., NkiTensor], mask: Any, *operands: Any, axis: Axis | None = None,
     folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Apply a function of the current API to tiles of the older one. The result has the shape of
-    the first tile. A mask is over that shape, and `cut` cuts the other tiles accordingly.
+    """Apply `function`, of the current API, to tiles of the older API. The result has the shape of
+    the first tile. A mask is over that shape. `cut`(tile, box, shape) cuts each other tile for a
+    box that the mask chooses in the first tile.
 
-    With `axis` the function gets tiles with only these free axes, one tile for each position along
-    the other axes. With `folds` the result lacks these axes; with `keepdims` too, they have size 1.
+    With `axis` the function works along these free axes. It is called once for each position along
+    the other free axes, with tiles that have size 1 along them. With `folds` the result lacks the
+    axes of `axis`; if `keepdims` too, they have size 1.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
@@ -95,7 +98,7 @@ def _newer(x: Any) -> Any:
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
-    """Cut a box into pieces that have size 1 along the axes `others`."""
+    """Return the boxes, with size 1 along the axes `others`, into which a box is cut."""
     choices = [
         [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
         for a, (first, count) in enumerate(box)
@@ -105,7 +108,7 @@ def _rows(box: Box, others: Sequence[int]) -> list[Box]:
 
 def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
     """Return the free axes to work along, counted from the front. Raises ShapeError for the
-    partition axis."""
+    partition axis and for axes that the tile lacks."""
     axes = tuple(sorted(a + x.ndim if a < 0 else a for a in limits.axes(axis)))
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
@@ -167,7 +170,8 @@ def _binary(name: str) -> Operation:
 
 
 def _of_bools(comparison: Operation) -> Operation:
-    """Return a comparison with bool as the default of `dtype`, as its signature shows."""
+    """Change the signature of a comparison to show that bool is the default of `dtype`. Return the
+    comparison."""
     parameters = comparison.__signature__.parameters.values()
     changed = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
     comparison.__signature__ = comparison.__signature__.replace(parameters=changed)
@@ -175,7 +179,8 @@ def _of_bools(comparison: Operation) -> Operation:
 
 
 def on_host(name: str, *numbers: Any) -> Any:
-    """Return the value of a function of numbers that are known while the kernel is traced."""
+    """Return numpy's function `name` of Python numbers, which are known while the kernel is traced.
+    Raises SignatureError if numpy has no such function."""
     function = getattr(np, name, None)
     if function is None:
         raise SignatureError(f"nl.{name} of {numbers[0]!r:.60}", argument="x", expected="a tile")
@@ -212,13 +217,13 @@ def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_column(x: Tensor, other: Tensor) -> bool:
-    """Return whether x can be a column: a float32 tile with one number for each partition of the
-    other tile."""
+    """Return whether x can be an operand with one number per partition of `other`: a float32 tile
+    with one element in each of the same partitions."""
     return x.free_size == 1 and x.shape[0] == other.shape[0] and x.dtype is float32
 
 
 def _check_free_axes(x: Tensor, y: Tensor) -> None:
-    """Raise ShapeError if the sizes of a free axis differ and neither is 1."""
+    """Raise ShapeError if the sizes of x and y in a free axis differ and neither is 1."""
     sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
     if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
         raise ShapeError(

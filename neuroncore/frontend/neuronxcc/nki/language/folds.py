@@ -103,8 +103,8 @@ def rms_norm(
     x: Any, w: Any, axis: Axis, n: int, epsilon: float = 1e-6, *, dtype: Any = None,
     compute_dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes. w has the shape of x, or size 1 along
-    some axes."""
+    """x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along free axes. w has the shape of x, or
+    size 1 along some axes."""
     begin(kwargs)
     data = tile(x, "x")
     weights = broadcast_to(w, shape=data.shape)
@@ -149,8 +149,8 @@ def expand_dims(data: Any, axis: int) -> Tensor:
 def gather_flattened(
     data: Any, indices: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """out[p, f] = data[p, indices[p, f]], where all free axes of data count as one: nc_n_gather. A
-    mask is over indices."""
+    """out[p, f] = data[p, indices[p, f]], by nc_n_gather. An index counts the elements of a
+    partition of data in row-major order. A mask is over the axes of indices."""
     begin(kwargs)
     x, places = tile(data), tile(indices, "indices")
     if places.dtype is not uint32:
@@ -164,7 +164,8 @@ def gather_flattened(
 
 
 def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """dst = dst + value in HBM, where a tile indexes dst: dma_compute."""
+    """dst = dst + value in HBM, by dma_compute; value is a tile or a number. A tile may index the
+    rows of dst. Raises OperatorError if op is not np.add or nl.add."""
     check_keywords(kwargs)
     if isinstance(value, int | float | np.number):
         value = isa.memset(dst.shape, value, dst.dtype)

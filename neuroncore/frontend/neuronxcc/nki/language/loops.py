@@ -51,8 +51,8 @@ def static_range(*args: int) -> range:
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x reduced over the iterations of some loops. The first iteration copies x, and each later one
-    computes result = result <op> x."""
+    """x reduced over all iterations of the loops whose variables are loop_indices. The first
+    iteration copies x to the result, and each later one computes result = result <op> x."""
     begin(kwargs)
     data, combine = tile(x, "x"), token(op)
     listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
@@ -83,8 +83,9 @@ def loop_reduce(
 
 
 def _note(loops: list[LoopIndex], first: bool) -> None:
-    """Record which iterations issue the same instructions: the first iteration of all loops, or any
-    later iteration of the loop that advanced last."""
+    """Add to the notes which other iterations issue the same instructions. If this iteration is the
+    `first` of all loops, only the first ones do; else any later iteration of the innermost loop
+    that is not in its first iteration."""
     if (noting := running().notes) is not None:
         gone_on = [index for index in loops if not index.is_first]
         for index in loops if first else gone_on[-1:]:
@@ -92,8 +93,9 @@ def _note(loops: list[LoopIndex], first: bool) -> None:
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
-    """Return the tile in which a loop_reduce accumulates if its result isn't assigned. Each place
-    in the source has one tile for each iteration of the enclosing loops that are not reduced."""
+    """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
+    result isn't assigned. Each call in the source has one tile for each iteration of the loops
+    around it that are not among `loops`."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
@@ -130,8 +132,8 @@ class nc:
 
 
 class spmd_dim:
-    """A grid axis that is spread over cores: with `(nc, n)` each core gets n adjacent programs,
-    with `(n, nc)` every nc-th program."""
+    """A grid axis that is spread over cores. spmd_dim(nc, n) gives each core n adjacent programs;
+    spmd_dim(n, nc) gives core k the programs k, k + nc, k + 2 nc, ..."""
 
     def __init__(self, outer: int | nc, inner: int | nc) -> None:
         pieces = (outer, inner)
@@ -161,7 +163,8 @@ class spmd_dim:
 
 
 def program_id(axis: int) -> int:
-    """Return the number of this program along one axis of the launch grid."""
+    """Return the number of this program along one axis of the launch grid; 0 for an axis that the
+    grid lacks."""
     core = current()
     (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
     if not 0 <= at < len(grid):
@@ -170,7 +173,8 @@ def program_id(axis: int) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
-    """Return the number of programs in the launch grid along some axes; for None along all."""
+    """Return the number of programs in the launch grid along the given axes (their product); for
+    None along all axes."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
@@ -214,7 +218,8 @@ class Grid(tuple[Index, ...]):
 
 
 class _MeshGrid:
-    """`nl.mgrid[0:128, 0:512]`: an expression for each axis; all have the same axes."""
+    """`nl.mgrid[0:128, 0:512]`: a Grid of one index expression for each slice. The expression of
+    axis k has the slice's size along axis k, and size 1 along the others."""
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Grid:
         ranges = [_span(k) for k in (key if isinstance(key, tuple) else (key,))]
