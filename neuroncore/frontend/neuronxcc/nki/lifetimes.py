@@ -146,7 +146,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_of_the_iteration(value: Any) -> bool:
-    """Return whether a value is or contains a tile that the previous iteration made."""
+    """Return whether a value is or contains a tile of a loop iteration that has ended. A result
+    that waits for its memory (Awaited) counts as one."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:

@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
 
 class StorageKind(NamedTuple):
-    """The properties that all storages of an allocation in a loop share."""
+    """The properties that are the same for all storages that one allocation in a loop makes."""
 
     layout: Layout
     held: Format
@@ -90,7 +90,7 @@ class NewBlock(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """The begin of an inner loop."""
+    """The begin of an inner loop, and the values of its variable."""
 
     values: range
     parallel: bool

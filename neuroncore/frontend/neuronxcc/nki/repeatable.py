@@ -108,11 +108,13 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return two values for each `for` in the functions of a file: the names of its function, and
-    the list of loops from the outermost one to this one.
+    """Return a dictionary of the `for` loops in the functions of a file. Its values are pairs: the
+    names of the function, and the list of the nested loops from the outermost one to the loop
+    itself.
 
-    Each `for` has two keys: the span of the loop, and the span of its iterable. Later releases of
-    Python report the second one."""
+    Each loop has two keys: the span of the loop, and the span of its iterable. Later releases of
+    Python report the span of the iterable.
+    """
     found = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
@@ -123,8 +125,8 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
-    """Yield a list for each loop of a body, at any depth: the loops from the outermost one to this
-    one. A loop in another kind of statement, such as an `if`, is left out."""
+    """Yield a list for each loop of a body, at any depth: the nested loops from the outermost one
+    to the loop itself. A loop in another kind of statement, such as an `if`, is left out."""
     for statement in body:
         if isinstance(statement, ast.For):
             nest = [*around, statement]
@@ -165,9 +167,10 @@ class _Names:
 
 
 class _Reader:
-    """Reads nested loops, and decides whether iterations of the innermost one can be computed from
-    others. The loops around it may contain anything else. But apart from their variables, they must
-    not bind names that the innermost loop reads."""
+    """Decides from the source of nested loops whether iterations of the innermost loop can be
+    computed from others. `body` then has the conditions that are left; otherwise it is None. The
+    loops around the innermost one may contain anything else. But apart from their variables, they
+    must not bind names that the innermost loop reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them

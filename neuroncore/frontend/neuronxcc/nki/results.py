@@ -212,7 +212,8 @@ def _set_below(whole: Tensor, box: Box, value: Any) -> None:
 
 
 def issue(name: str, **arguments: Any) -> None:
-    """Issue an instruction. Parameters that are left out have the defaults of the clause."""
+    """Issue the instruction `name` with these arguments. Parameters that are left out have the
+    defaults of the instruction's clause."""
     _issue_checked(name, arguments)
 
 
@@ -420,8 +421,9 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """Return the tile with free axes of size 1 repeated, if it then has this shape. A tile with
-    fewer axes gets axes of size 1 after the partition axis, as when tiles are combined."""
+    """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if it doesn't fit.
+    A tile with fewer axes first gets axes of size 1 after the partition axis, as operands of an
+    operator do."""
     spread = value
     for _ in range(len(shape) - len(value.shape)):
         spread = spread.expand_dims(1)
@@ -431,9 +433,9 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot with a number, by memset. If no engine can start at its first partition in SBUF,
-    a DMA copies a constant. In HBM a DMA copies a filled tile (published kernels assign numbers
-    there, such as nki-llama-nyu)."""
+    """Fill a slot with a number, by memset. If no engine can start at the slot's first partition in
+    SBUF, a DMA copies a constant. In HBM a DMA copies a filled tile, because published kernels such
+    as nki-llama-nyu assign numbers to tensors there."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})

@@ -316,8 +316,8 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
-    """Raise ScopeError for shared HBM that is allocated in a loop, or in a function that the kernel
-    calls."""
+    """Raise ScopeError for a tensor in shared HBM that is allocated in a loop, or in a function
+    that the kernel calls, unless `state.shares_anywhere`."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper():
@@ -342,8 +342,9 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration that contains the outermost of the `folded` loops, or None if no
-    iteration does. If none of them is running, return the innermost iteration."""
+    """Return the iteration of `loops` that contains the outermost of the `folded` loops; None if
+    that loop is the outermost running one. If no folded loop is running, return the innermost
+    iteration, or None without loops."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

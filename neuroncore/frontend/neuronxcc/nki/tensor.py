@@ -475,7 +475,8 @@ class Awaited(Tensor):
 
 
 def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Return a span of a tensor as a span of one of its parts."""
+    """Return a span of a tensor as a span of its part with `rank` axes. `moves` say where the part
+    is."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     both = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

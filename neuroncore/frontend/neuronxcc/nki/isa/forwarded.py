@@ -45,7 +45,8 @@ def activation(
     reduce_res: Any = None, reduce_cmd: Any = reduce_cmd.idle, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
+    """op(data * scale + bias). reduce_res gets the reduction of the result by reduce_op along the
+    free axes."""
     begin(kwargs)
     op, x = token(op), tile(data, "data")
     return produce(
@@ -60,7 +61,8 @@ def activation_reduce(
     op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0,
     mask: Any = None, dtype: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """op(data * scale + bias), and its reduction along the free axes in reduce_res."""
+    """op(data * scale + bias). reduce_res gets the reduction of the result by reduce_op along the
+    free axes."""
     return like("data", "activation_reduce", locals())
 
 
@@ -96,7 +98,7 @@ def scalar_tensor_tensor(
 def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy of a tile in SBUF."""
+    """A copy, in SBUF, of a tile."""
     begin(kwargs)
     x, engine = tile(src, "src"), member(enums.engine, engine)
     return produce("tensor_copy", (x.shape, format_or(dtype, x.dtype)), mask, src=x, engine=engine)
@@ -167,7 +169,8 @@ def tensor_scalar_reduce(
     *, data: Any, op0: Any, operand0: Any, reduce_op: Any, reduce_res: Any, reverse0: bool = False,
     dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data <op0> operand0, and its reduction along the free axes in reduce_res."""
+    """data <op0> operand0. reduce_res gets the reduction of the result by reduce_op along the free
+    axes."""
     begin(kwargs)
     del kwargs
     operand0 = float32_column(operand0, "operand0", op0)
@@ -235,7 +238,8 @@ def select_reduce(
     reduce_cmd: Any = reduce_cmd.idle, reduce_op: Any = np.amax, reverse_pred: bool = False,
     mask: Any = None, dtype: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
+    """dst = on_true where the predicate isn't 0, else on_false. reduce_res gets the maximum of dst
+    in each partition."""
     return written("select_reduce", locals())
 
 
