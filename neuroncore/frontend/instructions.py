@@ -131,7 +131,7 @@ def activate2(
 ) -> NkiInstruction:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32. The accumulator folds the results before they are rounded to dst.
+    Each step rounds to float32. The accumulator folds results before they are rounded to dst.
     """
     if (
         extra
@@ -4196,8 +4196,7 @@ def range_select(
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
-    rounding. The number for the other elements is exactly the least float32; in formats with a
-    smaller range it becomes -inf.
+    rounding. Other elements get the least float32, which becomes -inf in formats of less range.
     """
     if (
         extra
