@@ -85,8 +85,8 @@ def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
 
 
 def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
-    """Return the names of rows for transfers, and the row of each transfer. A queue has as many
-    rows as it has transfers under way at one time."""
+    """Return the names of the trace's rows for transfers, and for each transfer the index of its
+    row. A queue has as many rows as transfers that are under way at the same time."""
     names: list[str] = []
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

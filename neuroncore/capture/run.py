@@ -118,8 +118,8 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
 
 
 def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
-    """Return the compiled program that is next to a trace, if it can be read and belongs to the
-    trace."""
+    """Return the compiled program in the file next to a trace; None if it can't be read or does not
+    belong to the trace."""
     program = path.with_suffix(".neff")
     try:
         made = neff.load(program) if program.is_file() else None

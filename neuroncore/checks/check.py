@@ -27,9 +27,9 @@ class Checked:
 
     `files` are the sources that were read, `runs` the saved runs, and `launches` the number of
     launches that ran, None if nothing was executed. `unfinished` is a sentence that says why the
-    run ended early. `orders` has the outcomes of other orders that the device may choose, launch by
-    launch. `verified` has a sentence for each launch whose record was compared with the plain
-    reading. `ours` is True if neuroncore itself is at fault.
+    run ended early. `orders` has, for each launch, the outcome of running it in other orders that
+    the device may choose. `verified` has a sentence for each launch whose record was compared with
+    the plain reading. `ours` is True if a fault of neuroncore ended the run.
     """
 
     findings: Sequence[Finding]

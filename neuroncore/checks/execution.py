@@ -42,8 +42,8 @@ class ExecutionLimits:
 @dataclass(frozen=True)
 class FileRun:
     """The findings of a run, the number of launches that finished, and the reason if it ended
-    early. On request it also has the outcome of each launch in other orders, and whether the launch
-    was verified. `ours` is True if neuroncore itself is at fault."""
+    early. On request it also has, for each launch, the outcome of running it in other orders, and
+    whether its record was verified. `ours` is True if a fault of neuroncore ended the run."""
 
     findings: Sequence[Finding]
     launches: int

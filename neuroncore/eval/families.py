@@ -57,7 +57,8 @@ FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
 
 
 def varied(family: str, seed: int, value: Any) -> Any:
-    """Return an argument, varied by a family if it is an array."""
+    """Return the argument `value` as `family` changes it. A family changes arrays of floats, arrays
+    of integers, or both; other values are returned unchanged. `seed` determines random choices."""
     if not isinstance(value, np.ndarray):
         return value
     of_floats, of_integers = FAMILIES[family]

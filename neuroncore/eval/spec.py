@@ -22,13 +22,14 @@ Shape = Any  # any value that `inputs` accepts
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification. `inputs(seed, shape)` returns the arguments of the kernel, which are arrays
-    and other values. `reference(*arguments)` returns the expected result: an array, or a tuple of
-    arrays.
+    """A specification. `inputs(seed, shape)` returns the arguments of the reference, which are
+    arrays and other values. `reference(*arguments)` returns the expected result: an array, or a
+    tuple of arrays. The kernel takes the same arguments, unless `adapt` changes them.
 
-    The first of `shapes` is public: its latency is the latency of a candidate. A candidate runs on
-    all shapes, with the inputs of a public seed. Its record is replayed on `seeds` hidden seeds for
-    each shape, whose inputs are varied by each of `families` in turn (`eval.families`).
+    A candidate runs on `shapes` and `hidden_shapes`, with the inputs of seed 0. The latency for the
+    first of `shapes` is the latency of the candidate. The record of each shape is replayed with the
+    inputs of `seeds` hidden seeds. Hidden seed n uses the entry n of `families` (`eval.families`),
+    which is repeated if it is shorter.
     """
 
     reference: Callable[..., Any]
@@ -110,17 +111,16 @@ class Spec:
         return self.reference(*given, **named)
 
     def kernel_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arguments of the kernel that correspond to these arguments of the
-        reference."""
+        """Return the arguments of the kernel for the arguments `given` of the reference."""
         return tuple(given if self.adapt is None else self.adapt(given))
 
     def with_secret(self) -> Spec:
-        """Return this specification with a secret. If it has none, draw one."""
+        """Return this specification if it has a secret, else a copy with a random secret."""
         return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
 
     def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:
-        """Return the hidden seeds of a shape, each with its family. Raise UsageError if there is no
-        secret."""
+        """Return pairs (seed, family) for the hidden seeds of a shape. Raise UsageError if the
+        specification has no secret."""
         if self.secret is None:
             raise UsageError("hidden seeds need a secret: use Spec.with_secret()")
         text = repr((self.name, shape, self.secret)).encode()

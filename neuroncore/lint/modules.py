@@ -280,7 +280,8 @@ class Modules:
         return meaning
 
     def is_bound(self, module: Module, expression: ast.expr) -> bool:
-        """Return whether a name is assigned a function with some arguments bound to it."""
+        """Return whether a name is assigned the result of a call, such as functools.partial(f, 1),
+        which may bind arguments to a function."""
         seen: set[str | None] = set()
         while (name := name_of(expression)) in module.values and name not in module.imports:
             if name in seen:
