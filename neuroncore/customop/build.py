@@ -1,7 +1,7 @@
-"""Compile the sources of a library, with neuroncore's headers, into one program. Its limits, and
-the costs of operators, are in `isa/customop.toml`.
+"""Compile the sources of a library of operators, with neuroncore's headers, into one program. The
+limits and costs of operators are in `isa/customop.toml`.
 
-The program is cached by the output of the preprocessor.
+A compiled program is cached. Its key is the output of the preprocessor.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ else:
 
 
 class Seen(Tile):
-    """`repr` shows the values at the corners, and -- for uninitialized ones. `str`, which messages
-    use, shows only shape, format and memory."""
+    """A tile that can be shown. `repr` shows the values at the corners of the tile, and -- for an
+    uninitialized value. `str`, which messages use, shows only shape, format and memory."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Seen(Tile):
 
 
 def _corners(tile: Tile) -> str:
-    """Return the first and the last element along each axis."""
+    """Return a text with the first and the last element along each axis."""
     now = tile.resolved()
     if not now.size:
         return ""

@@ -127,7 +127,7 @@ class Run:
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
-        """Return the programs of the launch grid that each core ran."""
+        """Return, for each core, the numbers of the programs of the launch grid that it ran."""
         return self._finished.programs
 
     @property
@@ -264,8 +264,8 @@ class Run:
         return [{**summary(t), **clock.fields(t), **bound_by(t)} for t in self.timelines]
 
     def why(self, top: int = 5) -> Why:
-        """Return the bottleneck, the lines on the critical path, and suggested edits, scheduled as
-        the edited kernel would be. `top` is the number of rows of each kind that are printed."""
+        """Return the bottleneck, the lines on the critical path, and suggested edits, with the
+        fraction of the time that each saves. `top` is the number of printed rows of each kind."""
         core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
             return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
@@ -287,17 +287,17 @@ class Run:
 
     @cached_property
     def instructions(self) -> Array:
-        """Return a structured array; see `report.arrays.instructions`."""
+        """Return an array with one row per instruction; see `report.arrays.instructions`."""
         return tables.instructions(self.timelines)
 
     @cached_property
     def lines(self) -> Array:
-        """Return a structured array; see `report.arrays.lines`."""
+        """Return an array with one row per source line; see `report.arrays.lines`."""
         return tables.lines(self.timelines)
 
     @cached_property
     def tiles(self) -> Array:
-        """Return a structured array; see `report.arrays.tiles`."""
+        """Return an array with one row per accessed tensor; see `report.arrays.tiles`."""
         return tables.tiles(self.timelines)
 
     def shown(

@@ -291,9 +291,10 @@ class Patterned(Indexed):
         of this view.
 
         `offset` counts elements from the start of the storage; None keeps the offset of this view,
-        even if it is known only at run time. A scalar offset moves the start along axis
-        `indirect_dim` of this tensor. A vector offset selects a row of axis 0 for each partition. A
-        pattern that leaves the storage is refused when an instruction uses it.
+        even if that is known only at run time. `scalar_offset` is an index along axis
+        `indirect_dim` of this tensor, which moves the start. `vector_offset` has a row of axis 0
+        for each partition. A pattern that leaves the storage is refused when an instruction uses
+        it.
         """
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
