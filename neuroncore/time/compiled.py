@@ -98,11 +98,10 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return a program as the compiler changes it for a machine. `order` is by default the order
-    that the program names. `like` is the compiled form of the same program for a machine with the
-    same memories: its order and merged instructions, which do not depend on costs, are reused.
-    `costs` is the table of a program that begins with the same calls, for compilers that only
-    reorder."""
+    """Return a program as the compiler changes it for a machine. `order` is by default that of the
+    program. `like` is the compiled form of the same program for a machine with the same memories:
+    its order and merged instructions, which do not depend on costs, are reused. `costs` is the
+    table of a program that begins with the same calls, for compilers that only reorder."""
     order, nobody = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
