@@ -190,7 +190,8 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
 
 
 def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a clause's body, by parameter. Lists are lists of tiles again."""
+    """Return the arguments of a clause's body, by parameter. A parameter for a list gets a list of
+    tiles, and `engine` gets the engine that executes the call."""
     given = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         given[name] = [arguments[n] for n in spread(name, given[name])]

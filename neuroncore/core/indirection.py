@@ -109,8 +109,9 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Copy the flags of written elements from the source. With `fresh` they are cleared instead, so
-    that afterwards they show which elements the instruction has written."""
+    """Copy the flags of elements that were never written from the source to a temporary tile. With
+    `fresh` its storage starts as unwritten instead, so that afterwards it shows which elements the
+    instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)

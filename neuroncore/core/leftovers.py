@@ -258,8 +258,9 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Return, for each result, flags of the elements that depend on the masked inputs. Return None
-    if that is unknown."""
+    """Return, for each result, flags of the elements that depend on the elements of inputs that
+    `masks` flags; no flags (None) if there are no masks. Return None instead of a dictionary if the
+    dependence is unknown."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)

@@ -31,7 +31,8 @@ class HarnessTime:
 
     @property
     def parts(self) -> str:
-        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`."""
+        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`; the text
+        states if the added time is unknown."""
         kernel = f"{duration(self.kernel_ns)} kernel"
         if self.added_ns is None:
             return f"{kernel}; the time that {self.harness} adds is unknown"

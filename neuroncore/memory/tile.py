@@ -305,8 +305,8 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Return, from the flags of the storage, those of this tile. If an element has several
-        flags, there is one more axis."""
+        """Return the flags of this tile's elements as a view of `flags`, which are those of the
+        whole storage. If an element has several flags, there is one more axis."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
