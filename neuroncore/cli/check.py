@@ -131,8 +131,8 @@ def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
 
 
 def lines(found: Checked) -> Iterator[str]:
-    """Yield the lines of the output: each finding with its reason and hint, and the checks that
-    were made."""
+    """Yield the lines of the output: each finding with its reason, hint and source, then the counts
+    of findings and the extent of the checks."""
     for one in found.findings:
         yield from _told(one)
     yield f"{found.counts} ({found.extent})"

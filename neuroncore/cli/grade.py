@@ -100,7 +100,8 @@ def _fields(assignment: Assignment) -> list[str]:
 
 
 def _scored(assignment: Assignment, files: list[Path], arguments: argparse.Namespace) -> list[Row]:
-    """Judge all submissions with each test. Return a row for each submission."""
+    """Judge all submissions with each test of an assignment. Return a row of the table for each
+    submission."""
     verdicts: dict[str, dict[str, dict[str, Any]]] = {str(file): {} for file in files}
     for part in assignment.parts:
         asked = with_secret(load_spec(part.spec), arguments)

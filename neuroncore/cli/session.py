@@ -141,10 +141,10 @@ def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
 
 
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
-    """Return the contents of a page about an error: a launch that it ended on a core, or a session
-    that it ended outside of a launch. Without instructions, the page has only the error and its
-    source. A launch on several cores has no timeline, because its cores stopped at different
-    places."""
+    """Return the contents of a page about an error, described by `text`. If the error ended a
+    launch on `core`, the page has the instructions up to the error. If there are none, or if the
+    error occurred outside of a launch (`core` is None), the page has only the error and its source.
+    A launch on several cores has no timeline, because its cores stopped at different places."""
     outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
@@ -161,7 +161,8 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
 
 
 def _program(core: Core | None) -> Program | None:
-    """Return the record of a core that runs alone; None if it has no instructions."""
+    """Return the record of a core that runs alone. Return None if there are several cores, or if no
+    instruction was recorded."""
     if core is None or not core.program or core.world.ranks * core.world.cores > 1:
         return None
     return core.program

@@ -43,7 +43,8 @@ class Unwritable(OSError):
 
 
 def write(text: str) -> None:
-    """Print a line now. Raises Unwritable, which is not reported as an error of the kernel."""
+    """Print a line now. Raise Unwritable if that fails, so that the failure is not reported as an
+    error of the kernel; BrokenPipeError is passed on."""
     try:
         print(shown(text), flush=True)
     except BrokenPipeError:

@@ -94,8 +94,8 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 
 
 def check_world(arguments: argparse.Namespace, what: str) -> None:
-    """Raise UsageError if ranks are given without a kernel FILE.py::KERNEL, or options of ranks
-    without ranks."""
+    """Raise UsageError if --ranks is given although `what`, the argument of the command, is not a
+    kernel FILE.py::KERNEL, or if --lnc or --instance is given without --ranks."""
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:

@@ -45,7 +45,8 @@ def note(folder: Path, outcome: Grade) -> None:
 
 
 def next_hint(folder: Path, name: str) -> int:
-    """Return the number of the next hint, starting at 0, and count it. The last hint repeats."""
+    """Return the number of a puzzle's next hint, from 0, and store that it was shown. The last hint
+    repeats."""
     old, last = read(folder).get(name, Score()), len(load(name).hints) - 1
     _write(folder, name, replace(old, hints=min(old.hints, last) + 1))
     return min(old.hints, last)

@@ -69,7 +69,8 @@ def _read(file: Path) -> str:
 
 
 def _has_hole(text: str, name: str) -> bool:
-    """Return whether a statement is still `...`. Raises UsageError if the text is not Python."""
+    """Return whether a solution still contains the statement `...`. Raises UsageError if the text
+    is not Python; `name` names the file in the message."""
     try:
         nodes = ast.walk(ast.parse(text))
     except SyntaxError as error:

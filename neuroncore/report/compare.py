@@ -122,8 +122,8 @@ def _numeric(given: Any) -> Array:
 
 
 def _of_finite(got: Array, want: Array) -> Comparison | None:
-    """Compare in strips that fit in the processor's cache. Return None if an element or a sum of
-    squares is not finite, or if squares are too small to be exact."""
+    """Compare two arrays in strips that fit in the processor's cache. Return None if this method is
+    not exact: if an element or a sum of squares is not finite, or if squares are too small."""
     a, b = got.reshape(-1), want.reshape(-1)
     measure = loops.distance if a.size >= COMPILED else _distance
     worst, strip, error, length = -1.0, slice(0), 0.0, 0.0
@@ -143,12 +143,14 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
 
 
 def _wide(strip: Array) -> Array:
-    """Return an array in a format that the compiled loop knows."""
+    """Return an array as it is if its format is float32 or float64, which the compiled loop knows;
+    otherwise as float64."""
     return strip if strip.dtype in (np.float32, np.float64) else strip.astype(np.float64)
 
 
 def _distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the result of `loops.distance`. This is slower, but needs no machine code."""
+    """Return the same three numbers as `loops.distance`. This function is slower, but needs no
+    compiled loop."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     length = float(np.einsum("i,i->", y, y))
     np.subtract(x, y, out=x)

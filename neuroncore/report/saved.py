@@ -148,8 +148,9 @@ def report(trace: Path, folder: Path) -> None:
 
 
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Return the files in which the vendor's tools keep the profile of every nth execution: the
-    given name for the first, NAME_exec_2.ntff for the second."""
+    """Return the names of the files in which the vendor's tools keep the profiles of the executions
+    nth, 2 * nth, ... up to `executions`. The name for execution 1 is the given one; for execution n
+    it is NAME_exec_n.ntff."""
     kept = range(nth, executions + 1, nth) or [nth]
     return [
         trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}") for n in kept

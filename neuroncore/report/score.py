@@ -70,8 +70,10 @@ class Errors:
 
 @dataclass(frozen=True)
 class Chain:
-    """The order of the variants of a kernel: the rank correlation of estimates and measurements,
-    None if it is meaningless, and the number of pairs in the right order."""
+    """The order of the variants of one kernel. `spearman` is the rank correlation of estimates and
+    measurements; None if there are too few variants, or if either are all equal. `pairs` is the
+    number of pairs whose measurements differ by more than DIFFERENT, and `right` is how many of
+    them the estimates put in the right order."""
 
     name: str
     count: int
@@ -82,7 +84,8 @@ class Chain:
 
 @dataclass(frozen=True)
 class Order:
-    """All chains: the median rank correlation, and the pairs."""
+    """All chains: their number, the median rank correlation, the number of pairs of variants, and
+    the number of pairs in the right order."""
 
     chains: int
     spearman: float | None
@@ -150,7 +153,8 @@ def _differ(a: ScoredPoint, b: ScoredPoint) -> bool:
 
 
 def _in_order(a: ScoredPoint, b: ScoredPoint) -> bool:
-    """Return whether a pair is in the right order; equal estimates are not."""
+    """Return whether the estimates of two points have the same order as the measurements; False if
+    either are equal."""
     return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
 
 

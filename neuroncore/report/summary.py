@@ -441,7 +441,7 @@ def _peak(machine: Machine) -> float:
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:
-    """Return the number of instructions after the end of the record."""
+    """Return the number of issued instructions that the record does not hold, as a field."""
     left_out = timeline.program.left_out
     return {"instructions_left_out": left_out} if left_out else {}
 

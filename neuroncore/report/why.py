@@ -402,7 +402,7 @@ def _html(told: Why) -> Iterator[str]:
 
 
 def _whose(told: Why) -> str:
-    """Return the name of the core if there are several ranks."""
+    """Return a text that names the core if there are several ranks; otherwise an empty string."""
     if told.world.ranks == 1:
         return ""
     return f", {told.world.named(told.number)}, the slowest of {told.world.ranks} ranks"
