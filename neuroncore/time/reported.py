@@ -27,8 +27,9 @@ Array = npt.NDArray[Any]
 
 
 def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:
-    """Return, for each instruction, whether it is a load that waits for its turn. The flow must
-    have reaching definitions."""
+    """Return, for each instruction, whether it is a load that waits for its turn (see the module).
+    Tiles that DMA writes may take `ahead_bytes` of a partition before the rule `limited` applies.
+    `flow` must have reaching definitions: the instruction that wrote what each operand reads."""
     loads = _loads(program)
     if program.loads == "single":
         uses, found = _uses(accesses, flow, loads), np.zeros_like(loads)
@@ -41,8 +42,9 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) 
 
 
 def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Array:
-    """Return pairs: a load that waits, and the instruction that it waits for. That instruction is
-    the last reader of the tile that the previous load of the same line has loaded."""
+    """Return pairs: a load that waits for its turn, and the instruction that the load waits for.
+    That instruction is the last reader of the tile that the previous load of the same source line
+    has loaded. `turns` flags the loads that wait for their turn."""
     uses = _uses(accesses, flow, turns)
     last = np.full(len(turns), -1, np.int64)
     np.maximum.at(last, flow.reaching[uses], accesses.user[uses])
@@ -56,7 +58,7 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
 
 
 def _uses(accesses: Accesses, flow: Flow, of: Array) -> Array:
-    """Return the operands that read a result of the instructions that `of` flags."""
+    """Return the indices of the operands that read a result of the instructions that `of` flags."""
     found: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & of[flow.reaching])
     return found
 

@@ -22,9 +22,10 @@ Array = npt.NDArray[Any]
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles.
-    Instruction i reads reads[i] operands. Return, for each instruction, the earlier one that does
-    the same work, so that this one is left out; -1 if there is none. Also return the transfers of
-    tiles that are saved to HBM, reloaded, or loaded again from where they came from."""
+    Instruction i reads the first reads[i] of its operands. Return, for each instruction, the
+    earlier instruction that replaces it because both do the same work; -1 if the instruction stays.
+    Also return the transfers of tiles that are saved to HBM, reloaded from there, or loaded again
+    from their source."""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
     piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
     accesses = spills.Accesses(columns.start, reads, piece, whole)

@@ -30,9 +30,9 @@ Array = npt.NDArray[Any]
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
-    """Return the timeline of a program on a machine, which may differ from the one that recorded
-    it. `order` is the order of the program by default. The program does not wait for other cores.
-    """
+    """Return the timeline of a program on a machine, which may differ from the machine that
+    recorded the program. `order` is by default the order that the program names. The program does
+    not wait for other cores."""
     return schedule_cores([program], machine, order)[0]
 
 
@@ -50,8 +50,8 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Return, for each phase of the Tensor engine's clock, the nanoseconds that the core of a
-    timeline takes."""
+    """Return, for each phase of the Tensor engine's clock, the total nanoseconds of the core of
+    `timeline`, if all cores of the launch are scheduled with that phase."""
     machine, world = timeline.machine, timeline.world
     shared = machine.beside(world.cores)
     works = [
@@ -69,9 +69,9 @@ def timed(
     works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings. The
-    cores of a rank share the bandwidth of HBM: `works` must be prepared for a machine with that
-    share (`Machine.beside`). `phase`, of the Tensor engine's clock, has precedence over the phase
-    that the programs have."""
+    cores of a rank share the bandwidth of HBM: each program in `works` must be prepared for a
+    machine that has one core's share (`Machine.beside`). `phase` is the phase of the Tensor
+    engine's clock; by default it is the phase that the first program names."""
     if not works:
         return []
     given = works[0].compiled.written.clock_phase if phase is None else phase
@@ -117,8 +117,8 @@ def timed(
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
-    """Return the instructions and the queues of all cores as one. The instructions of core c begin
-    at at[c], and its queues at c * len(QUEUES)."""
+    """Return the instructions and the queues of all cores in one Work and one Queues. The
+    instructions of core c begin at at[c], and the queues of core c at c * len(QUEUES)."""
     parts = [each.work for each in works]
     busy = np.concatenate([part.busy for part in parts])  # a copy, because timing changes it
     if len(parts) == 1:
@@ -142,6 +142,6 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
     """Concatenate arrays of indices. Indices of the k-th array are increased by at[k]; negative
-    ones stay."""
+    indices stay as they are."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

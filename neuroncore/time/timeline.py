@@ -25,8 +25,8 @@ class Timeline:
     queue for busy[i], has done its work at done[i] (a DMA: has moved its bytes), and its result can
     be read at end[i].
 
-    cause[i] is the instruction that i waited for; -1 for none, -2 for the one before it in its
-    queue.
+    cause[i] is the instruction that instruction i waited for; -1 for none, -2 for the previous
+    instruction of the same queue.
     """
 
     compiled: Compiled
@@ -60,8 +60,8 @@ class Timeline:
 
     @cached_property
     def moves(self) -> Array:
-        """Return, for each instruction, whether it is a DMA transfer, on a DMA ring or issued by an
-        engine."""
+        """Return, for each instruction, whether it is a DMA transfer, in a DMA ring or in the queue
+        of an engine."""
         rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
         moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
@@ -91,7 +91,8 @@ class Timeline:
 
     @cached_property
     def critical_path(self) -> Array:
-        """The chain of instructions that ends last, in order. Each one waited for the one
+        """The critical path: the indices of its instructions, in order. It ends with the
+        instruction whose result comes last, and each instruction on it waited for the instruction
         before."""
         path = np.empty(len(self.end), np.int64)
         if not len(path):
@@ -102,7 +103,8 @@ class Timeline:
 
 
 def before_in_queue(queue: Array, begin: Array) -> Array:
-    """Return, for each instruction, the previous one in its queue; -1 for the first."""
+    """Return, for each instruction, the previous instruction of its queue in the order of `begin`;
+    -1 for the first instruction of a queue."""
     before, order = np.full(len(queue), -1, np.int32), np.lexsort((begin, queue))
     in_turn = queue[order[1:]] == queue[order[:-1]]
     before[order[1:][in_turn]] = order[:-1][in_turn]

@@ -26,13 +26,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """The ways in which a schedule differs from its program. Fields that are None change nothing.
+    """The ways in which a schedule differs from its program. Fields that are None change
+    nothing.
 
     times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until its
     result is available. If loose[i] is True, instruction i waits for no data, and no instruction
-    waits for its data. With `renamed`, every result has separate space, so that only its readers
-    wait. If joined[i] is not -1, instruction joined[i] also does the work of i: it waits for all
-    that i waits for, and instructions that wait for i wait for it.
+    waits for its data. With `renamed`, every result has separate space, so that only instructions
+    that read a result wait for it. If joined[i] is not -1, instruction joined[i] also does the work
+    of instruction i: it waits for all that instruction i waits for, and instructions that wait for
+    i wait for it instead.
     """
 
     times: Array | None = None
@@ -41,8 +43,8 @@ class Variation:
     joined: Array | None = None
 
     def ordered(self, origin: Array | None) -> Variation:
-        """Return the variation for a program whose rows were permuted: its row i was row
-        origin[i]."""
+        """Return the variation for a program whose rows were permuted: row i of the new program is
+        row origin[i] of the old one. None means that no row has moved."""
         if origin is None:
             return self
         times, loose, joined = (
@@ -57,11 +59,12 @@ AS_IT_IS = Variation()
 
 
 class Bench:
-    """The programs of one launch, prepared once for all variations of it.
+    """The programs of one launch, prepared once so that many variations can be scheduled.
 
-    A bench keeps the compiled and the prepared form of each program on its machine; `forms` has
+    A bench keeps the compiled and the prepared form of each program on its machine; `forms` has the
     compiled forms that are known already, by core. On another machine with the same memories only
-    the costs differ, unless the compiler rewrites programs by costs.
+    the costs differ, unless the compiler rewrites programs (`Policy.rewrites`), because its changes
+    depend on costs.
     """
 
     def __init__(
@@ -81,8 +84,9 @@ class Bench:
     def timelines(
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
-        """Return the timelines of programs, each with its variation. They are the programs of the
-        launch, or others in their place."""
+        """Return the timelines of a launch on a machine, by core. `programs` has the program of
+        each core: the program of the launch, or another in its place. `variations` has the
+        variation of each."""
         same = machine is self.machine
         shared = self._shared if same else machine.beside(self.world.cores)
         both = zip(programs, variations, strict=True)
@@ -105,8 +109,8 @@ class Bench:
         return replace(made, work=_varied(made.work, variation), laid_out=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
-        """Return a prepared program that replaces one of the launch. If only its costs differ, it
-        is not prepared again."""
+        """Return the prepared form of `program`, which replaces the program of core `number`. If
+        only the costs of its calls differ, the prepared form of the replaced program is reused."""
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
@@ -115,7 +119,7 @@ class Bench:
         return costed(known, form, machine)
 
     def _on(self, number: int, machine: Machine) -> Prepared:
-        """Return a program of the launch, prepared on a machine."""
+        """Return the prepared form of the launch's program of core `number` on a machine."""
         program = self.programs[number]
         if number not in self._known:
             form = self._form(number, program, self._shared)
@@ -129,12 +133,12 @@ class Bench:
         return costed(known, form, machine)
 
     def _is_alike(self, machine: Machine) -> bool:
-        """Return whether a machine has the memories of the launch."""
+        """Return whether a machine has memories like those of the launch's machine."""
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
-        """Return the compiled form of a program on a machine. For a program of the launch another
-        machine changes only costs, unless the compiler rewrites programs."""
+        """Return the compiled form of the program of core `number` on a machine. For a program of
+        the launch, another machine changes only costs, unless the compiler rewrites programs."""
         if program is not self.programs[number]:
             return compiled(program, machine, self.order)
         if number not in self._forms:
@@ -156,7 +160,8 @@ def _renamed(form: Compiled) -> Compiled:
 
 
 def _varied(work: Work, variation: Variation) -> Work:
-    """Return the work with other times and fewer waits; `renamed` is handled elsewhere."""
+    """Return the work with the times and the waits that the variation asks for. The field `renamed`
+    of the variation is ignored: `_renamed` applies it before."""
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(
@@ -177,8 +182,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """Return the work in which some instructions also do the work of others, which then take no
-    time."""
+    """Return the work in which instruction joined[i] also does the work of instruction i, which
+    then takes no time; -1 for instructions that do their work themselves."""
     count, gone = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)

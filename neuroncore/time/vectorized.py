@@ -33,9 +33,13 @@ FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no
 
 
 class LoopPlan(NamedTuple):
-    """The way to reorder a loop. For each row of an iteration: the number of iterations whose
-    corresponding rows become one instruction (`joined`), and the segment that the row is in.
-    `together` is the number of iterations that are processed segment by segment."""
+    """The way to reorder a loop. For each row of an iteration, `joined` is the number of iterations
+    whose corresponding rows become one instruction, and `segment` is the number of the row's
+    segment. A segment is one row to be merged, or consecutive rows that are not merged.
+
+    `together` is the number of iterations that are processed at a time: segment 0 of all of them,
+    then segment 1, and so on.
+    """
 
     joined: Array
     segment: Array
@@ -43,9 +47,10 @@ class LoopPlan(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Runs of parallel loops whose iterations have the same rows, except that the first one may
-    have more. For each run: how many loops contain it, its number of iterations, the rows of each,
-    and the rows where it begins and ends."""
+    """Executions of parallel loops. All iterations of an execution have equally many rows, except
+    that the first may have more. For each execution: `depth`, the number of loops around its rows,
+    including this loop; `times`, the number of iterations; `width`, the number of rows of an
+    iteration; and the rows where the execution begins and ends."""
 
     depth: Array
     times: Array
@@ -55,12 +60,12 @@ class Loops(NamedTuple):
 
 
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
-    """Return the program in which the rows of loops are ordered by statement, as far as small
-    instructions can then be merged; and, for each row, the first row of the merged ones, -1 for
-    rows that are not merged and for that first row itself.
+    """Return the program in which loops are split into segments, as far as small instructions can
+    then be merged. Also return, for each row of that program, the first of the rows that it is
+    merged with; -1 for rows that are not merged, and for that first row itself.
 
-    The operands of a merged instruction fill at most a bank of PSUM with float32. An iteration has
-    at most `reach` rows, because the compiler reorders no further.
+    The operands of a merged instruction fill at most a bank of PSUM with float32. Only loops with
+    at most `reach` rows per iteration are split, because the compiler reorders no further.
     """
     nobody = np.full(len(program), -1, np.int32)
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
@@ -83,7 +88,8 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 
 def _ends(marks: Array) -> tuple[Array, Array]:
-    """Return two flags for each mark: whether it begins an iteration, and whether it ends one."""
+    """Return two arrays of flags for the entries of `Data.iterations`: whether each entry begins an
+    iteration, and whether it ends a loop's iteration."""
     begins = marks[:, 1] >= 0
     return begins, ~begins
 
@@ -109,8 +115,8 @@ def _merged_transfers(call: Call, machine: Machine) -> int:
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:
-    """Return the loops of `Data.iterations` that have 2 to `most` iterations of at most `reach`
-    rows each."""
+    """Return the executions of loops that have 2 to `most` iterations of at most `reach` rows each.
+    `marks` are the entries of `Data.iterations`."""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
     own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
@@ -132,8 +138,10 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return the loops that have an instruction small enough to be merged over all iterations, or
-    transfers that may be merged."""
+    """Return the loops with an instruction that is small enough to be merged over all iterations,
+    or with transfers that may be merged. For each row of the program, `size` has the elements per
+    partition, and `moved` how many such transfers become one. A merged instruction has at most
+    `most` elements per partition."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
@@ -143,8 +151,8 @@ def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
 
 
 class _Distribution:
-    """The new order of a program's rows, and the row that each one is merged with (`head`). Loops
-    are reordered one by one, inner loops first."""
+    """The new order of a program's rows (`order`), and for each row the first of the rows that it
+    is merged with (`head`, -1 for none). Loops are reordered one by one, inner loops first."""
 
     def __init__(
         self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
@@ -163,7 +171,8 @@ class _Distribution:
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
-        """Return the reordered program, and the head of each of its rows."""
+        """Return the reordered program. Also return, for each of its rows, the first of the rows
+        that it is merged with; -1 for none."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
         head = self.head[self.order]
@@ -172,7 +181,9 @@ class _Distribution:
         return program, heads
 
     def distribute(self, depth: int, count: int, width: int, begin: int, end: int) -> None:
-        """Reorder a loop if some of its instructions can be merged."""
+        """Reorder one loop if some of its instructions can be merged. The loop has `count`
+        iterations of `width` rows (the first may have more), and is inside `depth` - 1 other loops.
+        Its rows are order[begin:end]."""
         begin = self._after_zeros(begin, end - begin - count * width, width)
         rows = self.order[begin:end]
         if len(rows) != count * width:
@@ -199,13 +210,16 @@ class _Distribution:
         self.order[begin:end] = np.concatenate(parts)
 
     def _join(self, block: Array, heads: Array) -> None:
-        """Merge rows with their heads, except rows that are already merged with others."""
+        """Merge each row of `block` with the row at the same place of `heads`, except rows that are
+        already merged with others."""
         joined = (block != heads) & (self.head[block] < 0)
         self.head[block[joined]] = heads[joined]
 
     def _after_zeros(self, begin: int, more: int, width: int) -> int:
-        """Return where the loop begins. Instructions that read nothing and are only in the first
-        iteration are moved before it: a tile of zeros is filled where it is first used."""
+        """Return the place in `order` where equal iterations begin. The loop begins at `begin`, and
+        its first iteration has `more` rows than the others. Instructions of this iteration that
+        read nothing are moved before the loop if they are just these `more` rows: they fill a tile
+        with zeros where it is first used."""
         if more > 0:
             first = self.order[begin : begin + more + width]
             reads = self.reads[first] > 0
@@ -214,8 +228,8 @@ class _Distribution:
         return begin + max(more, 0)
 
     def _plan(self, rows: Array, depth: int) -> LoopPlan | None:
-        """Return the way to reorder a loop with these rows, [iterations, rows]; None if it stays
-        unchanged."""
+        """Return the way to reorder a loop with these rows, [iterations, rows of an iteration];
+        None if it stays unchanged."""
         first, count = rows[0], len(rows)
         call = self.columns.call[first]
         small = self.size[call] * count <= self.most
@@ -229,17 +243,18 @@ class _Distribution:
         return LoopPlan(joined, segment, together) if together > 1 else None
 
     def _operands(self, row: Array) -> Array:
-        """Return the boxes of the operands of rows, [rows, operands]. All rows have equally many
-        operands."""
+        """Return the boxes of the operands of rows as a table [rows, operands]. All of these rows
+        must have equally many operands."""
         start = self.columns.start
         count = int(start[row[0] + 1] - start[row[0]])
         found: Array = self.columns.operands[start[row][:, None] + np.arange(count)]
         return found
 
     def _varies(self, row: Array) -> bool:
-        """Return whether these rows can be merged. Each operand must have the same bytes in all
-        rows, or different bytes in each; results must have different bytes. No operand may be in a
-        separate PSUM tile for each row, because these tiles are in different banks."""
+        """Return whether these rows, the corresponding rows of all iterations, can be merged. Each
+        operand must have the same bytes in all rows, or different bytes in each; results must have
+        different bytes. No operand may be in a separate PSUM tile for each row, because these tiles
+        are in different banks."""
         boxes, areas = self._operands(row), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
@@ -252,8 +267,9 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """Return how many iterations fit in SBUF and PSUM. A tile that several segments use needs
-        room for each of these iterations."""
+        """Return how many iterations can be processed segment by segment, so that their tiles fit
+        in SBUF and PSUM. A tile that is used in several segments, but not by the next iteration,
+        takes space once for each of these iterations."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

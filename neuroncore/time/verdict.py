@@ -46,8 +46,9 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a kernel. `what` is its name, and `how` the share of the time that it takes, or
-    the change that was tried. `gain` is the share of the time that this change saves."""
+    """A limit of a kernel. `what` is its name. `how` is the reason in words: times that show the
+    limit, or the change that was tried. `gain` is the share of the time that this change saves, and
+    for a world of ranks the share of the time that the limit takes."""
 
     what: str
     how: str = ""
@@ -64,8 +65,8 @@ class Bound:
 
 
 class Effect(NamedTuple):
-    """A ChangeOutcome without its timeline: the new time in nanoseconds, the share of the time that
-    is saved, and the bound after the change (`then`)."""
+    """The effect of a change on a core: the new time in nanoseconds (`ns`), the share of the time
+    that the change saves (`gain`), and the name of the bound after the change (`then`)."""
 
     change: Change
     ns: float
@@ -111,7 +112,8 @@ def _tried(timeline: Timeline) -> Tried:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """Return the bound if no resource is saturated, else None. This needs no other schedule."""
+    """Return the bound if no resource is saturated, or if there is no instruction; otherwise None.
+    This needs no schedule of a change."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -139,7 +141,7 @@ def saturated(timeline: Timeline) -> list[str]:
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """Return the name of the bound without another schedule: the busiest resource if one is
+    """Return the name of the bound without scheduling any change: the busiest resource if one is
     saturated, otherwise the serial chain or collectives."""
     found = bound_by_times(timeline)
     if found is not None:
@@ -151,8 +153,8 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of changes that give more of one resource, except changes that can't be
-    the best."""
+    """Yield the outcomes of changes that give more of one resource. Leave out changes that can't
+    save more than the best change so far."""
     total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
@@ -167,11 +169,13 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
 
 
 def matters(resource: Resource, found: PathParts, total: float, least: float) -> bool:
-    """Return whether more of a resource may save at least the share `least` of the time `total`."""
+    """Return whether more of a resource may save at least the share `least` of the time `total`.
+    `found` has the parts of the critical path."""
     return MORE * resource.saves(found) / total >= least
 
 
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
-    """Return the effect of a change on a core, whose timeline without the change is `timeline`."""
+    """Return the effect of a change on one core. `timeline` is the timeline of that core without
+    the change."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)

@@ -30,8 +30,9 @@ BYTES = 0.5  # of the collectives' time that depends on their bytes; then links 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives of several ranks. `each` has, for each collective, the time at which each of
-    its cores arrived, by the number of the core."""
+    """The collectives of several ranks, in which cores of more than one rank meet. `each` has a
+    dict for each collective: the number of each of its cores, and the time in nanoseconds at which
+    that core arrived."""
 
     timelines: Sequence[Timeline]
 
@@ -65,9 +66,10 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Imbalance:
-    """A line at which ranks do unequal work. The ranks that arrive last at collectives work at this
-    line for `more_ns` nanoseconds longer than the median rank, in total. each[n, k] is the time of
-    core n at the line before its collective k; the last column is the time after the last one."""
+    """A line at which ranks do unequal work. The cores that arrive last at collectives work at this
+    line for `more_ns` nanoseconds longer than the median core, in total. each[n, k] is how many
+    nanoseconds core n works at the line between its collectives k - 1 and k; the last column is the
+    time after the last collective."""
 
     place: Place
     more_ns: float
@@ -93,23 +95,26 @@ def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
 
 
 def _phase(timeline: Timeline) -> Array:
-    """Return, for each instruction of a core, how many collectives come before it."""
+    """Return, for each instruction of a core, how many collectives come before it in the
+    program."""
     met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
     found: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
     return found
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """Return how many nanoseconds the ranks that arrive last work longer than the median, in total.
-    The k-th collective of the launch is assumed to be the k-th one of each core."""
+    """Return how many nanoseconds the cores that arrive last at collectives work longer at one line
+    than the median core, in total. `each` is `Imbalance.each` of the line. Collective k of the
+    launch is assumed to be collective k of each core."""
     last = [max(at, key=lambda n: at[n]) for at in arrivals.each]
     return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(last)))
 
 
 @dataclass(frozen=True)
 class CollectiveWork:
-    """The collectives of one line on one core: their number, their time, the part of the time that
-    depends on their bytes, and the bytes of the largest."""
+    """The collectives of one line on one core: their number (`count`), their time in nanoseconds
+    (`ns`), the part of this time that depends on their bytes (`bytes_ns`), and the bytes of the
+    largest collective (`size_bytes`)."""
 
     place: Place
     name: str
@@ -139,8 +144,8 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
-    """Return the nanoseconds that a collective takes, and those that it would take with one
-    byte."""
+    """Return the nanoseconds that a collective takes, and those that a collective of one byte would
+    take among the same ranks."""
     each = (done, replace(done, size_bytes=1))
     world, name = timeline.world, timeline.machine.name
     found = [time_of(one, world, timeline.core, name) for one in each]
@@ -173,8 +178,9 @@ def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
 
 
 def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[Change]:
-    """Yield the changes: collectives that are free, links that are twice as fast, the last rank on
-    time, and the most unequal line spread evenly."""
+    """Yield the changes of a world: collectives that take no time, links that are twice as fast,
+    the latest rank as early as the others, and the line of the most unequal work spread evenly over
+    ranks."""
     free, links = [], []
     for one in timelines:
         own = collectives(one.compiled)
@@ -207,8 +213,9 @@ def _with_links(timeline: Timeline, done: Any) -> float:
 
 
 def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
-    """Return the change that shortens the work of a rank between collectives, so that the rank
-    arrives as early as the others. `late` is how many nanoseconds it comes late in total."""
+    """Return the change in which a rank arrives at collectives as early as the others, because its
+    work between collectives takes less time. `late` is how many nanoseconds the rank comes late in
+    total."""
     world, variations = timelines[0].world, list(base.variations)
     for number in world.cores_of(rank):
         one = timelines[number]
