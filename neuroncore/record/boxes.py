@@ -1,4 +1,10 @@
-"""Boxes of bytes that instructions touch, and which of them overlap."""
+"""Boxes of bytes that instructions touch, and which of them overlap.
+
+A box is a rectangle of bytes: some rows of an area, and the same range of bytes in each row. On
+chip, a row is a partition; a tensor in HBM has rows as long as its last axis. An area is a storage
+(the bytes of one tensor), or a whole memory if the kernel chose addresses in it. A box is dense if
+the access touches all of its bytes; otherwise a pattern says which.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +54,13 @@ class Patterns(NamedTuple):
 
 
 class AxisSteps(NamedTuple):
-    """Patterns that are split along their first axis, whose steps are `pitch` bytes apart. A row of
-    `box` has the first step that a pattern touches and the end of its steps, and the first byte
-    that it touches within each step and the end of these bytes. `whole` says whether these bytes
-    are within one step."""
+    """Patterns that are split along their first axis, which takes one step after another: pattern k
+    has steps of pitch[k] bytes.
+
+    box[k] is [step, step_end, byte, byte_end]: the steps that the pattern touches, and the range of
+    bytes that it touches in each. Bytes are counted from the beginning of a step. whole[k] says
+    whether this range ends within the step in which it begins.
+    """
 
     pitch: Array
     box: Array
@@ -59,11 +68,11 @@ class AxisSteps(NamedTuple):
 
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
-    """Return the boxes that share bytes with each box, itself included: their indices, and where
-    the indices of each box begin.
+    """Return the boxes that share bytes with each box, itself included, as two arrays `near` and
+    `start`: box b shares bytes with the boxes near[start[b]:start[b + 1]].
 
-    A row of `box` is [row, row_end, byte, byte_end]; `box` is overwritten. Box b is in area[b], and
-    has the pattern which[b], or -1 if it is dense.
+    box[b] is [row, row_end, byte, byte_end]; `box` is overwritten. Box b is in area[b], and has the
+    pattern which[b], or -1 if it is dense.
     """
     count, steps = len(box), _steps(patterns)
     _cut_into_steps(area, box, which, steps)
@@ -82,7 +91,8 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
 
 
 def _steps(patterns: Patterns) -> AxisSteps:
-    """Return the steps of the first axis of each pattern, and the bytes within each step."""
+    """Return, for each pattern, the steps of its first axis and the bytes that it touches in
+    each."""
     rows = []
     for shape, steps, item in patterns.forms:
         low, high = access.extent(shape[1:], steps[1:])
@@ -94,8 +104,10 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Replace boxes by steps and bytes within each step, in areas whose accesses all have steps of
-    one length, like rows of a tensor in HBM. Accesses that interleave then have separate boxes."""
+    """Count rows of boxes in steps of their patterns, and bytes within each step (`AxisSteps.box`).
+    This concerns areas in which no box is dense, and all patterns have steps of the same length and
+    stay within them, like rows of a tensor in HBM. Accesses that interleave then have boxes that do
+    not overlap."""
     if not len(steps.pitch):
         return
     own = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
@@ -108,8 +120,8 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 
 
 def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
-    """If fewer boxes overlap in bytes than in rows, exchange rows and bytes of all boxes, and sort
-    them by bytes."""
+    """`order` has the boxes of one area, sorted by rows. If fewer of them overlap in bytes than in
+    rows, exchange rows and bytes of these boxes, and sort `order` by bytes."""
     own = box[order]
     if _reached(own[:, 2], own[:, 3]) < _reached(own[:, 0], own[:, 1]):
         box[order] = own[:, [2, 3, 0, 1]]
@@ -117,14 +129,17 @@ def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """Return, summed over all intervals, how many intervals begin before the end of each."""
+    """Return the sum, over all intervals, of the number of intervals that begin before the end of
+    the interval. Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 
 def _without_near_misses(
     which: Array, patterns: Patterns, in_steps: Array, near: Array, start: Array
 ) -> tuple[Array, Array]:
-    """Drop pairs of strided accesses that interleave: their boxes overlap, their bytes don't."""
+    """Return `near` and `start` (as `neighbors` returns them) without pairs of strided accesses
+    whose boxes overlap, but whose bytes do not. in_steps[k] says whether pattern k stays within its
+    steps (`AxisSteps.whole`). If there are too many pairs to compare, all of them stay."""
     count = len(patterns.start)
     if not count:
         return near, start
@@ -145,10 +160,11 @@ def _without_near_misses(
 
 
 def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
-    """Return the forms of two accesses, and the distance in bytes from the beginning of the first
-    one to the beginning of the second one.
+    """Return the forms of patterns `one` and `two`, and the distance in bytes from the beginning of
+    pattern `one` to the beginning of pattern `two`.
 
-    If both have the same distance between rows, one row represents all rows.
+    If the first axes of both have steps of the same length, and both stay within their steps
+    (`in_steps`), return the forms without this axis, and the distance within a step.
     """
     first, second = patterns.forms[patterns.form[one]], patterns.forms[patterns.form[two]]
     start, following = int(patterns.start[one]), int(patterns.start[two])
@@ -160,8 +176,8 @@ def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Fo
 
 
 def _meet(one: Form, apart: int, two: Form) -> bool:
-    """Return whether two strided accesses share a byte, if the second one begins `apart` bytes
-    after the first one. For large accesses return True without a search."""
+    """Return whether two strided accesses share a byte, if access `two` begins `apart` bytes after
+    access `one`. For large accesses return True without a search."""
     if max(prod(form.shape) * form.item for form in (one, two)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(one), _bytes(two) + apart).any())
@@ -178,12 +194,9 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Box(NamedTuple):
-    """The bytes of an access in an area: rows (partitions on chip), and bytes within each row, half
-    open.
-
-    If it is `dense`, the access touches all of these bytes; otherwise `Boxes.patterns` has the
-    exact bytes.
-    """
+    """The bytes of an access in an area: rows from `row` to before `row_end` (partitions on chip),
+    and in each row the bytes from `byte` to before `byte_end`. If the box is `dense`, the access
+    touches all of these bytes; otherwise `Boxes.patterns` has the exact bytes."""
 
     area: int
     row: int
@@ -196,27 +209,28 @@ class Box(NamedTuple):
 class Areas(NamedTuple):
     """The areas of a record, in the order of their first use. An area is a storage, or a whole
     memory if the kernel chose addresses in it. kinds[kind[a]] describes area a, and of_box[b] is
-    the area of box b."""
+    the number of the area of box b."""
 
     kinds: Sequence[Area]
     kind: Array
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return, for each box, the value that `of_kinds` has for the kind of its area."""
+        """Return a value for each box: the entry of `of_kinds` for the kind of the box's area.
+        `of_kinds` has one entry for each of `kinds`."""
         said: Array = np.array(list(of_kinds), dtype)
         return said[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Parts of storages that no access shares with other parts, so that each can be moved
-    separately. A tensor in HBM is one piece.
+    """The pieces of all storages. A piece is a part of a storage that no access shares with another
+    part, so that it can be moved separately. A tensor in HBM is one piece.
 
-    For each box of the record: its piece (`of_box`), and whether it is the whole piece. For each
-    piece: its extents [row, row_end, byte, byte_end], whether it is on chip, whether it is
-    `movable` (in SBUF, placed by the compiler), its bytes per partition (`width`), and its bytes in
-    total.
+    For each box of the record, `of_box` is its piece, and `whole` says whether the box fills the
+    piece. For each piece: its extents [row, row_end, byte, byte_end], whether it is `on_chip`,
+    whether it is `movable` (in SBUF, at an address that the compiler chooses), its `width` in bytes
+    per partition, and its bytes in total (`nbytes`).
     """
 
     of_box: Array
@@ -244,18 +258,19 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that share bytes with each box, itself included, as two arrays: the boxes, and
-        the position where the entries of each box begin."""
+        """The boxes that share bytes with each box, itself included, as two arrays `near` and
+        `start`: box b shares bytes with the boxes near[start[b]:start[b + 1]]."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
     def pieces(self) -> Pieces:
-        """The parts of storages that no box shares with the rest."""
+        """The parts of storages that no access shares with another part (`Pieces`)."""
         return _pieces(self.table, self.areas)
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """Return the boxes of windows on storages."""
+    """Return the distinct boxes of windows on storages. `geometries` has the geometries of the
+    windows by number."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
@@ -282,8 +297,10 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     lies: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """Return the properties of a geometry that `native.extents` needs. HBM is cut into rows as long
-    as the last axis of the tensor there."""
+    """Return the properties of a geometry as one row of the table that `native.extents` needs.
+    `memories` has the bytes per row of memories in which the kernel chose addresses. The form of
+    the geometry is added to `forms` if it is new. HBM is cut into rows as long as the last axis of
+    the tensor there."""
     layout = lies.layout
     area_row_bytes = 0
     if layout.placed:  # the area is a memory, of which the storage is a window
@@ -294,7 +311,8 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(lies: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return these properties, except the last two, and the form."""
+    """Return the row of `_row` without the last two properties, and the form of the geometry.
+    `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage."""
     layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
@@ -321,8 +339,8 @@ def _extent(lies: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """Return the areas of boxes. `area` has the area of each box, and `on` a storage of that
-    area."""
+    """Return the areas of boxes. Box b is in the area with the number area[b], and on[b] is the
+    index of a storage in this area."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 

@@ -62,8 +62,8 @@ def plain(value: Any) -> Any:
 
 
 def value(given: Any) -> Any:
-    """Invert `plain`, but return tuples for lists. Raise ValueError for malformed JSON, and
-    KeyError or UsageError for an unknown name."""
+    """Return the value whose JSON is `given`, the inverse of `plain`; a list becomes a tuple. Raise
+    ValueError for malformed JSON, and KeyError or UsageError for an unknown name."""
     if isinstance(given, list):
         return tuple(value(item) for item in given)
     if not isinstance(given, dict):
@@ -101,8 +101,8 @@ def _view(given: list[Any]) -> View:
 
 
 def are_dims(given: Any) -> bool:
-    """Return whether this is a tuple of integers that fit 64 bits, as loops need for sizes and
-    strides."""
+    """Return whether `given` is a tuple of integers that fit 64 bits, as compiled loops need for
+    sizes and strides."""
     return isinstance(given, tuple) and all(
         type(size) is int and abs(size) < 1 << 63 for size in given
     )
@@ -132,7 +132,7 @@ def _number(given: Any) -> Any:
 
 
 def key_of(given: list[Any]) -> tuple[Any, ...]:
-    """Invert `plain_values`: return the key of these values."""
+    """Return the key of `Data.values` whose JSON is `given`: the inverse of `plain_values`."""
     found: list[Any] = []
     for one in given:
         what = one if isinstance(one, dict) else {}
@@ -170,7 +170,8 @@ def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Invert `plain_tree`; `leaf` converts the JSON of a tensor."""
+    """Return the results whose JSON is `given`: the inverse of `plain_tree`. `leaf` converts the
+    JSON of a tensor to a tensor."""
     ((kind, what),) = given.items()
     if kind == "tuple":
         return tuple(tree(one, leaf) for one in what)
@@ -184,7 +185,8 @@ def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaf(given: Any) -> Leaf:
-    """Return a tensor of the results. Raises ValueError if the entry does not describe a tensor."""
+    """Return the tensor, one of a kernel's results, that an entry of a file describes. Raise
+    ValueError if the entry does not describe a tensor."""
     made = Leaf(*given)
     if not are_dims(tuple(made)):
         raise ValueError("a result that is not a tensor")

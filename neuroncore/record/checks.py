@@ -40,8 +40,9 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, int]:
-    """Check that windows on one storage have the layout of its area. Return the number of the
-    layout (`_layouts`) of each storage."""
+    """Check that windows on one storage have the same layout, which is the layout of the storage's
+    area. Return the number of the layout (`_layouts`) of each storage, by the number of the
+    storage."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is listed twice")
@@ -61,13 +62,14 @@ def _tensors(program: Program) -> dict[int, int]:
 
 
 def _layouts(program: Program) -> list[int]:
-    """Return the number of the layout of each geometry. Equal layouts have the same number."""
+    """Return, for each geometry, a number for its layout. Equal layouts have the same number."""
     numbers: dict[tuple[Any, ...], int] = {}
     return [numbers.setdefault(lies.layout.given, len(numbers)) for lies in program.geometries]
 
 
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
-    """Check that a tensor has the layout of its area."""
+    """Check that the layout of tensor `number` fits `kind`, the area that the record names for
+    it."""
     if (kind.region, kind.placed) != (layout.region, layout.placed):
         raise ValueError(f"tensor {number} and its area are in different memories")
     if kind.placed and kind != area(layout, -1, "", machine):
@@ -80,8 +82,9 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Return, for each window whose position is only known at run time, its geometry, its offset
-    and its moves. Check that it is inside its tensor wherever its index may move it."""
+    """Return, for each window whose position is only known at run time, its geometry, its offset in
+    elements without the part that is added at run time, and its moves. Check that each of these
+    windows is inside its tensor for all legal values of its index."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -158,8 +161,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with the windows of its operands in all of its rows: an array [rows,
-    operands]."""
+    """Yield each Call with a table [rows, operands]: the windows of the operands, in all rows that
+    make this Call."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     for number in np.unique(call).tolist():
@@ -170,7 +173,8 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, wanted: View, used: Array) -> None:
-    """Check that windows with a fixed position have the view that their call expects."""
+    """Check that the windows `used` have fixed positions and the view `wanted`, which their call
+    expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError("a window moves although its call expects a fixed one")
@@ -195,8 +199,8 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window that moves has the view and the number of indices that its call
-    expects."""
+    """Check that a window that moves has the view `wanted`, which its call expects. `indices`
+    yields the windows of the call's index tiles; each move by a tile takes the next of them."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")
@@ -282,7 +286,8 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
-    """Raise ValueError unless the values of a row fit its Call."""
+    """Raise ValueError unless `key`, the values of a row (an entry of `Data.values`), fits the
+    row's Call. The record has `registers` registers."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
@@ -315,8 +320,8 @@ def _results(program: Program, known: dict[int, int]) -> None:
 
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
-    """Return a column as rows of `width` numbers. If `first` is given, the first number of each row
-    must be below it."""
+    """Return a column of numbers as a table with `width` columns. If `first` is given, raise
+    ValueError unless the first number of each row is below `first`."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

@@ -1,4 +1,9 @@
-"""The columns of a record: its rows, the windows of tensors, and the storages of these windows."""
+"""The columns of a record: its rows, the windows of tensors, and the storages of these windows.
+
+A row is one instruction of the record. A storage is the bytes of one tensor. A window is some
+elements of a storage: a geometry (layout, shape, strides and format) and the offset of the first
+element.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +34,11 @@ MOVING = 1 << 62  # in rows, a window that moves has this plus its number as its
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows as arrays. Instruction i has the Call call[i], the line line[i], and the windows (or
-    boxes) operands[start[i]:start[i + 1]], in the order of its Call's `reads + indices + writes`;
-    values[i] is the index of its values in `Data.values`, or -1 if it has none."""
+    """The rows of a record as arrays. Instruction i has the Call number call[i], the source line
+    number line[i], and the operands operands[start[i]:start[i + 1]], in the order of its Call's
+    `reads + indices + writes`. An operand is the number of a window (or of a box, if the maker of
+    the columns says so). values[i] is the index of the row's values in `Data.values`, or -1 if it
+    has none."""
 
     call: Array
     line: Array
@@ -40,7 +47,7 @@ class Columns:
     values: Array
 
     def permuted(self, rows: Array) -> Columns:
-        """Return the rows in another order: row k is rows[k] of these."""
+        """Return the rows in another order: row k of the result is row rows[k] of these columns."""
         widths = np.diff(self.start)[rows]
         start = _starts(widths)
         shift = np.repeat(self.start[rows] - start[:-1], widths)
@@ -49,9 +56,9 @@ class Columns:
 
 
 class Windows(NamedTuple):
-    """Windows on storages, in columns: the storage; the number of the geometry; the offset of the
-    first element, or ANYWHERE; and, for a window that moves, its index among such windows,
-    otherwise -1."""
+    """Windows on storages, in columns: the number of the storage; the number of the geometry; and
+    the offset of the first element in elements, or ANYWHERE if it is only known at run time.
+    `moving` is -1 for windows with a fixed position; other windows are numbered from 0."""
 
     storage: Array
     geometry: Array
@@ -60,13 +67,15 @@ class Windows(NamedTuple):
 
 
 def owners(start: Array) -> Array:
-    """Return the row of each element, where row i has the elements `start[i]` to `start[i + 1]`."""
+    """Return the row of each element. Row i has the elements from start[i] to before start[i +
+    1]."""
     return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs numbers into a row, for a Call with this many tiles."""
+    """Return the function that packs the numbers of a row into bytes, for a Call with `tiles`
+    windows."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
@@ -83,8 +92,9 @@ def valued(calls: Sequence[Call]) -> Array:
 def apart(
     written: bytes, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of rows that were written. Windows are numbered
-    in the order of first use. `moved` has the offsets of windows that move."""
+    """Return the columns and the distinct windows of `count` rows, which `packer` has written one
+    after the other. Windows are numbered in the order of first use. `moved` has the offsets of the
+    windows whose position is only known at run time (`Data.offsets`)."""
     words = np.frombuffer(written, WORD)
     call, line, values = (np.empty(count, np.int64) for _ in range(3))
     start, found = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
@@ -112,9 +122,9 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return rows one after the other, and the beginning of each row with the end of the last one.
-    A row has the indices of its Call, its line and its windows, and, if it has values, their index
-    in `Data.values`."""
+    """Return rows one after the other in one array of numbers, and the bounds of the rows: row i is
+    from bounds[i] to before bounds[i + 1]. A row has the indices of its Call, its line and its
+    windows, and, if it has values, their index in `Data.values`."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -129,9 +139,9 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Invert `joined`: return the columns of rows with these widths. Raise ValueError if the widths
-    differ from the rows, if a row has no Call, or if it has fewer or more windows than its Call
-    needs."""
+    """Return the columns of rows that are one after the other, the inverse of `joined`. widths[i]
+    is how many numbers row i has. Raise ValueError if the widths do not add up to the length of
+    `rows`, if a row has no Call, or if it has fewer or more windows than its Call needs."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
         raise ValueError("rows and their widths differ")
     bounds = _starts(widths)
@@ -150,8 +160,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, what: str) -> None:
-    """Raise ValueError unless all numbers are from 0 to `count` - 1. `what` names the things that
-    they count."""
+    """Raise ValueError unless all numbers are indices of `count` things: from 0 to `count` - 1.
+    `what` names these things in the message."""
     found = np.asarray(numbers)
     if found.size and not (found.min() >= 0 and found.max() < count):
         raise ValueError(f"there are {count} {what}")
@@ -173,8 +183,8 @@ class Area(NamedTuple):
 
 
 class Storages(NamedTuple):
-    """The storages of a record, in the order of their first use: the number of each storage, its
-    kind as an index of `kinds`, and the storage of each window."""
+    """The storages of a record, in the order of their first use. Storage s has the number number[s]
+    and is described by kinds[kind[s]]. of_window[w] is the storage of window w, as an index s."""
 
     number: Array
     kind: Array
@@ -187,7 +197,8 @@ class Storages(NamedTuple):
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage: the number of the first storage in that area."""
+        """Return the area of each storage, as the number of the first storage in that area.
+        Storages with an address share one area per memory."""
         placed = self.is_placed()
         kinds, first = np.unique(self.kind[placed], return_index=True)
         area = self.number.copy()
@@ -202,9 +213,9 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Return the storages of the windows of a run. `births` has a pair (storage, line) for each
-    storage that the kernel allocated, in order; `names` has the names of some storages; the Calls
-    know the machine."""
+    """Return the storages of the windows of a run. `births` has a pair (storage, line) of packed
+    integers for each storage that the kernel allocated, in order. `names` has the names of some
+    storages, by number. The machine is that of the first of `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -228,9 +239,9 @@ def storages(
 def copied(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Return the windows with copies of the `moved` ones at the end, and the storages with new ones
-    for these copies, which have no address. Windows on one storage, or at one address, share a new
-    storage."""
+    """Return the windows and the storages after the windows `moved` are copied. The copies are at
+    the end of the windows. They are on new storages without an address, which are at the end of the
+    storages. Copies of windows on one storage, or at one address, share a new storage."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -267,8 +278,8 @@ class Parts(NamedTuple):
 def parted_windows(
     found: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
-    """Return the windows with these parts at the end, the storages, which stay the same, and the
-    geometries with those of the parts at the end."""
+    """Return the windows with `parts` at the end; the storages, with an entry in `of_window` for
+    each part; and the geometries with those of the parts at the end."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
@@ -277,7 +288,8 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Return the storages of a file. Raises ValueError for a window without a storage."""
+    """Return the storages that a file has. Raise ValueError if one of the windows has no
+    storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():
@@ -286,8 +298,8 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 
 def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
-    """Return the last value of each `wanted` storage, or `otherwise`. `pairs` has rows of a storage
-    and a value."""
+    """Return, for each storage number in `wanted`, the value of its last pair, or `otherwise` if it
+    has no pair. A row of `pairs` has the number of a storage and a value."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)
     number, said = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T

@@ -50,14 +50,14 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return a false value (0, 0.0, -0.0, False) as a part of a key, in which -0.0 and 0.0
-    differ."""
+    """Return a value that is equal to False (0, 0.0, -0.0, False) in the form in which a key holds
+    it: -0.0 becomes NEGATIVE_ZERO, because it must differ from 0.0."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """Invert `zero`: return the value of type `kind` from a part of a key."""
+    """Return the value of type `kind` that a key holds as `part`: the inverse of `zero`."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
@@ -68,7 +68,8 @@ class RegisterId(NamedTuple):
 
 
 def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values that a key lists (`Data.values`), with a RegisterId for each register."""
+    """Return the values that a key of `Data.values` holds, without their types. A register becomes
+    a RegisterId."""
     return [
         RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
         for value, kind in zip(key[::2], key[1::2], strict=True)
@@ -76,8 +77,8 @@ def values_of(key: tuple[Any, ...]) -> list[Any]:
 
 
 class Leaf(NamedTuple):
-    """A tensor among a kernel's results: a storage, and a window on it by the number of its
-    geometry and its offset in elements."""
+    """A tensor among a kernel's results: the number of its storage, the number of its geometry, and
+    the offset of its first element in elements."""
 
     storage: int
     geometry: int
@@ -120,9 +121,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a launch: results, with arrays for tensors; findings, each as code, message
-    and place; for each core, the programs of the grid that it ran (`shares`); and the arguments
-    that the kernel changed, by their positions among all array arguments."""
+    """The outcome of a launch. `results` are the kernel's results, with arrays for tensors.
+    `findings` has the code, the message and the place of each finding. `shares` has, for each core,
+    the programs of the grid that the core ran. `changed` has the array arguments that the kernel
+    changed, by their positions among all array arguments."""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -176,19 +178,22 @@ class Data:
         return self.values.setdefault(key, len(self.values))
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Return a register that is computed from others."""
+        """Add a register that an operation computes from registers `left` and `right`, and return
+        its number. For the operation "constant", `left` is the value; for "load", the row that
+        loads it."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number of a register's current contents."""
+        """Return the number of a register of the record with the current contents of a register of
+        the kernel. It is a new constant, unless an instruction loaded these contents."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
-        """Record how the window of a tile moves, and return its number among the windows that
-        move."""
+        """Record how the window of a tile moves, where `geometry` is the number of the tile's
+        geometry. Return the window's number among the windows that move."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
@@ -198,8 +203,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return the offset of each window that moves. If it picks elements, this is the offset of
-        the tensor, otherwise ANYWHERE."""
+        """Return the recorded offset of each window that moves, in elements: the offset of the
+        tensor if an index picks single elements, otherwise ANYWHERE."""
         moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T
@@ -214,8 +219,8 @@ class Data:
 
 
 def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
-    """Return a kernel's result in which made(value) replaces each value for which `among` is
-    true."""
+    """Return a kernel's result in which `made(value)` replaces each value for which `among(value)`
+    is true."""
     if among(value):
         return made(value)
     if isinstance(value, dict):
@@ -234,7 +239,7 @@ def is_leaf(value: Any) -> bool:
 
 
 def like(original: Any, items: list[Any]) -> Any:
-    """Return a list or tuple of the original's type, which may be a named tuple."""
+    """Return a list or tuple of `items` with the type of `original`, which may be a named tuple."""
     make = getattr(type(original), "_make", type(original))
     return make(items)
 

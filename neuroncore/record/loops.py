@@ -1,4 +1,9 @@
-"""Compiled loops over the columns of a record: hashes, rows, and the boxes that they touch."""
+"""Compiled loops over the columns of a record: hashes, rows, and the boxes that they touch.
+
+A row is one instruction of the record. A window is some elements of a tensor, and a box is the
+rectangle of bytes in which a window lies: [row, row_end, byte, byte_end]. An area is the bytes of a
+tensor, or a whole memory if the kernel chose addresses in it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,8 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 def no_slots(count: int) -> npt.NDArray[Any]:
-    """Return the empty slots of a hash table for the numbers of `count` things."""
+    """Return the empty slots of a hash table for `count` things. The number of slots is a power of
+    2."""
     return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
@@ -29,7 +35,8 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return the slot in which to look first. `slots` is a power of 2."""
+    """Return the slot in which to look first for `key`. `slots` is the number of slots, a power of
+    2."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -53,9 +60,11 @@ def apart(
     windows: Array,
     values: Array,
 ) -> None:
-    """Split rows into columns. A row has one word with ~ its Call above its line, three words for
-    each window, and, if it has values, one word with their index. `tiles` and `has_values` have,
-    for each Call, its number of windows and whether it has values."""
+    """Split rows, which are in `words` one after the other, into the columns `call` to `values`
+    (`record.columns.Columns`). A row has one word of 64 bits with ~ its Call in the upper half and
+    its line in the lower half, three words for each window, and, if it has values, one word with
+    their index. `tiles` and `has_values` have, for each Call, its number of windows and whether it
+    has values."""
     at, operand = 0, 0
     for i in range(call.shape[0]):
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
@@ -87,9 +96,11 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 @compiled
 def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
-    """Set the box of each window: its rows, the bytes within each row, and whether the window fills
-    the box; if not, also the beginning of its pattern in its area and its form, else -1. A window
-    at an unknown position has the box of the whole storage."""
+    """Set found[w] for each window w, from the column ROW on: the box of the window, and whether
+    the window fills the box (DENSE). If it does not, also set the beginning of its pattern in the
+    area (START) and its form (OWN_FORM); otherwise both are -1. Window w has the geometry
+    lies[geometry[w]] and begins at element offset[w]. A window at an unknown position has the box
+    of the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         found[w, START], found[w, OWN_FORM] = -1, -1
@@ -121,8 +132,8 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Return the position of each distinct row of integers, where it is first, and for each row its
-    number among the distinct ones."""
+    """Return two arrays: the index at which each distinct row of integers is first, and for each
+    row its number among the distinct rows."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
@@ -141,8 +152,9 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Find the distinct rows with a hash table: `slots` has the number of each distinct row, at the
-    position of its hash or after it. This takes one step for each row if hashes differ."""
+    """Find the distinct rows with a hash table, and return how many there are. `first` and `number`
+    are set as `distinct` returns them. `slots` has the number of each distinct row, at the slot of
+    its hash or the next free one. If hashes differ, each row takes one step."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
@@ -166,10 +178,11 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 
 @compiled
 def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """Count the boxes of the same area that each box overlaps, itself included, in `counts`.
+    """Set counts[p] to the number of boxes of the same area that box p overlaps, itself
+    included.
 
-    `order` sorts boxes by area and first row; `start[a]:end[a]` is the part of area a. A box is
-    [row, row_end, byte, byte_end].
+    `order` sorts boxes by area and first row, and order[start[a]:end[a]] are the boxes of area a. A
+    box is [row, row_end, byte, byte_end].
     """
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
@@ -188,8 +201,9 @@ def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: A
 def overlap_pairs(
     order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
 ) -> None:
-    """Collect the boxes that each box overlaps. The neighbors of box p are written to `neighbors`
-    from place[p] on, and place[p] moves past them."""
+    """Collect the boxes that each box overlaps, itself included. The boxes that box p overlaps are
+    written to `neighbors` from place[p] on, and place[p] moves to the end of them. `order`,
+    `start`, `end` and `box` are those of `overlap_counts`."""
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
             p = order[i]
@@ -208,12 +222,13 @@ def overlap_pairs(
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """Return, for each box, its piece and whether the box is the whole piece; and, for each piece,
-    its first box and its extents [row, row_end, byte, byte_end].
+    """Return four arrays. For each box: its piece, and whether the box fills the piece. For each
+    piece: its first box, and its extents [row, row_end, byte, byte_end]. A piece is a part of an
+    area that no box shares with another part.
 
     A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
     byte. On chip, a box that begins after the end of all earlier boxes of a piece begins a new
-    piece.
+    piece; elsewhere, an area is one piece.
     """
     of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
     extents = np.zeros((boxes.shape[0], 4), np.int64)

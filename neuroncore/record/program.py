@@ -99,7 +99,7 @@ class _Read:
         return found
 
     def copied(self, chosen: Array) -> _Read:
-        """Return the tables in which the operands that `chosen` flags are on copies of their
+        """Return the tables in which the operands that `chosen` flags use copies of their
         storages."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
@@ -176,14 +176,14 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def wait(self, consumer: int, producer: int) -> None:
-        """Let one instruction begin only after another. Rows that are -1 or left out are
-        ignored."""
+        """Let instruction `consumer` begin only after instruction `producer`. A pair is ignored if
+        one of the two is -1 or is not recorded."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Record that the kernel branches on a register with this value. All later instructions
-        wait for the instruction that loaded the register."""
+        """Record that the kernel branches on a register with this value, which `load` has loaded.
+        All later instructions wait for that load."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -203,11 +203,11 @@ class Program:
         return number
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index of the place that the next row comes from."""
+        """Return the index in `lines` of the place of the next row. Each row calls this once."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
-        """Return the index of a place in the user's code."""
+        """Return the index in `lines` of a place in the user's code."""
         index = self._line_index.at(code, instruction)
         if index is None:
             index = self._line_index.keep(code, instruction, len(self.lines))
@@ -247,8 +247,8 @@ class Program:
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """Return the instruction that the sequencer must finish before each one may begin; -1 for
-        none."""
+        """Return, for each instruction, the last load that the sequencer must finish before the
+        instruction may begin; -1 for none."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last
@@ -343,7 +343,7 @@ class Program:
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """Return the program in which instruction i makes the Call instead[rows[i]] on the same
-        bytes, unless rows[i] is -1. It can be scheduled, but not executed."""
+        bytes; where rows[i] is -1, the Call stays. It can be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -378,8 +378,8 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return the program with its rows in another order, which can also be executed. The
-        program must have no registers, and each row must stay within its program of the grid."""
+        """Return the program with row rows[k] as its row k, which can also be executed. The program
+        must have no registers, and each row must stay within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -387,7 +387,7 @@ class Program:
         return varied
 
     def lines_at(self, place: source.Place) -> list[int]:
-        """Return the indices of the places that are in the same source line."""
+        """Return the indices in `lines` of all places in the source line of `place`."""
         if self._lines_known != len(self.lines):
             self._lines_at, self._lines_known = {}, len(self.lines)
             for number in range(len(self.lines)):
@@ -395,7 +395,7 @@ class Program:
         return self._lines_at.get(place.short, [])
 
     def at(self, place: source.Place) -> Array:
-        """Return, for each instruction, whether it is in a source line."""
+        """Return, for each instruction, whether it is in the source line of `place`."""
         there = np.zeros(len(self.lines), np.bool_)
         there[self.lines_at(place)] = True
         found: Array = there[self._reading().columns.line]
@@ -470,8 +470,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return a table in which each entry of `width` numbers starts with a row, after row i has
-    moved to begin[i]."""
+    """Return a table whose entries have `width` numbers and start with a row. Row i of the given
+    table is now row begin[i]."""
     found = np.array(table, np.int64).reshape(-1, width)
     found[:, 0] = begin[found[:, 0]]
     return array("q", found.reshape(-1).tolist())

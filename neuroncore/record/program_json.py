@@ -42,8 +42,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON of a program, and its columns. Bytes are appended to `blobs`, and the JSON
-    refers to them by number."""
+    """Return a program as tables of JSON and as columns of integers. Each array of bytes is
+    appended to `blobs` unless it is there already, and the JSON has its index."""
     data = program.data
     tables = {
         "order": program.order,
@@ -88,8 +88,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """Invert `written`. Raise ValueError if the tables are damaged and do not fit, and KernelError
-    if the machine of a call refuses it."""
+    """Return the program that `written` converted. Raise ValueError if the tables are damaged and
+    do not fit, and KernelError if the machine of a call refuses the call."""
     number, kind, *kept = columns
     made = Program()
     made.geometries += [_geometry(value(given)) for given in tables["geometries"]]
@@ -133,7 +133,8 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(given: dict[str, Any], index: int) -> Call:
-    """Return a call. Raises KernelError if its machine refuses it, ValueError if it is damaged."""
+    """Return the call of an entry of the table of calls; `index` is the position of the entry.
+    Raise KernelError if its machine refuses it, and ValueError if it is damaged."""
     instruction, chip = value(given["instruction"]), value(given["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(f"a call of {instruction} on {chip}")
@@ -158,8 +159,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a call as a dict from its name. For a list of tiles, the dict also has
-    each view by its name."""
+    """Return one argument of a call as a dict with the name of its parameter. For a list of tiles,
+    the dict also has the view of each tile under a name with its position, like `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
     given = arguments[name]
     if isinstance(declared, Operand) and declared.many:

@@ -19,8 +19,9 @@ from neuroncore.record.program import Program
 
 
 class Registers:
-    """The registers of one program, by their numbers in its record. Each is computed from earlier
-    ones, or loaded by an instruction; `loaded` has the loaded values by row."""
+    """The registers of one program, by their numbers in its record. A register is a constant, is
+    computed from earlier registers, or is loaded by an instruction; `loaded` has the loaded values
+    by the row that loads them."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -45,7 +46,7 @@ class Registers:
         return values[number]
 
     def load(self, row: int, value: int) -> None:
-        """Record the value that an instruction has loaded."""
+        """Record the value that the instruction `row` has loaded."""
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
@@ -55,9 +56,9 @@ class Registers:
 
 
 class Move(NamedTuple):
-    """The way an index moves a window: the whole window (kind 0), each row (1), or each element
-    (2). The index counts steps of `step` elements and is at most `limit`; it is a register or a
-    tile."""
+    """The way an index moves a window: the whole window (kind 0), each of its rows (1), or each of
+    its elements (2). The index counts steps of `step` elements and is at most `limit`. The index is
+    a register if `by_register` is 1, otherwise a tile."""
 
     kind: int
     step: int
@@ -66,8 +67,8 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Elements of a tensor: the number of its storage, their geometry, and the offset of the first
-    element."""
+    """Elements of a tensor: the number of its storage (`tensor`), their geometry, and the offset of
+    the first element in elements, without the part that `moves` add at run time."""
 
     tensor: int
     geometry: Geometry
@@ -76,9 +77,10 @@ class Window(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One instruction. `line` is the number of its line. `windows` has its windows by the names of
-    operands, and `indices` the windows of index tiles in order. `values` has the parameters that
-    the Call leaves open, and `offsets` the registers of offsets."""
+    """One instruction. `line` is the number of its source line in the record. `windows` has the
+    windows of its operands by name, and `indices` the windows of its index tiles in order. `values`
+    has the parameters that the Call leaves open, by name. `offsets` has the registers that give the
+    offsets of moving windows."""
 
     call: Call
     line: int
@@ -131,7 +133,8 @@ class Rows:
         return Window(tensor, geometries[geometry], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> list[Any]:
-        """Return the values of a row: numbers, or a RegisterId for each register."""
+        """Return an entry of `Data.values` as a list: numbers, or a RegisterId for each
+        register."""
         return values_of(self._keys[number])
 
 

@@ -56,7 +56,7 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
-    """Return the contents of a file for a record. Without `arrays` the file has only the programs
+    """Return the contents of the file of a record. Without `arrays`, the file has only the programs
     and their settings: no values of inputs and no outcome. Raise TypeError or UsageError for data
     that a file can't hold."""
     if not arrays:
@@ -110,7 +110,7 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
 
 
 def narrowest(column: Array) -> Array:
-    """Return the integers in the smallest little-endian type that holds all of them."""
+    """Return the integers of a column in the smallest little-endian type that holds all of them."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     kind = np.min_scalar_type(high if low >= 0 else min(low, -high - 1))
     return column.astype(kind.newbyteorder("<"))
@@ -131,7 +131,8 @@ def _number(given: Any) -> Any:
 
 
 def _record(content: bytes) -> Record:
-    """Return the record of a file's contents. Raises the errors of damaged contents."""
+    """Return the record that decompressed contents of a file describe. Damaged contents raise the
+    errors of the functions that read them, such as ValueError and KeyError."""
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
     if not isinstance(head["about"], dict):
@@ -165,8 +166,8 @@ def _record(content: bytes) -> Record:
 
 
 def _array(given: Any, blobs: list[bytes]) -> list[Any]:
-    """Return the format and the shape of an array, and the number of its bytes, which are appended
-    to `blobs`."""
+    """Return three facts about an array: its format, its shape, and the index of its bytes in
+    `blobs`, to which they are appended."""
     array = np.asarray(given)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())

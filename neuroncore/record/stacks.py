@@ -12,8 +12,8 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function of the kernel on the call stack: the place that it has reached, and its integer
-    variables, including loop variables."""
+    """A function of the kernel on the call stack: the place in its source that it has reached, and
+    its integer variables by name, including loop variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]
