@@ -215,8 +215,9 @@ class Program:
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the window of a tile: its storage, the number of its geometry, and its offset. If
-        the tile moves, the offset is MOVING plus the number among windows that move."""
+        """Return the window of a tile: the number of its storage, the number of its geometry, and
+        its offset in elements. If the tile moves, the offset is MOVING plus the window's number
+        among the windows that move."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         lies = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -363,10 +364,10 @@ class Program:
     def with_parts(
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
-        """Return a program with other rows, which can be scheduled, but not executed. The numbers
-        in `columns` continue those of this program: calls with `calls`, and windows with `parts`.
-        Row i of this program begins at row begin[i]. No instruction of this program may wait for a
-        row by its number."""
+        """Return a program with the rows `columns`, which can be scheduled, but not executed.
+        `columns` numbers calls and windows as this program does; higher numbers are those of
+        `calls` and of `parts`. Row i of this program is now row begin[i]. No instruction of this
+        program may wait for a row by its number."""
         read, varied = self._reading(), copy.copy(self)
         windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
         varied.calls, varied.geometries = [*self.calls, *calls], lies

@@ -126,8 +126,9 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return which instructions to split: those of a line that can be halved, and those of all
-    lines that share tiles with them."""
+    """Return, for each instruction, whether to split it. Split are the instructions of the line
+    `place` that can be halved, and those of all lines that share tiles with them, directly or
+    through other such lines."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()

@@ -55,8 +55,8 @@ def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
 
 
 def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
-    """Return the edit that keeps the data that a line loads repeatedly; `room` is the number of
-    free bytes per partition of SBUF."""
+    """Return the edit that keeps the data that a line loads repeatedly. Return None if no data are
+    loaded twice, or if they take more than `room` bytes per partition of SBUF."""
     if not any(map(_is_plain_transfer, line.calls)):
         return None
     make = partial(_kept, place=line.place, room=room)
@@ -119,7 +119,8 @@ def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Pr
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
-    """Return the windows that transfers read, or those that they write."""
+    """Return the windows that transfers write if `writes` is true, otherwise those that they read.
+    `rows` has the instructions."""
     start, windows = program.columns().start, program.windows()
     own = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
     return TransferSide(windows.storage[own], windows.geometry[own], windows.offset[own])
@@ -163,7 +164,8 @@ def _longer(view: View, several: int, step: int) -> View:
 
 
 def _untouched(program: Program, storages: Array, loads: bool) -> bool:
-    """Return whether no instruction writes the loaded tensors or reads the stored ones."""
+    """Return whether no instruction writes the tensors in `storages` (if `loads` is true), or no
+    instruction reads them (if it is false)."""
     there = np.isin(program.operand_storages(), np.unique(storages))
     return not (there & (program.is_read() != loads)).any()
 
@@ -189,6 +191,6 @@ def _kept(program: Program, place: Place, room: int) -> Edited | None:
 
 
 def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
-    """Return whether only these instructions write the tiles of `target`."""
+    """Return whether no instruction except those in `rows` writes the tiles of `target`."""
     there = np.isin(program.operand_storages(), np.unique(target.storage))
     return bool(np.isin(program.users()[~program.is_read() & there], rows).all())
