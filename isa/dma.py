@@ -157,11 +157,11 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
     if not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs):
         return
     raise ShapeError(
-        "dma_compute: neither of srcs is dst",
+        "dma_compute: none of srcs is dst",
         argument="srcs",
         expected=repr(dst),
         got=", ".join(map(repr, srcs)),
-        because="rows selected at run time are added to the destination",
+        because="if an index chooses rows at run time, dma_compute only adds to dst",
     )
 
 

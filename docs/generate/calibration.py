@@ -280,9 +280,9 @@ has no rule for it.
 
 WEAK = """\
 
-The estimates of at most one source support each rule below, and no compiled programs of two authors
-show it. The table above names the other evidence for the rule. Each rule is in use, and estimates
-change without it.
+The rules below have little support: the estimates of at most one source become better with them,
+and no compiled programs of two authors show them. The table above names the other evidence for each
+rule. Each rule is in use, and estimates change without it.
 
 """
 
@@ -431,14 +431,20 @@ def weak(choices: Sequence[Json]) -> str:
     return "".join(
         f"* {c['name']}: supported by {', '.join(c['shown by']) or 'no source'}"
         + (f", against: {', '.join(c['against'])}" if c["against"] else "")
-        + f". If each of {sum(n for _, n in c['chosen'])} sources is left out in turn, the others "
-        + f"choose {', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
+        + f". {without_each(c['chosen'])}\n"
         for c in choices
         if c["kind"] == "rule"
         and c["in use"] != c["without"]
         and len(c["shown by"]) < 2
         and not c["programs"]
     )
+
+
+def without_each(chosen: Sequence[tuple[Any, int]]) -> str:
+    """Return what the other sources choose if each source is left out once."""
+    count = sum(n for _, n in chosen)
+    each = ", ".join(f"{value(v)} ({n} of {count})" for v, n in chosen)
+    return f"Each of {count} sources was left out once: the other sources choose {each}."
 
 
 def value(of: Any) -> str:

@@ -119,7 +119,7 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     return fault("op0", said, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
 
 
-@rule(OperatorError, because="32-bit integers use the address arithmetic")
+@rule(OperatorError, because="arithmetic on addresses, which are 32-bit integers, takes none")
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
     # The page has this rule for the arithmetic on addresses (ISA, tensor_scalar_addr), but does not
@@ -403,8 +403,8 @@ def states_of_a_lane(name: str) -> Rule:
 
 
 def of_probabilities(call: Call) -> tuple[Format, ...]:
-    """Return the formats that probabilities may have: float32 for integers, any float for floats
-    (ISA)."""
+    """Return the formats that the operand `prob` of dropout may have: float32 if `data` has
+    integers, any float if it has floats (ISA)."""
     return (float32,) if call.view("data").dtype.is_integer else FLOATS
 
 

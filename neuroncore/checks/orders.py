@@ -287,7 +287,7 @@ def _of_cores(record: Record, world: World, count: int) -> Orders:
     pairs = list(islice(races(launch), MOST_RACES))
     if not pairs:
         return Orders(0, 0, 0, None)
-    expected, usual_order = _replayed(record, _In([0] * len(record.programs)))
+    expected, usual_order = _replayed(record, _ByPriority([0] * len(record.programs)))
     usual = _later(pairs, usual_order, launch)
     reversed_once = np.zeros(len(pairs), np.bool_)
     for number in range(count):
@@ -373,15 +373,15 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 # --- orders ---------------------------------------------------------------------------------------
 
 
-class _In:
-    """A schedule that runs the core with the lowest rank of those that need not wait. `ranks` has a
-    number for each core."""
+class _ByPriority:
+    """A schedule with a fixed priority for each core: of the cores that need not wait, it runs the
+    one with the lowest number in `priorities`; of equal ones, the core with the lower number."""
 
-    def __init__(self, ranks: Sequence[int]) -> None:
-        self.ranks = ranks
+    def __init__(self, priorities: Sequence[int]) -> None:
+        self.priorities = priorities
 
     def __call__(self, able: Sequence[int]) -> int | None:
-        return min(able, key=lambda core: (self.ranks[core], core), default=None)
+        return min(able, key=lambda core: (self.priorities[core], core), default=None)
 
 
 class _AtRandom:
@@ -396,13 +396,13 @@ class _AtRandom:
         return able[int(self.rng.integers(len(able)))]
 
 
-def _turns(number: int, cores: int) -> _In | _AtRandom:
+def _turns(number: int, cores: int) -> _ByPriority | _AtRandom:
     """Return the schedule of replay `number`. For replay 0 the core with the highest number runs
     first; in other replays cores take turns at random."""
-    return _AtRandom(number) if number else _In([-core for core in range(cores)])
+    return _AtRandom(number) if number else _ByPriority([-core for core in range(cores)])
 
 
-def _replayed(record: Record, turns: _In | _AtRandom) -> tuple[list[Array], Array]:
+def _replayed(record: Record, turns: _ByPriority | _AtRandom) -> tuple[list[Array], Array]:
     """Return the results of a replay, and the core that ran at each step."""
     replay = Replay(record, snapshots=0, turns=turns)
     return _outcomes(replay), replay.order

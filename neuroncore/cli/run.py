@@ -169,8 +169,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--order",
         choices=get_args(Order),
-        help="the order of instructions for the estimate (default: the order of the compiler of "
-        "the kernel's API)",
+        help="the order of instructions that the estimate assumes: in-order, as in the source; "
+        "scheduled or compiled, as the compiler of today's or the older API reorders them; "
+        "standalone, as in the source, with loads in the order of first use (default: by the API "
+        "of the kernel)",
     )
     parser.add_argument(
         "--launch",

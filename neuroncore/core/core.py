@@ -444,7 +444,8 @@ class Core:
         return storage
 
     def birthplace(self) -> tuple[CodeType, int] | None:
-        """Return the current place in the user's code, as a code object and an instruction."""
+        """Return the current place in the user's code, at which a new tile is made: a code object
+        and the offset of a Python instruction in its bytecode. None if no user code runs."""
         return self.site or source.site(source.user_frame())
 
 

@@ -471,8 +471,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return a table whose entries have `width` numbers and start with a row. Row i of the given
-    table is now row begin[i]."""
+    """Return the table with other row numbers. An entry has `width` numbers, and the first one is
+    the number of a row of the record: i becomes begin[i]."""
     found = np.array(table, np.int64).reshape(-1, width)
     found[:, 0] = begin[found[:, 0]]
     return array("q", found.reshape(-1).tolist())

@@ -160,7 +160,8 @@ def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
 
 
 def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
-    """Return, for each text of a line, its place and its share of the critical path."""
+    """Return the source lines on the critical path by their text: the place of the first line with
+    this text, and the share of the path of all such lines together."""
     shares: dict[str, tuple[str, float]] = {}
     for line in lines.on_the_path(timeline):
         text = line.place.text.strip() or str(line.place)

@@ -57,9 +57,10 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays: the product that replaces each copy that the compiler leaves out, as the
-    index of an instruction (-1 for other instructions); and the operands of all instructions after
-    that change. The readers of such a copy read the product in PSUM instead.
+    """Return two arrays. The compiler leaves out some copies out of PSUM, and their readers read in
+    PSUM. The first array has, for such a copy, the index of the instruction that wrote its source;
+    -1 for all other instructions. The second one has the operands of all instructions with those
+    readers changed.
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
     All of its readers must read exactly what was copied, must be able to read it in PSUM without
@@ -80,9 +81,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
     fits = operands[uses] == operands[last_operand[copy]]
-    fits &= (
-        np.bincount(reader, minlength=len(call))[reader] == 1
-    )  # two operands can't both be in PSUM
+    # two operands can't both be in PSUM
+    fits &= np.bincount(reader, minlength=len(call))[reader] == 1
     each = np.column_stack((call[reader], call[copy], uses - start[reader]))
     kinds, kind = np.unique(each, axis=0, return_inverse=True)
     may_read = (_may_read(calls[one], calls[other], place) for one, other, place in kinds.tolist())

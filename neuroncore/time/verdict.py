@@ -141,8 +141,9 @@ def saturated(timeline: Timeline) -> list[str]:
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """Return the name of the bound without scheduling any change: the busiest resource if one is
-    saturated, otherwise the serial chain or collectives."""
+    """Return a quick answer for the name of the bound. If resources are busy nearly all of the time
+    (`saturated`), it is the busiest one, without a test of which of them would save the most.
+    Otherwise it is the serial chain, or the collectives."""
     found = bound_by_times(timeline)
     if found is not None:
         return found.what

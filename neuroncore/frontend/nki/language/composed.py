@@ -359,8 +359,9 @@ PSUM = MemoryRegion.psum
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The transpose of a 2-D tile in PSUM: nc_transpose on the Tensor engine, which moves bits. For
-    another format, or if x is in PSUM, tensor_copy too."""
+    """The transpose of a 2-D tile, as a new tile: nc_transpose into PSUM on the Tensor engine,
+    which moves bits. If x is in PSUM, tensor_copy first copies it to SBUF. If `dtype` differs from
+    the format of x, tensor_copy converts the result."""
     out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
     return out if dtype in (None, x.dtype) else copy(out, dtype)

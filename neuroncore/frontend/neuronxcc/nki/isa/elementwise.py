@@ -155,7 +155,8 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
             expected=f"some of the axes 1 to {rank - 1}",
             got=repr(axis),
             because="axis 0 is the partition axis, and each partition is reduced separately",
-            hint="use nisa.tensor_partition_reduce, or a product with ones, across partitions",
+            hint="to reduce across partitions, use nisa.tensor_partition_reduce, or multiply by a "
+            "matrix of ones",
         )
     return axes
 
