@@ -122,8 +122,9 @@ few points of accuracy. However, to converge, training usually has to lower its 
   to a narrower float. `NEURON_RT_STOCHASTIC_ROUNDING_SEED` repeats a run; the default seed is 0.
 * The number of random bits on the device, and their generator, are not published: means and spreads
   carry over to the device, bits do not. Here each element of each instruction has a separate random
-  word ([numerics](numerics.md), `stochastic_bits`), and a launch repeats its words. If several
-  launches continue one computation, give each a different seed, or use one launch, as above.
+  word ([numerics](numerics.md), `stochastic_bits`). Two launches with the same seed use the same
+  words. So if several launches continue one computation, give each a different seed, or use one
+  launch, as above.
 
 Further reading: S. Gupta et al., "Deep learning with limited numerical precision", ICML 2015;
 M. Croci et al., "Stochastic rounding: implementation, error analysis and applications", Royal
