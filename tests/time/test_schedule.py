@@ -295,8 +295,7 @@ def test_the_same_strided_access_is_recorded_once():
     a, b = device.zeros((1, 64)), device.zeros((1, 64))
     for _ in range(100):
         copy(device, a[:, 0:64:2], b[:, 1:64:2])
-    table = device.core.program.box_table()
-    assert len(table) == 2 and table.flags.c_contiguous  # loops are compiled for such ones
+    assert len(table := device.core.program.box_table()) == 2 and table.flags.c_contiguous
 
 
 def test_a_run_time_offset_may_be_anywhere_in_its_tensor():
