@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 OFTEN = 0.03  # of programs, that each kind of step has to be in
 EACH = 1000  # programs, of which one or more have to have each instruction
+DEVIATIONS = 3  # that a count may be below what is asked, as programs are drawn at random
 GROUPS = ("kinds", "options", "instructions", "formats", "cache hits")
 
 
@@ -74,13 +76,19 @@ class Counts:
                 yield f"  {count / max(1, self.programs):6.1%} {name}"
 
     def seldom(self) -> Iterator[str]:
-        """What occurred in fewer programs than it should, once there are enough to tell."""
+        """The kinds and instructions that are in fewer programs than they should be, and by more
+        than a draw of so many programs explains. Instructions that are in none are among them."""
         if self.programs < EACH:
             return
         for kind, count in self.groups["kinds"].items():
-            if count < OFTEN * self.programs:
+            if count < _least(OFTEN * self.programs):
                 yield f"{kind} is in {count / self.programs:.1%} of programs, not in {OFTEN:.0%}"
         for name in sorted(INSTRUCTIONS):
             count = self.groups["instructions"][name]
-            if count * EACH < self.programs:
+            if count < max(1, _least(self.programs / EACH)):
                 yield f"{name} is in {count} programs of {self.programs}, not in one of {EACH}"
+
+
+def _least(expected: float) -> float:
+    """The least count of an event that is expected so often, by the Poisson distribution."""
+    return expected - DEVIATIONS * math.sqrt(expected)

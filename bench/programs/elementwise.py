@@ -215,5 +215,5 @@ def unwritten_rest(maker: Maker) -> None:
 STEPS = (
     *((tensor_tensor, 3), (tensor_scalar, 3), (scalar_tensor_tensor, 1), (tensor_copy, 3)),
     *((memset, 1), (activation, 2), (reciprocal, 0.5), (tensor_copy_predicated, 0.6)),
-    *((nc_stream_shuffle, 0.4), (converted, 0.6), (unwritten_rest, 0.8)),
+    *((nc_stream_shuffle, 0.4), (converted, 0.6), (unwritten_rest, 1.1)),
 )

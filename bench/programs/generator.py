@@ -23,8 +23,8 @@ FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
-NESTS = 0.25  # of those, which take as long as several of the others
-GRIDS = 0.2  # of those, which several programs of a grid run
+NESTS = 0.3  # of those, which take as long as several of the others
+GRIDS = 0.25  # of those, which several programs of a grid run
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
@@ -68,7 +68,7 @@ def _ranks(maker: Maker) -> tuple:
     """Let several ranks run it; what they may do together."""
     if maker.target != "trn1" and maker.chance(0.4):
         maker.cores, maker.ranks = 2, 4
-        if maker.target == "trn3" and maker.chance(0.35):
+        if maker.target == "trn3" and maker.chance(0.5):
             maker.ranks = 8
         return cores.RANKS_OF_TWO
     maker.ranks = maker.choose((2, 2, 4))

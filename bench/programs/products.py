@@ -72,7 +72,7 @@ def nc_matmul(maker: Maker) -> None:
     forms = _formats(maker)
     stationary = _factors(maker, forms)
     widths: list[int] = []
-    for _ in range(maker.choose((1, 1, 2, 3))):
+    for _ in range(maker.choose((1, 1, 2, 3, 3))):
         moving = _moving(maker, stationary.lanes, forms)
         columns = moving.free
         dst = _sum(maker, stationary.free, columns)
@@ -275,6 +275,6 @@ def mx(maker: Maker) -> None:
 
 
 STEPS = (
-    *((nc_matmul, 4.5), (groups, 1), (double_row, 1.2), (nc_transpose, 1), (transpose_mode, 0.4)),
+    *((nc_matmul, 4.5), (groups, 1), (double_row, 1.8), (nc_transpose, 1), (transpose_mode, 0.4)),
     *((sparse, 0.4), (mx, 0.8), (picked, 0.4)),
 )

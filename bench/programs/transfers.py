@@ -235,6 +235,6 @@ def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
 
 STEPS = (
     *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
-    *((gather_transpose, 0.3), (interleaved, 0.8)),
+    *((gather_transpose, 0.3), (interleaved, 1.1)),
     *((register_store, 0.3), (loop, 2.4)),
 )

@@ -70,7 +70,7 @@ class Windows(Draws, ABC):
             return view
         axis = self.between(1, len(view.shape) - 1)
         ones = [i for i, n in enumerate(view.shape) if i and n == 1]
-        if len(view.shape) > 2 and ones and self.chance(0.5):
+        if len(view.shape) > 2 and ones and self.chance(0.7):
             return view.squeeze_dim(ones[0])
         if self.chance(0.3):
             return view.expand_dim(self.between(1, len(view.shape)))
