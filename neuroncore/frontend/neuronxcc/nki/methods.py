@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import ShapeError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki import language
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
@@ -93,9 +92,9 @@ def update(target: Tensor, name: str, other: Any) -> None:
         state.pending = None
         place = target.shaped(other.shape)
         parts = [place.within(box) if box else place for box in held.boxes]
-        begun = not all(map(_unwritten, parts))
+        begun = _begun(parts)
         if state.notes is not None:
-            state.notes.continues = begun
+            state.notes.continues = begun is True
         with state.accumulating():
             held.issue(place, accumulate=begun)
         return
@@ -106,19 +105,14 @@ def update(target: Tensor, name: str, other: Any) -> None:
         assign(target, result)
 
 
-def _unwritten(tile: Tensor) -> bool:
-    """Return whether no element of a tile was written. Raises ShapeError if only some elements
-    were."""
-    missing = tile.unwritten()
-    if missing is None:
-        return False
-    if missing.all():
+def _begun(parts: Sequence[Tensor]) -> bool | None:
+    """Return whether a sum in tiles has begun in all of their elements (True), in none (False), or
+    in some (None): then the product overwrites the other elements, as PSUM does with the first
+    write to each element."""
+    missing = [part.unwritten() for part in parts]
+    if all(one is None for one in missing):
         return True
-    raise ShapeError(
-        f"only a part of {tile} has a sum so far",
-        because="an accumulation group begins and continues for all of its elements together",
-        hint="accumulate into the same pieces every time",
-    )
+    return False if all(one is not None and one.all() for one in missing) else None
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:

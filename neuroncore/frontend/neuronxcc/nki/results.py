@@ -47,7 +47,7 @@ from neuroncore.numerics.formats import Format, float32
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
-Run = Callable[[Tensor, bool | None], None]  # takes a destination, and whether to add to it
+Run = Callable[[Tensor, dict[str, Any]], None]  # takes a destination, and arguments that change
 
 # The names in nki.errors of refusals for which the instruction table has no name.
 VENDORS: dict[tuple[str, str | None, str], str] = {
@@ -62,7 +62,8 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A delayed call, whose result has no destination yet: `run(dst, accumulate)` issues it."""
+    """A delayed call, whose result has no destination yet: `run(dst, changed)` issues it with some
+    arguments changed."""
 
     core: Core
     tile: Tensor  # the destination if none is assigned
@@ -73,12 +74,12 @@ class Pending:
     frame: FrameType
     instruction: int
 
-    def issue(self, dst: Tensor, accumulate: bool | None = None) -> None:
+    def issue(self, dst: Tensor, **changed: Any) -> None:
         core = self.core
         before, core.site = core.site, (self.frame.f_code, self.instruction)
         token = source.resumed.set((self.frame, self.instruction))
         try:
-            self.run(dst, accumulate)
+            self.run(dst, changed)
         finally:
             core.site = before
             source.resumed.reset(token)
@@ -293,7 +294,7 @@ def produce(
             boxes = chosen(mask, over)
             run = partial(_run_boxes, name, arguments, boxes, over, part, elementwise)
         if not awaited:
-            run(result, None)
+            run(result, {})
             return result
         whole = mask is None or (part is None and space is None)
         written = boxes if whole else [_written(result, box, over, part) for box in boxes]
@@ -312,10 +313,9 @@ def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
     return extent(_of_result(result, box, over, part)) if box else box
 
 
-def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, accumulate: bool | None) -> None:
+def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, changed: dict[str, Any]) -> None:
     arguments["dst"] = dst
-    if accumulate is not None:
-        arguments["accumulate"] = accumulate
+    arguments.update(changed)
     _issue_checked(name, arguments)
 
 
@@ -327,9 +327,9 @@ def _run_boxes(
     part: Part | None,
     elementwise: bool,
     dst: Tensor,
-    accumulate: bool | None,
+    changed: dict[str, Any],
 ) -> None:
-    passed = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
+    passed = {**arguments, **changed}
     cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
