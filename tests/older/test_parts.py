@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import OutOfBoundsError, ShapeError
+from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
 X = np.arange(6 * 40, dtype=np.float32).reshape(6, 40)
