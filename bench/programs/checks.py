@@ -1,6 +1,6 @@
 """What has to hold of a program: it runs, agrees with the plain reading, reads and writes the bytes
-that numpy's indexing says, has the same bits when it is replayed on other inputs as when it is run
-on them, and is scheduled in each order.
+that numpy's indexing says, has the same bits and the same record when it is replayed on other
+inputs as when it is run on them, and is scheduled in several orders.
 
 The second launch runs every iteration of every loop in Python, where the first one may have made
 iterations from others. Some programs are replayed from a saved record, and of some it is checked
@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from pathlib import Path
 from types import CodeType
 from typing import Any, get_args
 
@@ -25,6 +24,7 @@ import neuroncore
 
 neuroncore.activate()
 
+from bench.programs import records
 from bench.programs.hazards import Uses, broken, decisions
 from bench.programs.leftovers import Origins
 from bench.programs.program import CONSTANTS, Input, Launch, Program, Views, arrays
@@ -35,7 +35,6 @@ from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
 from neuroncore.plain.memory import Operand
-from neuroncore.record import saved
 from neuroncore.record.program import Record
 from neuroncore.replay import cursor
 from neuroncore.replay.cursor import Replay
@@ -45,7 +44,7 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
 FILE = "<program"  # the beginning of the names of files (`Program.file`)
-SAVED, HELD = 32, 8  # of so many programs one is replayed from a file, or held to its hazards
+SAVED, HELD = 8, 3  # of so many programs one is replayed from a file, or held to its hazards
 SHARED = 4  # of so many one has all of its products put off and shared out among threads
 BACK = 8  # of so many one is replayed to its end again, after going back
 
@@ -68,6 +67,7 @@ class Watched(Verification):
     ) -> None:
         super().__init__(record)
         self.expected, self.uses, self.origins = expected, uses, Origins()
+        self.missing = {*expected}  # lines without an instruction so far
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
 
@@ -78,6 +78,7 @@ class Watched(Verification):
             self._times[core, line] += 1
             views = self.expected[line]
             self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
+        self.missing.discard(line)
         self.origins.note(row, vars(i))
         if self.uses is not None:
             self.uses.note(core, number, row, vars(i))
@@ -138,7 +139,7 @@ def examine(
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         _step("verify", lambda: _verify(run, expected, uses))
-        times = _step("schedule", lambda: _schedule(run, uses))
+        times = _step("schedule", lambda: _schedule(run, uses, seed))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
         before, again = deepcopy(others), deepcopy(others)
         saves = seed % SAVED == 0
@@ -146,6 +147,8 @@ def examine(
         replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
         with _watched(isinstance(kernel, KernelOfOlder)):
             fresh: Run = _step("run", lambda: _run(kernel, again, launch))
+    if wrong := [*records.differences(run.record, fresh.record)]:
+        raise Failure("run: another record of a second launch", ", ".join(wrong))
     _compare(replay.results(), fresh.results, "result")
     _compare(_after(replay, before), again, "input, after the launch,")
     _compare(others, before, "input that was given")
@@ -221,9 +224,11 @@ def _watched(older: bool) -> Iterator[None]:
 
 
 def _from_file(run: Run, times: Mapping[Order, Sequence[float]]) -> Record:
-    """The record of a run as a file has had it, which takes the same `times` in each order."""
-    record = saved.unpacked(saved.packed(run.record), Path("of a program"))
-    for order, wanted in times.items():
+    """The record of a run as a file has had it: the same, which takes the same `times`."""
+    record, wrong = records.from_file(run.record)
+    if wrong:
+        raise Failure("file: another record", f"{', '.join(wrong)} of the record of a file")
+    for order, wanted in [*times.items()][-1:]:
         found = [one.total_ns for one in _timelines(run, record, order)]
         if found != wanted:
             raise Failure("schedule: another time from a file", f"{order}: {wanted}, {found}")
@@ -255,20 +260,26 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     found: Mismatch | None = verdict.difference
     if found is not None:
         raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
+    if verification.missing:
+        line = min(verification.missing)
+        raise Failure("verify: no instruction of a line", f"line {line} has no instruction")
     if len(run.record.programs) == 1:
-        reported = any("never written" in one.message for one in run.findings)
+        findings = run.findings if uses else run._finished.findings  # all of them take long
+        reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:
             raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")
 
 
-def _schedule(run: Run, uses: Uses | None) -> dict[Order, list[float]]:
-    """Schedule a run in each order, and return the nanoseconds that its cores take."""
+def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]]:
+    """Schedule a run, and return the nanoseconds that its cores take: in each order if uses are
+    given, else in two orders."""
     times = {}
+    orders = ORDERS if uses else [ORDERS[seed % len(ORDERS)], ORDERS[seed // 2 % len(ORDERS)]]
     pairs = [
         np.concatenate([decisions(one), *([uses.pairs(core)] if uses else [])])
         for core, one in enumerate(run.record.programs)
     ]
-    for order in ORDERS:
+    for order in orders:
         timelines = _timelines(run, run.record, order)
         times[order] = [one.total_ns for one in timelines]
         for core, timeline in enumerate(timelines):

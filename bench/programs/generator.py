@@ -12,6 +12,7 @@ from bench.programs import (
     masks,
     nests,
     older,
+    options,
     products,
     repeats,
     transfers,
@@ -25,13 +26,8 @@ STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs
 NESTS = 0.3  # of those, which take as long as several of the others
 GRIDS = 0.25  # of those, which several programs of a grid run
-OPTIONS = (
-    *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
-    *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
-    *({"uninitialized": "zeros"}, {"turns": 7}, {"rng": "hardware"}, {"tf32_read": "truncate"}),
-    *({"stochastic": True, "stochastic_bits": 9, "stochastic_seed": 5}, {"rng_seed": 77}),
-    *({"collective_rounding": "mesh"}, {"rings": 3}, {"mx_order": "chain"}, {"mx_scale": "ocp"}),
-)
+FEW, ALL = 3, 20  # the most results of a program
+ALL_RETURNED = 0.2  # of programs that return all that they have computed
 
 
 def generate(seed: int) -> Program:
@@ -56,12 +52,12 @@ def _older(maker: Maker) -> Program:
         maker.say("g = nl.program_id(0)", makes="g")
     if maker.chance(NESTS):
         maker.choose(nests.STEPS)(tiles)
-        return replace(maker.program(), dialect="older")
+        return _ended(maker, "older")
     for step in maker.random.choices(*zip(*OF_OLDER), k=maker.between(2, 6)):
         step(tiles)
     for one in tiles.made[-3:]:
         older.stored(tiles, one)
-    return replace(maker.program(), dialect="older")
+    return _ended(maker, "older")
 
 
 def _ranks(maker: Maker) -> tuple:
@@ -77,16 +73,22 @@ def _ranks(maker: Maker) -> tuple:
 
 def _made(maker: Maker, special: tuple, count: int) -> Program:
     """A program of usual steps, and of `special` ones among them."""
-    if maker.chance(0.15):
-        maker.options |= maker.choose(OPTIONS)
     if maker.cores > 1:
         maker.say("core = nl.program_id(0)", makes="core")
-    usual = maker.between(1, 4) if special else maker.between(2, 7)
+    most = 2 if maker.ranks > 2 else 4  # several cores take long
+    usual = maker.between(1, most) if special else maker.between(2, 7)
     steps = maker.random.choices(*zip(*STEPS), k=usual)
     if special:
         steps += maker.random.choices(*zip(*special), k=count)
         maker.random.shuffle(steps)
     for step in steps:
         step(maker)
-    maker.returned()
-    return maker.program()
+    maker.returned(ALL if maker.chance(ALL_RETURNED) else FEW)
+    return _ended(maker)
+
+
+def _ended(maker: Maker, dialect: str = "today") -> Program:
+    """What was made, with options that matter to it."""
+    made = replace(maker.program(), dialect=dialect)
+    found = {**options.drawn(maker, made.kernel_source()), **maker.options}
+    return replace(made, launch=replace(made.launch, options=found))

@@ -78,7 +78,7 @@ class Maker(Windows):
         for view in written:
             self.wrote(view)
         self.used += views.values()
-        if name.startswith("nisa."):
+        if name.startswith("nisa.") and not any(one.tensor.is_shared for one in written):
             self.issued.append((name, tuple(writes), given))
 
     def _roles(self, name: str, views: dict[str, View]) -> list[str]:

@@ -67,6 +67,11 @@ class Tensor:
         return self.name.startswith("x")
 
     @property
+    def is_shared(self) -> bool:
+        """Whether another core may read it, at any time until the next barrier."""
+        return self.name.startswith("s")
+
+    @property
     def row(self) -> int:
         """The bytes of a partition; of a tensor in HBM, all."""
         return prod(self.shape[1:] if self.on_chip else self.shape) * SIZES[self.form]

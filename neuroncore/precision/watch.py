@@ -252,7 +252,8 @@ def _runs_small(
 ) -> bool:
     """Run a call if none of its results and intermediate results can be as large as the limit, as
     in a few sums and products of small integers. Return whether it ran."""
-    numbers = [arguments[name] or 0 for name in known.numbers]
+    given = (arguments[name] for name in known.numbers)
+    numbers = [0 if number is None else number for number in given]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
         return False  # a register
     bound = 1.0

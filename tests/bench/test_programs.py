@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits, picks, transfers
+from bench.programs import checks, hits, picks, records, repeats, transfers
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions
@@ -25,6 +25,7 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.plain.memory import Operand
+from neuroncore.record import saved
 from neuroncore.replay import cursor, tensors
 
 
@@ -40,6 +41,29 @@ def test_programs_are_of_both_dialects():
 def test_programs_write_to_inputs_and_repeat_instructions_with_other_numbers():
     found = set().union(*(generate(seed).kinds for seed in range(200)))
     assert {"an input that changes", "another number"} <= found
+
+
+def test_options_are_those_that_matter_to_a_program():
+    programs = [*map(generate, range(1500))]
+    for name, words in (
+        ("rings", "implicit"),
+        ("collective_rounding", "ncc."),
+        ("mx_scale", "_mx"),
+    ):
+        found = [one for one in programs if name in one.launch.options]
+        assert found and all(words in one.source() for one in found)
+    assert sum("stochastic" in one.launch.options for one in programs) > 0.04 * len(programs)
+
+
+def test_a_second_launch_and_a_file_have_the_same_record(monkeypatch):
+    one, other = (checks.check(generate(3)).record for _ in range(2))
+    assert [*records.differences(one, other)] == []
+    other.programs[0].data.iterations.append(1)
+    assert [*records.differences(one, other)] == ["iterations"]
+    packed = saved.packed(one)
+    assert records.from_file(one)[1] == []
+    monkeypatch.setattr(saved, "packed", lambda record: packed)
+    assert records.from_file(other)[1] == ["iterations"]
 
 
 def test_several_programs_of_a_grid_run_a_kernel_of_the_older_api():
@@ -164,7 +188,7 @@ def _failure(kind, seeds=range(4000)):
 
 
 def test_what_comes_after_a_decision_waits_for_the_load():
-    program = next(p for p in map(generate, range(600)) if "a decision about a load" in p.kinds)
+    program = next(one for one in map(generate, range(600)) if "while r" in one.source())
     (record,) = checks.check(program).record.programs
     pairs = decisions(record)
     loads = {record.calls[call].name for call in record.columns().call[pairs[:, 0]]}
@@ -174,7 +198,8 @@ def test_what_comes_after_a_decision_waits_for_the_load():
 def test_constants_of_the_record_are_those_of_the_kernel(monkeypatch):
     changed = dict.fromkeys(("True", "False"), None)
     monkeypatch.setattr(checks, "CONSTANTS", checks.CONSTANTS | changed)
-    assert "reverse" in _failure("another flag")
+    failure = _failure("another flag")
+    assert any(flag in failure for flags in repeats.FLAGS.values() for flag in flags)
 
 
 def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):

@@ -126,6 +126,18 @@ def test_exact_integer_arithmetic_is_not_told_of():
     assert not run(kernel, np.full((4, 5), 2**24 + 1, np.int32))[1].warnings
 
 
+def test_numbers_of_registers_are_not_conditions():
+    def kernel(x):
+        tile, register = loaded(x), nisa.register_alloc(3)
+        nisa.register_move(register, register + 1)
+        part = tile[:, nl.ds(register, 1)]
+        nisa.tensor_scalar(dst=part, data=part, op0=nl.add, operand0=1)
+        return stored(tile)
+
+    found = neuroncore.run(kernel, np.zeros((4, 5), np.int32), options=Options(precision=True))
+    assert found.results[:, 4].tolist() == [1] * 4
+
+
 @nki.jit
 def rows_of_integers(table, index):
     chosen = nl.load(index)
