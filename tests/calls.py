@@ -5,7 +5,7 @@ asked format wherever its operand takes that. `OTHERWISE` has what a clause does
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import nki.isa as nisa
 import nki.language as nl
@@ -42,7 +42,12 @@ FOLDS = ("add", "maximum", "minimum", "multiply", "subtract")
 def values(form, shape, seed=0):
     """Numbers for a format, float32 ones for floats, some of them special, and the limits of
     integers; of packed formats and scales the codes."""
-    rng, form = np.random.default_rng([seed, *shape]), lookup(form)
+    return _values(lookup(form), tuple(shape), seed).copy()
+
+
+@cache
+def _values(form, shape, seed):
+    rng = np.random.default_rng([seed, *shape])
     if form.is_opaque:
         return rng.integers(0, 1 << form.bits, shape).astype(form.code_type)
     if form == "bool":

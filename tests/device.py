@@ -1,5 +1,7 @@
 """A core that a test fills, drives and reads directly, one instruction at a time."""
 
+from functools import cache
+
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
@@ -69,12 +71,11 @@ class Device:
         self.changed[tile.storage.id] = tile.storage
         return tile
 
-    def _keep(self):
-        """Keep what tests have filled, before an instruction changes it. Tiles at addresses have
-        one storage, which is large."""
-        while self.changed:
-            number, storage = self.changed.popitem()
-            self.filled[number] = storage.data.tobytes()
+    def _keep(self, *numbers):
+        """Keep what tests have filled, before an instruction that is given these storages, or any,
+        changes it. Tiles at addresses have one storage, which is large."""
+        for number in {*numbers} & {*self.changed} if numbers else [*self.changed]:
+            self.filled[number] = self.changed.pop(number).data.tobytes()
 
     def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tile for when only its geometry matters."""
@@ -118,9 +119,9 @@ class Device:
 
     def issue(self, name, *args, **kwargs):
         """Issue one instruction, as a kernel would."""
-        for tile in tiles_in((*args, *kwargs.values())):
-            self.storages[tile.storage.id] = tile.storage
-        self._keep()
+        given = {tile.storage.id: tile.storage for tile in tiles_in((*args, *kwargs.values()))}
+        self.storages |= given
+        self._keep(*given)
         with on(self.core):
             function(name)(*args, **kwargs)
 
@@ -138,8 +139,8 @@ class Device:
         given = (*given, *(t for list_ in given if isinstance(list_, list) for t in list_))
         tiles = [t for t in given if isinstance(t, Tile)]
         before = self._state(tiles)
-        with pytest.raises(kind) as caught:
-            self.issue(name, *args, **kwargs)
+        with pytest.raises(kind) as caught, on(self.core):
+            function(name)(*args, **kwargs)
         assert kind in (type(caught.value), KernelError)
         fields = caught.value.to_dict()
         message = " ".join(str(fields[f]) for f in ("statement", "expected", "got", "because"))
@@ -230,6 +231,11 @@ def converted(values, dtype):
 
 def noise(shape, dtype="float32", seed=0, special=True):
     """Numbers of many magnitudes, and some that are none; of integers any, with their limits."""
+    return _noise(tuple(shape), np.dtype(dtype), seed, special).copy()
+
+
+@cache
+def _noise(shape, dtype, seed, special):
     rng = np.random.default_rng([seed, len(shape), *shape])
     if np.dtype(dtype).kind in "iu":
         bounds = np.iinfo(dtype)

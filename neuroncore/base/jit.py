@@ -329,14 +329,17 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
 def _asserting(function: F, types: Sequence[Any]) -> F:
     """Return a function that asserts that its arrays have these types before it calls
     `function`."""
+    legal: dict[Any, bool] = {}  # by argument number, format, axes and order of an array
 
     def asserting(*given: Any) -> Any:
         for number, (one, wanted) in enumerate(zip(given, types, strict=True)):
             if isinstance(one, np.ndarray):
-                found = numba.typeof(one)
-                same = (found.dtype, found.ndim) == (wanted.dtype, wanted.ndim)
-                said = f"argument {number} of {function.__name__} is {found}, not {wanted}"
-                assert same and wanted.layout in ("A", found.layout), said
+                kind = number, one.dtype, one.ndim, one.flags.c_contiguous, one.flags.f_contiguous
+                if kind not in legal:
+                    found = numba.typeof(one)
+                    same = (found.dtype, found.ndim) == (wanted.dtype, wanted.ndim)
+                    legal[kind] = same and wanted.layout in ("A", found.layout)
+                assert legal[kind], f"argument {number} of {function.__name__} is not {wanted}"
         return function(*given)
 
     return asserting  # type: ignore[return-value]

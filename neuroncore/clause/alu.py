@@ -35,7 +35,8 @@ class Table(MutableMapping[str, T]):
         return self._entered
 
     def __getitem__(self, name: str) -> T:
-        return self._rows[name]
+        row = self._entered.get(name)
+        return self._rows[name] if row is None else row
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)

@@ -99,7 +99,8 @@ class Operand:
     def codes(self) -> Array:
         """Return the codes of the elements; uninitialized ones are poison, or 0 if `zeros`."""
         found = self.tensor.codes(self.positions, self.held.codes)
-        found[self.missing()] = np.array(0 if self.zeros else poison(self.held)).astype(found.dtype)
+        if (missing := self.missing()).any():
+            found[missing] = np.array(0 if self.zeros else poison(self.held)).astype(found.dtype)
         return found
 
     def values(self) -> Array:

@@ -218,11 +218,19 @@ def test_so_is_output_to_one(words):
     assert ended.stderr == "neuroncore: the output can't be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("words", ["run mine.py::double", "run mine.py::double --json", "isa"])
-def test_closed_output_is_one_sentence(words):
-    closed = f"exec '{NEURONCORE}' {words} >&-"
+CLOSED = "neuroncore: the output is closed\n"
+
+
+@pytest.mark.parametrize("words", ["run mine.py::double", "run mine.py::double --json"])
+def test_closed_output_is_one_sentence(words, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert (main(words.split()), capsys.readouterr().err) == (2, CLOSED)
+
+
+def test_so_it_is_in_a_process():
+    closed = f"exec '{NEURONCORE}' isa >&-"
     ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True)
-    assert (ended.returncode, ended.stderr) == (2, "neuroncore: the output is closed\n")
+    assert (ended.returncode, ended.stderr) == (2, CLOSED)
 
 
 # --- what the user's code raises ------------------------------------------------------------------

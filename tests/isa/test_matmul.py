@@ -100,7 +100,7 @@ def test_a_strided_destination_keeps_what_lies_between():
     device.agrees()
 
 
-@for_all("shape", [(128, 128, 512), (37, 5, 11)])
+@for_all("shape", [(128, 37, 60), (37, 5, 11)])
 @for_all("dtype", ["float32", "bfloat16", "float8_e5m2"])
 def test_blas_agrees_within_rounding(shape, dtype):
     k, m, n = shape

@@ -12,12 +12,12 @@ def flow(queues, reads):
     accesses = Accesses(
         start=np.arange(count + 1),
         operands=np.zeros(count, np.int64),
-        reads=np.array(reads, np.int64),
-        near=np.zeros(1, np.int64),
+        reads=np.array(reads, np.int32),
+        near=np.zeros(1, np.int32),
         near_start=np.array([0, 1]),
     )
-    queue = np.array(queues)
-    return dependencies(queue, 2, accesses, np.full(count, -1), defines=False)
+    queue = np.array(queues, np.int32)
+    return dependencies(queue, 2, accesses, np.full(count, -1, np.int32), defines=False)
 
 
 def needs(found, i):

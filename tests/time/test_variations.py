@@ -262,8 +262,8 @@ def test_an_instruction_reads_what_shares_bytes_with_its_inputs():
     accesses = Accesses(
         start,
         rng.integers(0, 12, start[-1]),
-        np.minimum(reads, count),
-        near,
+        np.minimum(reads, count).astype(np.int32),
+        near.astype(np.int32),
         np.append(0, np.cumsum(share.sum(axis=1))),
     )
     boxes = np.column_stack([np.zeros((12, 3), np.int64), begin, end, np.arange(12) % 2])
