@@ -339,7 +339,8 @@ def _asserting(function: F, types: Sequence[Any]) -> F:
                     found = numba.typeof(one)
                     same = (found.dtype, found.ndim) == (wanted.dtype, wanted.ndim)
                     legal[kind] = same and wanted.layout in ("A", found.layout)
-                assert legal[kind], f"argument {number} of {function.__name__} is not {wanted}"
+                said = f"argument {number} of {function.__name__} is"
+                assert legal[kind], f"{said} {numba.typeof(one)}, not {wanted}"
         return function(*given)
 
     return asserting  # type: ignore[return-value]
