@@ -28,6 +28,7 @@ from bench.programs import records
 from bench.programs.hazards import Uses, broken, decisions
 from bench.programs.leftovers import Origins
 from bench.programs.program import CONSTANTS, Input, Launch, Program, Views, arrays
+from bench.programs.walks import Shown
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.core import later
@@ -46,7 +47,7 @@ REWRITTEN = "compiled"  # the order whose compiler gives results other places
 FILE = "<program"  # the beginning of the names of files (`Program.file`)
 SAVED, HELD = 8, 3  # of so many programs one is replayed from a file, or held to its hazards
 SHARED = 4  # of so many one has all of its products put off and shared out among threads
-BACK = 8  # of so many one is replayed to its end again, after going back
+BACK = 4  # of so many one is replayed to its end again, after going back
 
 
 class Failure(Exception):
@@ -67,6 +68,7 @@ class Watched(Verification):
     ) -> None:
         super().__init__(record)
         self.expected, self.uses, self.origins = expected, uses, Origins()
+        self.shown = Shown(len(expected), self.instructions)
         self.missing = {*expected}  # lines without an instruction so far
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
@@ -82,7 +84,9 @@ class Watched(Verification):
         self.origins.note(row, vars(i))
         if self.uses is not None:
             self.uses.note(core, number, row, vars(i))
-        return super()._compared(core, number, row, i, storages)
+        found = super()._compared(core, number, row, i, storages)
+        self.shown.note(core, number, row, vars(i))  # with the emulator's bits
+        return found
 
     def _line(self, core: int, row: Any) -> int:
         """The line of the kernel that an instruction is of; 0 if it is of another function."""
@@ -96,7 +100,7 @@ class Watched(Verification):
         for key, view in views.items():
             operand = getattr(i, key, None)
             if isinstance(view, str):
-                if isinstance(operand, float | bool) and repr(operand) != repr(CONSTANTS[view]):
+                if isinstance(operand, float | int) and repr(operand) != repr(CONSTANTS[view]):
                     said = f"{key} of {name} is {operand}, not {view}"
                     raise Failure(f"verify: {key} of {name}", said)
                 continue
@@ -130,21 +134,23 @@ def examine(
     expected: Mapping[int, Sequence[Views]],
 ) -> Run:
     """The same of a kernel."""
-    own, others = (
+    own, others, again = (
         [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
-        for first in (True, False)
+        for first in (True, False, False)
     )
     uses = None if seed % HELD else Uses()
     with warnings.catch_warnings(), _sharing(seed % SHARED == 1):
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
-        _step("verify", lambda: _verify(run, expected, uses))
+        shown = _step("verify", lambda: _verify(run, expected, uses))
         times = _step("schedule", lambda: _schedule(run, uses, seed))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
-        before, again = deepcopy(others), deepcopy(others)
+        before = deepcopy(others)
         saves = seed % SAVED == 0
         record = _step("file", lambda: _from_file(run, times)) if saves else run.record
         replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
+        if seed % BACK == 3:
+            _step("walk", lambda: _walked(shown, record))
         with _watched(isinstance(kernel, KernelOfOlder)):
             fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     if wrong := [*records.differences(run.record, fresh.record)]:
@@ -251,7 +257,13 @@ def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay:
     return replay
 
 
-def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None) -> None:
+def _walked(shown: Shown, record: Record) -> None:
+    with _changed(cursor, APART=2):
+        if wrong := shown.wrong(record):
+            raise Failure("walk: another tile", wrong)
+
+
+def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None) -> Shown:
     verification = Watched(run.record, expected, uses)
     verdict = verification.run()
     if verdict.difference is None and (results := arrays_in(run.results)):
@@ -268,6 +280,7 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
         reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:
             raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")
+    return verification.shown
 
 
 def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]]:

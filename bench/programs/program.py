@@ -25,8 +25,9 @@ AROUND = " around"  # the end of a kind, of which some numbers are below 0
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
+STRIDED = 0.15  # of the arrays that a kernel is given
 UNUSUAL = 0.3  # of the inputs of floats
-CONSTANTS = {"True": True, "False": False, **{text: float(text) for text in NUMBERS}}
+CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
 """Arguments that instructions of the record must have as the kernel says them."""
 Views = Mapping[str, "View | str"]
 
@@ -154,7 +155,21 @@ def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True
         own = [seed, rank, int(first), int(one.name[1:])]
         known = one.kind == ALWAYS or (first and one.kind in KNOWN)
         key = one.seed if known else own
-        found.append(numbers(one, np.random.default_rng(key)))
+        made = numbers(one, np.random.default_rng(key))
+        found.append(_laid_out(made, np.random.default_rng([seed, int(one.name[1:])])))
+    return found
+
+
+def _laid_out(array: Array, rng: np.random.Generator) -> Array:
+    """The same numbers, now and then in memory in another order, or with gaps."""
+    if rng.random() > STRIDED:
+        return array
+    way = rng.integers(3)
+    if way == 0:
+        return np.asfortranarray(array)
+    wide = np.zeros((2 * array.shape[0], *array.shape[1:]), array.dtype)
+    found = wide[::2] if way == 1 else wide[-1::-2]
+    found[...] = array
     return found
 
 

@@ -119,8 +119,10 @@ def _check_alike(name: str, parts: Parts) -> None:
 
 
 def put(tile: Tile, codes: Array) -> None:
-    """Write codes to a tile. They have the tile's format, and the order of its elements."""
+    """Write codes to a tile. They have the tile's format, and the order of its elements. The tile
+    may be one of another core, whose own instruction goes on, and counts the write, later."""
     tile.codes()[...] = codes.reshape(tile.shape)
+    tile.storage.version += 1
 
 
 def sources(parts: Parts) -> list[list[Array]]:

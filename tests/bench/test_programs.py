@@ -1,6 +1,7 @@
 """Random programs: a seed is a program, what holds of them is checked, and failures are shrunk."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +14,13 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits, picks, records, repeats, transfers
+from bench.programs import checks, hits, loops, picks, records, repeats, transfers, walks
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
-from bench.programs.program import Input, numbers
+from bench.programs.program import Input, arrays, numbers
 from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import leftovers, packs
@@ -142,6 +143,42 @@ def test_a_replay_that_writes_to_the_arrays_that_it_is_given_is_found(monkeypatc
     maker.issue("nisa.dma_copy", dst=dst, src=src)
     with pytest.raises(checks.Failure, match="of input"):
         checks.check(maker.program())
+
+
+@pytest.mark.parametrize("step", [loops.body, loops.function])
+def test_a_line_has_operands_of_other_sizes_each_time(step):
+    for seed in range(12):
+        maker = Maker(seed)
+        step(maker)
+        statement = maker.statements[-1]
+        assert all(len(times) > 1 for times in statement.views.values())
+        maker.returned()
+        checks.check(maker.program())
+
+
+def test_nothing_uses_a_tensor_that_is_deleted():
+    for program in map(generate, range(400)):
+        for line, one in enumerate(program.statements):
+            if one.text.startswith("del "):
+                rest = " ".join(later.text for later in program.statements[line + 1 :])
+                assert one.text[4:] not in re.findall(r"\w+", rest)
+
+
+def test_arrays_of_any_order_have_the_numbers_of_their_seed():
+    inputs = [Input(f"x{n}", (4, 6), "float32") for n in range(60)]
+    found = arrays(inputs, 3)
+    assert {(one.flags.c_contiguous, one.flags.f_contiguous) for one in found} > {(True, False)}
+    one = numbers(inputs[0], np.random.default_rng([3, 0, 1, 0]))
+    assert np.array_equal(found[0], one, equal_nan=True)
+
+
+def test_a_replay_that_shows_another_tile_is_found(monkeypatch):
+    """Going back leaves the registers of a core as they are."""
+    seeds = [seed for seed in range(600) if seed % checks.BACK == 3]
+    monkeypatch.setattr(walks.Replay, "_return_to", lambda self, step: setattr(self, "step", step))
+    with pytest.raises(checks.Failure, match="walk"):
+        for seed in seeds:
+            checks.check(generate(seed))
 
 
 @pytest.mark.parametrize("seed", range(12))

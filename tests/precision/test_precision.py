@@ -45,6 +45,21 @@ def test_a_narrow_result_of_a_matmul_is_the_rough_line():
     assert blamed(found, "the rough line") > 0.95
 
 
+def test_a_sum_goes_on_in_some_elements_and_begins_in_others():
+    def kernel(x):
+        tile, total = loaded(x), empty((1, 8), buffer=nl.psum)
+        for part in (total[:, :5], total):
+            nisa.nc_matmul(dst=part, stationary=tile[:, :1], moving=tile[:, : part.shape[1]])
+        final = empty((1, 8))
+        nisa.tensor_copy(dst=final, src=total)
+        return stored(final)
+
+    x = X[:, :8].astype(np.float32)
+    launched, found = run(kernel, x)
+    wanted = np.float64(x[:, :1]).T @ x * ([2] * 5 + [1] * 3)
+    assert np.allclose(launched.outputs, wanted, rtol=1e-5) and found.beyond is None
+
+
 def test_the_rougher_of_two_inputs_is_owed_more():
     def kernel(x, y):
         a, b = loaded(x), loaded(y)

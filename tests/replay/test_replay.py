@@ -205,6 +205,25 @@ def test_forward_and_back_anywhere_it_holds_the_same(name, room):
     assert bits(replay.results()) == wanted
 
 
+def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeypatch):
+    """The last rank to arrive writes to the tensors of all; the others go on later."""
+
+    @nki.jit
+    def kernel(x):
+        own, total = tile(x), nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        ncc.all_reduce(srcs=[own], dsts=[total], replica_group=ReplicaGroup([[0, 1]]), op=nl.add)
+        return result(total)
+
+    monkeypatch.setattr(cursor, "APART", 1)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    replay = neuroncore.run(kernel, target="trn2", per_rank=[(x,), (x,)], lnc=1).steps()
+    for step in [*range(replay.steps), *range(replay.steps)][::-1]:
+        replay.to_step(step)
+        for rank in range(2):
+            found = replay.tile(1, "dsts[0]", rank, after=True).elements
+            assert np.array_equal(found, 2 * x)
+
+
 def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
     run = neuroncore.run(added_up, X, Y, target="trn2")
     replay, held = run.steps(snapshots=1 << 30), {}

@@ -1,0 +1,46 @@
+"""Replays that go to any instruction, in any order, and show its operands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from bench.programs.views import Array
+from neuroncore.plain.memory import Operand
+from neuroncore.record.program import Record
+from neuroncore.record.rows import Row
+from neuroncore.replay.cursor import Replay
+
+MOST = 6  # operands that are looked at
+Place = tuple[int, int, str]  # a core, an instruction of it, and one of its results
+
+
+class Shown:
+    """What some instructions have written, by the plain reading."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        self._random, self._share = Random(seed), MOST / max(1, steps)
+        self.codes: dict[Place, Array] = {}
+
+    def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:
+        """Note the results of an instruction, if it is one of those."""
+        if row.call.dynamic or self._random.random() > self._share:
+            return
+        for name in row.call.writes:
+            operand = given[name]
+            if isinstance(operand, Operand) and not operand.missing().any():
+                self.codes[core, number, name] = operand.codes().copy()
+
+    def wrong(self, record: Record) -> str:
+        """Go to the instructions in any order, and say which one has other results than noted."""
+        replay, places = Replay(record), [*self.codes]
+        self._random.shuffle(places)
+        for core, number, name in places:
+            found = replay.tile(number, name, core, after=True).elements
+            wanted = self.codes[core, number, name]
+            if np.ascontiguousarray(found).tobytes() != np.ascontiguousarray(wanted).tobytes():
+                return f"{name} of instruction {number} of core {core}"
+        return ""
