@@ -13,7 +13,8 @@ PARTITIONS = 128
 MOST_FREE = 1100  # elements of a partition
 FLOATS = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 INTEGERS = ("int32", "int16", "int8", "uint32", "uint16", "uint8")
-NUMBERS = ("0.0", "-0.0", "1.0", "-1.0", "0.5", "2.0", "-0.25", "3.0", "1.5", "2", "-3")
+NUMBERS = ("0.0", "-0.0", "1.0", "-1.0", "0.5", "2.0", "-0.25", "3.0", "1.5", "+2", "-(3)")
+"""As text, of which none is also a count or an index: those of whole numbers have a sign."""
 LANES = (1, 16, 31, 32, 33, 63, 64, 65, 96, 100, 127, 128, 128)
 WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 
