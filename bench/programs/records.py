@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from neuroncore.record import saved
-from neuroncore.record.inputs import Data
+from neuroncore.record.inputs import Data, is_leaf, mapped
 from neuroncore.record.program import Program, Record
 
 FACTS = ("order", "dge", "software", "loads", "clock_phase", "flags", "left_out", "count")
-DATA = {one.name for one in fields(Data) if not one.name.startswith("_")}
+GEOMETRIES = {"results", "places"}  # of data, what has the numbers of geometries
+DATA = {one.name for one in fields(Data) if not one.name.startswith("_")} - GEOMETRIES
 ANEW = {"values"}  # what a file has with other types
 SETTING = ("machine", "options", "grid", "inputs", "world")
 
@@ -24,8 +25,8 @@ def differences(one: Record, other: Record) -> Iterator[str]:
     other numbers among its inputs."""
     for first, second in zip(one.programs, other.programs, strict=True):
         yield from _of_programs(first, second, DATA)
-        if first.rows != second.rows:
-            yield "rows"
+        if not np.array_equal(first.columns().line, second.columns().line):
+            yield "lines"
 
 
 def from_file(record: Record) -> tuple[Record, list[str]]:
@@ -42,9 +43,29 @@ def from_file(record: Record) -> tuple[Record, list[str]]:
 def _of_programs(one: Program, other: Program, data: set[str]) -> Iterator[str]:
     yield from (name for name in FACTS if getattr(one, name) != getattr(other, name))
     yield from (name for name in data if getattr(one.data, name) != getattr(other.data, name))
-    for name in ("edges", "decided"):
-        if not np.array_equal(getattr(one, name)(), getattr(other, name)()):
-            yield name
+    first, second = _read(one), _read(other)
+    yield from (name for name in first if first[name] != second[name])
+
+
+def _read(program: Program) -> dict[str, Any]:
+    """The instructions, in which the shapes and strides of operands are in the place of the numbers
+    of geometries: equal geometries have several numbers if a cache has lost one meanwhile."""
+    lies = [(one.shape, one.strides, one.dtype.name) for one in program.geometries]
+    columns, windows, data = program.columns(), program.windows(), program.data
+    places = zip(*(one.tolist() for one in (windows.storage, windows.geometry, windows.offset)))
+    known = [(storage, lies[number], offset) for storage, number, offset in places]
+    moved = zip(data.places[::2], data.places[1::2], strict=True)
+    return {
+        "operands": [known[window] for window in program.operand_windows().tolist()],
+        "calls": [program.calls[call].name for call in columns.call.tolist()],
+        "begins": columns.start.tolist(),
+        "moved operands": [(lies[number], offset) for number, offset in moved],
+        "results": mapped(
+            data.results, lambda leaf: leaf._replace(geometry=lies[leaf[1]]), is_leaf
+        ),
+        "edges": program.edges().tolist(),
+        "decisions": program.decided().tolist(),
+    }
 
 
 def _places(program: Program) -> list[Any]:

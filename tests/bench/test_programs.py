@@ -25,6 +25,7 @@ from bench.programs.shrinking import shrink
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
+from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
 from neuroncore.record import saved
 from neuroncore.replay import cursor, tensors
@@ -59,6 +60,8 @@ def test_options_are_those_that_matter_to_a_program():
 def test_a_second_launch_and_a_file_have_the_same_record(monkeypatch):
     one, other = (checks.check(generate(3)).record for _ in range(2))
     assert [*records.differences(one, other)] == []
+    geometry._layouts.clear()  # as when it is full: equal geometries get other numbers
+    assert [*records.differences(one, checks.check(generate(3)).record)] == []
     other.programs[0].data.iterations.append(1)
     assert [*records.differences(one, other)] == ["iterations"]
     packed = saved.packed(one)
