@@ -69,10 +69,10 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield "run = call.run"
     yield "if run is None:"
     yield "    run = call.run = staged(call, arguments(call.instruction, locals()), core)"
-    yield "if core.beside is None:"
+    yield "if core.shadow is None:"
     yield f"    run({', '.join(passed)})"
     yield "else:"
-    yield "    core.beside.perform(call, arguments(call.instruction, locals()))"
+    yield "    core.shadow.perform(call, arguments(call.instruction, locals()))"
     yield "if core.leftovers is not None:"
     yield "    core.leftovers.follow(call, arguments(call.instruction, locals()))"
     for p in instruction.operands:

@@ -82,7 +82,7 @@ UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # machine code is on disk, COLD if it isn't. An iteration takes up to 20 us in Python. Importing
 # numba takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
 WARM, COLD = 3_000, 20_000
-LONGEST_TURN = 30.0  # seconds that a process waits while another process compiles the same function
+LONGEST_WAIT = 30.0  # seconds that a process waits while another process compiles the same function
 QUIET = "NEURONCORE_PROGRESS"  # environment variable: 0 suppresses lines about work that takes long
 # environment variable: 1 asserts the types of all arguments of machine code
 ASSERTS = "NEURONCORE_ASSERTS"
@@ -174,13 +174,14 @@ class KeptCode(CompiledLoop[P, R]):
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
         renew(made.stats.cache_path)
-        kept, turn = made._cache, Turn(Path(made.stats.cache_path, f"{self.plain.__name__}.lock"))
-        kept.load_overload = turn.before(_where_allowed(kept.load_overload))
-        kept.save_overload = turn.after(_where_allowed(kept.save_overload))
+        kept = made._cache
+        lock = CompilationLock(Path(made.stats.cache_path, f"{self.plain.__name__}.lock"))
+        kept.load_overload = lock.before(_where_allowed(kept.load_overload))
+        kept.save_overload = lock.after(_where_allowed(kept.save_overload))
         return made
 
 
-class Turn:
+class CompilationLock:
     """A lock on the compilation of one function. One process at a time holds the lock; the others
     wait, and then load the machine code. Without the lock, processes that start together, such as
     the workers of a test runner, would each compile every loop."""
@@ -221,12 +222,12 @@ class Turn:
 
 def locked(file: Path) -> int | None:
     """Wait for the lock of a file. Return the descriptor of the open file, or None if the file
-    can't be locked or another process holds the lock for longer than LONGEST_TURN seconds."""
+    can't be locked or another process holds the lock for longer than LONGEST_WAIT seconds."""
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
     except OSError:
         return None
-    until = time.monotonic() + LONGEST_TURN
+    until = time.monotonic() + LONGEST_WAIT
     while fcntl and time.monotonic() < until:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -96,7 +96,7 @@ def is_ours(frame: FrameType) -> bool:
         return True
     name: str = frame.f_globals.get("__name__", "")
     ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
-    if ours and id(frame.f_code) not in _doors:
+    if ours and id(frame.f_code) not in _entry_points:
         _keep_code(_our_code, frame.f_code)
     return ours
 
@@ -108,12 +108,12 @@ def is_users(frame: FrameType) -> bool:
 
 
 # ids of code objects; a caller of one of these functions is not the user's kernel
-_doors: set[int] = set()
+_entry_points: set[int] = set()
 
 
-def door(function: Callable[..., Any]) -> Callable[..., Any]:
+def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function as an entry point of neuroncore: its callers are not the user's kernel."""
-    _doors.add(id(function.__code__))
+    _entry_points.add(id(function.__code__))
     return function
 
 
@@ -131,7 +131,7 @@ def user_above(frame: FrameType | None) -> FrameType | None:
         if id(code) not in ours:  # this test costs less than a call, and most frames pass it
             if users.get(id(code)) is code:
                 return frame
-            if id(code) in _doors:
+            if id(code) in _entry_points:
                 return None
             if not is_ours(frame):
                 _keep_code(users, code)

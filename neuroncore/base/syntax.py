@@ -88,11 +88,11 @@ def question(frame: FrameType) -> Question:
     where = line, column, end_line, end_column
     by = _parents(frame.f_code.co_filename).get(where)
     children = ast.iter_child_nodes(by) if by is not None else ()
-    of = next((one for one in children if lies(one) == where), None)
+    of = next((one for one in children if node_span(one) == where), None)
     return Question(of, by)
 
 
-def lies(node: ast.AST) -> Span:
+def node_span(node: ast.AST) -> Span:
     """Return the source span of a node."""
     where = ("lineno", "col_offset", "end_lineno", "end_col_offset")
     return tuple(getattr(node, name, None) for name in where)
@@ -149,7 +149,7 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """Return, by the span of each expression of a file, the node that uses its value. An `assert`
     is also listed by its own span, because pytest gives that span to the tests of asserts."""
     return {
-        lies(value): node
+        node_span(value): node
         for node in ast.walk(tree(file))
         for value in (node, *ast.iter_child_nodes(node))
         if isinstance(value, ast.expr if value is not node else ast.Assert)

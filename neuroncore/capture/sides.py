@@ -51,7 +51,7 @@ class SideRow:
         }
 
 
-def beside(program: Neff, timeline: Timeline) -> list[SideRow]:
+def side_rows(program: Neff, timeline: Timeline) -> list[SideRow]:
     """Return the rows for the core that runs the kernel, which is the one with most
     instructions."""
     each = [[work for _, work in of_graph(graph)] for graph in program.graphs]

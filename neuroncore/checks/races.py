@@ -254,9 +254,9 @@ def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
     windows, geometries = uses.program.windows(), uses.program.geometries
     spots = []
     for window in _first_windows(uses)[kept].tolist():
-        lies = geometries[windows.geometry[window]]
-        form = Form(lies.shape, lies.bytes_apart, lies.dtype.itemsize)
-        start = int(windows.offset[window]) * lies.dtype.itemsize
+        geometry = geometries[windows.geometry[window]]
+        form = Form(geometry.shape, geometry.bytes_apart, geometry.dtype.itemsize)
+        start = int(windows.offset[window]) * geometry.dtype.itemsize
         spots.append(SharedSpot(int(windows.storage[window]), form, start))
     return spots
 

@@ -216,31 +216,31 @@ def operand_of(**operands: str) -> Rule:
 
 
 def only_if(
-    argument: str, beside: str, said: str, test: Callable[[Any], Any], **reasons: Any
+    argument: str, partner: str, said: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow an argument only if `test` is true for the argument of another parameter, `beside`.
+    """Allow an argument only if `test` is true for the argument of another parameter, `partner`.
     `said` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} only if {beside} {said}", **reasons)
+    @rule(OperatorError, f"{argument} only if {partner} {said}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
-        value, other = call[argument], call[beside]
+        value, other = call[argument], call[partner]
         if not value or test(other):
             return None
-        said_of = f"{argument} does not go with {beside}={_name(other)}"
-        return fault(argument, said_of, f"{beside} that {said}", f"{beside}={_name(other)}")
+        said_of = f"{argument} does not go with {partner}={_name(other)}"
+        return fault(argument, said_of, f"{partner} that {said}", f"{partner}={_name(other)}")
 
     return check
 
 
-def needed_if(argument: str, beside: str, said: str, test: Callable[[Any], Any]) -> Rule:
-    """Require an argument if `test` is true for the argument of another parameter, `beside`. `said`
-    states this condition in words."""
+def needed_if(argument: str, partner: str, said: str, test: Callable[[Any], Any]) -> Rule:
+    """Require an argument if `test` is true for the argument of another parameter, `partner`.
+    `said` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} is needed if {beside} {said}")
+    @rule(OperatorError, f"{argument} is needed if {partner} {said}")
     def check(call: Call, machine: Machine) -> Fault | None:
-        if call[argument] is not None or not test(call[beside]):
+        if call[argument] is not None or not test(call[partner]):
             return None
-        return fault(argument, f"{beside}={_name(call[beside])} needs {argument}", got="None")
+        return fault(argument, f"{partner}={_name(call[partner])} needs {argument}", got="None")
 
     return check
 

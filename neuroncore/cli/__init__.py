@@ -71,7 +71,7 @@ COMMANDS = {
 }
 
 
-@source.door
+@source.entry_point
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse can't handle what follows

@@ -243,7 +243,7 @@ def neff(arguments: argparse.Namespace) -> int:
         failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
-        rows = sides.beside(program, slowest(kept.runs[0]))
+        rows = sides.side_rows(program, slowest(kept.runs[0]))
     elif arguments.args or arguments.inputs:
         raise UsageError("name the kernel with --source FILE.py::KERNEL")
     if arguments.json:

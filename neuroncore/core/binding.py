@@ -243,8 +243,8 @@ class Offsets:
                 tile.source.storage.before_write()
             indirection.scatter(tile, operand.partial)
             tile.source.storage.version += 1
-        if core.beside is not None:
-            core.beside.scatter(picked)
+        if core.shadow is not None:
+            core.shadow.scatter(picked)
 
 
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:

@@ -137,7 +137,7 @@ class Core:
             for unit in (engine.scalar, engine.vector)
         }
         self.packs = Packs()
-        self.beside: ShadowOfCore | None = None
+        self.shadow: ShadowOfCore | None = None
         self.watch: Watching | None = None
         # the current place in the user's code, set by a frontend while it stays the same
         self.site: Born = None

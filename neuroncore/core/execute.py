@@ -66,10 +66,10 @@ def activate2(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data, imm0, imm1, relu_param, reduce_res)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -127,10 +127,10 @@ def activation(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data, bias, scale, reduce_res)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -183,10 +183,10 @@ def activation_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data, reduce_res, bias, scale)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -229,10 +229,10 @@ def affine_select(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, channel_multiplier, on_true_tile, on_false_value, offset)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -268,10 +268,10 @@ def all_gather(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -311,10 +311,10 @@ def all_gather_v(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts, metadata_tensor)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -342,10 +342,10 @@ def all_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -380,10 +380,10 @@ def all_to_all(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -423,10 +423,10 @@ def all_to_all_v(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts, metadata_tensor)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -454,10 +454,10 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -488,10 +488,10 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -521,10 +521,10 @@ def collective_permute(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -551,10 +551,10 @@ def collective_permute_implicit(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -578,10 +578,10 @@ def collective_permute_implicit_current_processing_rank_id(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, iteration_id)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -615,10 +615,10 @@ def collective_permute_implicit_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, others, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -643,10 +643,10 @@ def core_barrier(core: Core, call: Any, data: Any, cores: Any, engine: Any) -> O
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     data.storage.version += 1
@@ -685,10 +685,10 @@ def dma_compute(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, srcs)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -724,10 +724,10 @@ def dma_copy(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -763,10 +763,10 @@ def dma_transpose(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -797,10 +797,10 @@ def dropout(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data, prob)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -849,10 +849,10 @@ def exponential(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src, max_value, reduce_res, reduce_init)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -884,10 +884,10 @@ def iota(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, offset, channel_multiplier)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -929,10 +929,10 @@ def local_gather(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src_buffer, index)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -962,10 +962,10 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -989,10 +989,10 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, value)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1026,10 +1026,10 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data, vals)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1073,10 +1073,10 @@ def nc_match_replace8(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data, vals, imm, dst_idx)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1130,10 +1130,10 @@ def nc_matmul(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, stationary, moving)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1179,10 +1179,10 @@ def nc_matmul_mx(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, stationary, moving, stationary_scale, moving_scale)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1228,10 +1228,10 @@ def nc_matmul_sparse(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, stationary, moving, tags)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1259,10 +1259,10 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data, indices)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1294,10 +1294,10 @@ def nc_stream_shuffle(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1325,10 +1325,10 @@ def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Off
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1356,10 +1356,10 @@ def nonzero_with_count(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src, index_offset, padding_val)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1390,10 +1390,10 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src, dst_scale)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1430,10 +1430,10 @@ def rand2(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, min, max)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1457,10 +1457,10 @@ def rand_get_state(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | No
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1486,10 +1486,10 @@ def rand_set_state(core: Core, call: Any, src_seeds: Any, engine: Any) -> Offset
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, src_seeds)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -1537,10 +1537,10 @@ def range_select(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, on_true_tile, bound0, bound1, reduce_res, range_start)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1569,10 +1569,10 @@ def rank_id(core: Core, call: Any, dst: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -1594,10 +1594,10 @@ def reciprocal(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1636,10 +1636,10 @@ def reduce_scatter(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, srcs, dsts)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
@@ -1664,10 +1664,10 @@ def register_load(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -1685,10 +1685,10 @@ def register_move(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -1709,10 +1709,10 @@ def register_store(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1736,10 +1736,10 @@ def rng(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1784,10 +1784,10 @@ def scalar_tensor_tensor(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data, operand0, operand1)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1837,10 +1837,10 @@ def select_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, predicate, on_true, on_false, reduce_res)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1882,10 +1882,10 @@ def sendrecv(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, src, dst, pipe_id)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1915,10 +1915,10 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, segment_ids)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -1944,10 +1944,10 @@ def set_rng_seed(core: Core, call: Any, src_seeds: Any) -> Offsets | None:
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, src_seeds)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     return offsets
@@ -1969,10 +1969,10 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2004,10 +2004,10 @@ def tensor_copy_predicated(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, src, predicate)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2030,10 +2030,10 @@ def tensor_partition_reduce(core: Core, call: Any, dst: Any, op: Any, data: Any)
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2062,10 +2062,10 @@ def tensor_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2112,10 +2112,10 @@ def tensor_scalar(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data, operand0, operand1)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2165,10 +2165,10 @@ def tensor_scalar_cumulative(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, src, imm0, imm1)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2218,10 +2218,10 @@ def tensor_scalar_reduce(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, dst, data, operand0, reduce_res, reduce_init)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2259,10 +2259,10 @@ def tensor_tensor(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data1, data2)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2310,10 +2310,10 @@ def tensor_tensor_scan(
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(dst, data0, data1, initial)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
@@ -2344,10 +2344,10 @@ def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) ->
     run = call.run
     if run is None:
         run = call.run = staged(call, arguments(call.instruction, locals()), core)
-    if core.beside is None:
+    if core.shadow is None:
         run(core, val_dst, idx_dst, src)
     else:
-        core.beside.perform(call, arguments(call.instruction, locals()))
+        core.shadow.perform(call, arguments(call.instruction, locals()))
     if core.leftovers is not None:
         core.leftovers.follow(call, arguments(call.instruction, locals()))
     val_dst.storage.version += 1

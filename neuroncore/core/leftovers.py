@@ -119,7 +119,7 @@ class Leftovers(Generic[T]):
             del findings[told:]
 
         self._reads.append(undo)
-        tile.lay_leftovers(missing, zeros)
+        tile.poison_elements(missing, zeros)
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
         """Keep a finding with the elements that `missing` flags, which are about to be read. In a
@@ -361,7 +361,7 @@ def contents(tile: Tile, zeros: bool) -> Array:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)
     missing = tile.missing()
     if missing is not None and tile.size:
-        tile.lay_leftovers(missing, zeros)
+        tile.poison_elements(missing, zeros)
     codes = tile.codes()
     if codes.dtype == tile.held.numpy:
         return codes

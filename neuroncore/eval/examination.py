@@ -196,10 +196,10 @@ def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
             yield Refused("RECORD_REFUSED", message)
 
 
-def _in_order(lies: Geometry) -> bool:
+def _in_order(geometry: Geometry) -> bool:
     """Return whether a tensor has each element once, in the order of memory. There may be gaps
     between rows."""
-    axes = [(n, s) for n, s in zip(lies.shape, lies.strides, strict=True) if n > 1]
+    axes = [(n, s) for n, s in zip(geometry.shape, geometry.strides, strict=True) if n > 1]
     following = [*(n * s for n, s in axes[1:]), 1]
     return all(s >= least for (_, s), least in zip(axes, following, strict=False))
 

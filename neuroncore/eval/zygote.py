@@ -215,6 +215,6 @@ def _pass_on(status: int) -> None:
 def readable() -> tuple[str, ...]:
     """Return the folders that a candidate may read: Python, its packages and this package."""
     package = Path(__file__).absolute().parents[1]
-    beside = [str(package.parent / name) for name in ("isa", "kernels")]
+    siblings = [str(package.parent / name) for name in ("isa", "kernels")]
     system = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
-    return (*system, sys.prefix, sys.base_prefix, str(package), *beside)
+    return (*system, sys.prefix, sys.base_prefix, str(package), *siblings)

@@ -337,7 +337,7 @@ def _precision(cores: list[Core]) -> Precision | None:
         return None
     precision = findings.Precision(options.precision_bound)
     for core in cores:
-        core.beside = shadows.Shadow(core, precision)
+        core.shadow = shadows.Shadow(core, precision)
     return precision
 
 

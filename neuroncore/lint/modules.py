@@ -335,16 +335,16 @@ class Modules:
         for number, folder in enumerate(folders):
             path = _file(folder, parts)
             if path is not None:
-                return self._load(path, beside=bool(level) or number < 8)
+                return self._load(path, nearby=bool(level) or number < 8)
         return None
 
-    def _load(self, path: Path, beside: bool) -> Module | None:
+    def _load(self, path: Path, nearby: bool) -> Module | None:
         """Read a file as a Module. Return None if it is not Python. Return None also for a file
-        without the text "nki", unless `beside` states that it was found near the importing file."""
+        without the text "nki", unless `nearby` states that it was found near the importing file."""
         if path not in self._read:
             self._read[path] = None
             try:
-                if beside or b"nki" in path.read_bytes():
+                if nearby or b"nki" in path.read_bytes():
                     self._read[path] = parsed(path)
             except (OSError, UsageError):
                 pass

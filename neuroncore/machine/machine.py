@@ -254,7 +254,7 @@ class Machine:
         fits = (int(most) for most in self.start_partitions if partitions <= int(most))
         return tuple(self.start_partitions[str(min(fits))])
 
-    def beside(self, cores: int) -> Machine:
+    def shared_by(self, cores: int) -> Machine:
         """Return the machine as one of `cores` that run at the same time. Cores fill one HBM stack
         before the next, and share the bandwidth of their stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))

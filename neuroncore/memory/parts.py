@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
+from neuroncore.memory.geometry import make_room
 from neuroncore.memory.tile import Tile
 
 
@@ -39,7 +39,7 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
     """Return the IndexForm with these sizes and steps."""
     found = _forms.get((shape, steps))
     if found is None:
-        geometry.make_room(_forms)
+        make_room(_forms)
         found = _forms.setdefault((shape, steps), IndexForm(shape, steps))
     return found
 
@@ -107,11 +107,11 @@ class Parted(Tile):
             if start:
                 offset += start * self.strides[axis]
             axis += 1
-        alike, lies = tuple(common), self.geometry
-        known = lies.parts.get(alike)
+        alike, geometry = tuple(common), self.geometry
+        known = geometry.parts.get(alike)
         if known is None:
             made = self.by_keys(keys)
-            lies.note_part(alike, made.geometry)
+            geometry.note_part(alike, made.geometry)
             return made
         # faster than calling `Tile.__init__`: kernels make most of their tiles here
         found = new(type(self))
@@ -121,7 +121,7 @@ class Parted(Tile):
         found._signature = known.views.get(offset // known.apart)
         found._array = None
         if sliced:
-            array = self.codes() if self._array is None and lies.fills else self._array
+            array = self.codes() if self._array is None and geometry.fills else self._array
             if array is not None:
                 found._array = array[key]  # faster than making a new array
         return found

@@ -23,9 +23,9 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View, make_room
+from neuroncore.memory.geometry import view as view_of
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
 from neuroncore.numerics import codec
@@ -84,15 +84,15 @@ class Tile:
     def __init__(
         self,
         storage: Storage,
-        lies: Geometry,
+        geometry: Geometry,
         offset: int,
         dynamic: tuple[Dynamic, ...] = (),
         fault: KernelError | None = None,
     ) -> None:
         self.storage, self.offset, self.dynamic = storage, offset, dynamic
-        self.geometry = lies  # everything but the position of the first element
-        self.shape, self.strides = lies.shape, lies.strides
-        self.dtype = dtype = lies.dtype
+        self.geometry = geometry  # everything but the position of the first element
+        self.shape, self.strides = geometry.shape, geometry.strides
+        self.dtype = dtype = geometry.dtype
         own = dtype is storage.dtype
         self.held = storage.held if own else storage.held_as(dtype)  # the format of `codes`
         self.fault = fault  # the error that an instruction raises when it uses this tile
@@ -110,8 +110,8 @@ class Tile:
         given."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
-        lies = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
-        return cls(storage, lies, tile.offset, tile.dynamic)
+        geometry = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
+        return cls(storage, geometry, tile.offset, tile.dynamic)
 
     def window(
         self: T,
@@ -127,13 +127,13 @@ class Tile:
         dynamic = self.dynamic if dynamic is None else dynamic
         if dtype is not None and dtype is not self.dtype:
             self._has_bits_of(dtype)
-        lies = self.storage.layout.geometry(shape, strides, dtype or self.dtype)
-        return type(self)(self.storage, lies, offset, dynamic, self.fault)
+        geometry = self.storage.layout.geometry(shape, strides, dtype or self.dtype)
+        return type(self)(self.storage, geometry, offset, dynamic, self.fault)
 
-    def at(self: T, lies: Geometry, offset: int) -> T:
+    def at(self: T, geometry: Geometry, offset: int) -> T:
         """Return another window on the same storage, without run-time offsets. Its first element is
         at `offset`."""
-        return type(self)(self.storage, lies, offset, (), self.fault)
+        return type(self)(self.storage, geometry, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
         """Raise ViewError unless memory stores the bits of both formats as the chip does."""
@@ -193,8 +193,8 @@ class Tile:
         """The tile [P, F] from which the elements are chosen."""
         assert self.picks is not None
         shape = (self.shape[0], self.picks.limit + 1)
-        lies = self.storage.layout.geometry(shape, self.strides, self.dtype)
-        return type(self)(self.storage, lies, self.offset)
+        geometry = self.storage.layout.geometry(shape, self.strides, self.dtype)
+        return type(self)(self.storage, geometry, self.offset)
 
     def _picks(self, what: str) -> ViewError:
         return ViewError(
@@ -216,8 +216,8 @@ class Tile:
                 raise self.fault
             if self.geometry.is_empty:
                 raise ShapeError(f"{self} has no elements")
-            lies = self.geometry
-            found = lies.views.get(self.offset // lies.apart) or lies.view(self.offset)
+            geometry = self.geometry
+            found = geometry.views.get(self.offset // geometry.apart) or geometry.view(self.offset)
             self._signature = self._at_run_time(found) if self.dynamic else found
         return self._signature
 
@@ -228,7 +228,7 @@ class Tile:
             assert isinstance(self.picks.index, Tile)
             kind, index = 3, self.picks.index.signature()
         read = sum(isinstance(d.index, Tile) for d in self.dynamic)
-        return geometry.view(
+        return view_of(
             *(found.shape, found.strides, found.dtype, found.region, found.partition, found.byte),
             *(kind, found.stepped, found.home, index, read),
         )
@@ -243,13 +243,17 @@ class Tile:
         if self._array is None:
             if self.dynamic and self.dynamic[0].picks:
                 raise self._picks("has no elements before an instruction picks them")
-            storage, lies = self.storage, self.geometry
-            if lies.is_empty:
+            storage, geometry = self.storage, self.geometry
+            if geometry.is_empty:
                 self._array = np.empty(self.shape, self.held.storage)
                 return self._array
-            moved = self.offset * lies.element if lies.element else lies.start(self.offset)
+            moved = (
+                self.offset * geometry.element if geometry.element else geometry.start(self.offset)
+            )
             start = storage.origin + moved
-            self._array = np.ndarray(self.shape, self.held.storage, storage.data, start, lies.steps)
+            self._array = np.ndarray(
+                self.shape, self.held.storage, storage.data, start, geometry.steps
+            )
         return self._array
 
     def values(self) -> Array:
@@ -312,10 +316,10 @@ class Tile:
     def unwritten(self) -> Array | None:
         """Return flags of the elements that were never written since this tensor was allocated;
         None if there are none."""
-        gaps, lies = self.storage.gaps, self.geometry
+        gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
-        return gaps.missing(self.offset * lies.dtype.itemsize, lies.footprint)
+        return gaps.missing(self.offset * geometry.dtype.itemsize, geometry.footprint)
 
     def missing(self) -> Array | None:
         """Return flags of the elements that were never written, not even through another tensor at
@@ -344,26 +348,26 @@ class Tile:
         code = 0 if zeros else codec.poison(self.held)
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
-    def lay_leftovers(self, missing: Array, zeros: bool) -> None:
+    def poison_elements(self, missing: Array, zeros: bool) -> None:
         """Put 0 or poison where elements are `missing`."""
         codes = self.codes()
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Record that all elements, or the `chosen` ones, have been written."""
-        storage, lies = self.storage, self.geometry
+        storage, geometry = self.storage, self.geometry
         gaps = storage.gaps
         if gaps is None:
             return
-        if chosen is None and lies.fills:
+        if chosen is None and geometry.fills:
             storage.gaps = None
         elif chosen is None and gaps.shared:
-            start = self.offset * lies.dtype.itemsize
-            storage.gaps = begun(storage.nbytes, start, lies.footprint)
+            start = self.offset * geometry.dtype.itemsize
+            storage.gaps = begun(storage.nbytes, start, geometry.footprint)
         else:
             if gaps.shared:
                 gaps = storage.gaps = Gaps(storage.nbytes)
-            if gaps.write(self.offset * lies.dtype.itemsize, lies.footprint, chosen):
+            if gaps.write(self.offset * geometry.dtype.itemsize, geometry.footprint, chosen):
                 storage.gaps = None
         if (image := storage.image) is not None:
             image.gaps.write(*self._covered_in(image), chosen)

@@ -227,12 +227,12 @@ class Reading:
 
     def operand(self, core: int, window: Window) -> Operand:
         """Return the elements of a window: a tile, before a register or an index moves it."""
-        lies, own = window.geometry, self.cores[core]
-        form = FORMATS[lies.dtype.name]
+        geometry, own = window.geometry, self.cores[core]
+        form = FORMATS[geometry.dtype.name]
         begin = window.offset * form.size
-        where = positions(lies.shape, lies.strides, form.size, begin)
+        where = positions(geometry.shape, geometry.strides, form.size, begin)
         wide = own.options.storage == "float32" and form.kind == "float"
-        first = lies.layout.partition0 + begin // max(lies.layout.row_bytes, 1)
+        first = geometry.layout.partition0 + begin // max(geometry.layout.row_bytes, 1)
         given = first, own.round, own.options.uninitialized == "zeros"
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 

@@ -13,7 +13,7 @@ from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.core import Core
 from neuroncore.core.packs import Packs
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import Beside, Precision, chip_doubles, made
+from neuroncore.precision.findings import Float64Tile, Precision, chip_doubles, made
 from neuroncore.precision.slots import SlotsOfCalls
 
 RECENT = 16  # tiles that are kept
@@ -25,9 +25,9 @@ class Recent:
     share an operand."""
 
     def __init__(self) -> None:
-        self._tiles: dict[Any, tuple[int, Beside]] = {}
+        self._tiles: dict[Any, tuple[int, Float64Tile]] = {}
 
-    def exact(self, tile: Tile) -> Beside:
+    def exact(self, tile: Tile) -> Float64Tile:
         storage = tile.storage
         if storage.image is not None:  # other tensors may share these bytes
             return made(chip_doubles(tile), tile)

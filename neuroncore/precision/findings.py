@@ -217,7 +217,7 @@ WIDE = (float32, tfloat32)
 DOUBLE = np.dtype(np.float64)
 
 
-class Beside(Tile):
+class Float64Tile(Tile):
     """A tile of the float64 computation. Its floats are float64, and its integers are those of the
     chip. It does not record writes, because the chip's tile does."""
 
@@ -226,12 +226,12 @@ class Beside(Tile):
     def __init__(
         self,
         storage: Storage,
-        lies: Geometry,
+        geometry: Geometry,
         offset: int,
         dynamic: tuple[Dynamic, ...] = (),
         fault: KernelError | None = None,
     ) -> None:
-        super().__init__(storage, lies, offset, dynamic, fault)
+        super().__init__(storage, geometry, offset, dynamic, fault)
         if storage.held is float64:
             self.held = float64
 
@@ -298,25 +298,25 @@ def doubled(values: Array) -> Array:
     return copy
 
 
-def made(array: Array, like: Tile, held: Format = float64) -> Beside:
+def made(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
     """Return a new tile whose memory is a contiguous array. It has the region, the format and the
     first partition of `like`."""
     place = like.start_partition, 0
     return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
 
-def laid_out(array: Array, lies: Layout, held: Format = float64) -> Beside:
+def laid_out(array: Array, geometry: Layout, held: Format = float64) -> Float64Tile:
     """Return a new tile with this layout, whose memory is a contiguous array."""
-    storage = Storage(-1, lies, held)
+    storage = Storage(-1, geometry, held)
     storage.data = array.reshape(-1).view(np.uint8)
-    found = Beside.of(storage)
+    found = Float64Tile.of(storage)
     found._array = array
     return found
 
 
-def on(storage: Storage, tile: Tile) -> Beside:
+def on(storage: Storage, tile: Tile) -> Float64Tile:
     """Return the tile that covers the same elements of another storage with the same layout."""
-    return Beside.like(tile, storage)
+    return Float64Tile.like(tile, storage)
 
 
 @dataclass(eq=False)
@@ -332,9 +332,9 @@ class Double:
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
     ended: bool = False
-    whole: Beside | None = None  # the whole storage as a tile
+    whole: Float64Tile | None = None  # the whole storage as a tile
 
-    def window(self, tile: Tile) -> Beside:
+    def window(self, tile: Tile) -> Float64Tile:
         """Return the float64 tile with the same elements of the storage as a tile of the chip."""
         if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
             return on(self.storage, tile)
@@ -362,13 +362,13 @@ def adopted(array: Array, owner: Storage) -> Double:
     """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
     array of that size."""
     place = owner.partition0, 0
-    lies = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
-    storage = Storage(-1, lies, float64, owner.name)
+    geometry = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
+    storage = Storage(-1, geometry, float64, owner.name)
     storage.data = array.reshape(-1).view(np.uint8)
     return Double(storage)
 
 
-def kept(shadow: Beside, tile: Tile) -> Double:
+def kept(shadow: Float64Tile, tile: Tile) -> Double:
     """Return a Double for the storage of a tile, if the tile covers the whole storage. The memory
     of the Double is that of `shadow`, the tile's float64 values."""
     if tile.geometry is not tile.geometry.layout.whole:

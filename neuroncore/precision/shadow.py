@@ -53,8 +53,8 @@ class _Peers:
 
         gone_on: list[int] = []
         sent = bring, self.shadow.sent, gone_on
-        beside = point._replace(name=f"{point.name}, in float64")
-        met = peers.meet(number, beside, sent, carried)
+        in_float64 = point._replace(name=f"{point.name}, in float64")
+        met = peers.meet(number, in_float64, sent, carried)
         self.shadow.received = {}
         for other, (_, owed, _) in met.items():
             if other != number:
@@ -67,7 +67,7 @@ class _Peers:
 
 
 class Shadow:
-    """An observer that also computes every instruction of one core in float64 (`Core.beside`)."""
+    """An observer that also computes every instruction of one core in float64 (`Core.shadow`)."""
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found = core, found

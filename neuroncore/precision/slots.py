@@ -14,7 +14,7 @@ from neuroncore.base import buffers
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Layout, make_room
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import DOUBLE, Beside, laid_out, made
+from neuroncore.precision.findings import DOUBLE, Float64Tile, laid_out, made
 
 ROOM = buffers.SMALL // DOUBLE.itemsize  # elements; a larger tile is made for each evaluation
 Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of several it is
@@ -27,20 +27,20 @@ class Slots:
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call
         self._memory = memory
-        self._tiles: dict[Role, Beside] = {}
+        self._tiles: dict[Role, Float64Tile] = {}
         self._layouts: dict[str, Layout] = {}
 
-    def fresh(self, name: str, like: Tile) -> Beside:
+    def fresh(self, name: str, like: Tile) -> Float64Tile:
         """Return a new uninitialized tile for the results of the operand `name`, in the shape of
         `like`."""
-        array, lies = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
-        if lies is not None:
-            return laid_out(array, lies)
+        array, geometry = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
+        if geometry is not None:
+            return laid_out(array, geometry)
         found = made(array, like)
         self._layouts[name] = found.storage.layout
         return found
 
-    def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Beside:
+    def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Float64Tile:
         """Return the tile with this role, uninitialized. For one role of a call, `shape` is always
         the same."""
         found = self._tiles.get(role)
@@ -55,7 +55,7 @@ class Slots:
         found = self._tiles[role] = made(block[:size].reshape(shape), like)
         return found
 
-    def copy(self, role: Role, like: Tile, values: Array) -> Beside:
+    def copy(self, role: Role, like: Tile, values: Array) -> Float64Tile:
         """Return the tile with this role, with these values."""
         found = self.tile(role, like, values.shape)
         np.copyto(found.codes(), values)

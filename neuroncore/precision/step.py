@@ -26,9 +26,9 @@ from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.findings import (
     CANCELLATION,
     OVERFLOW,
-    Beside,
     Double,
     Energy,
+    Float64Tile,
     add,
     all_finite,
     chip_doubles,
@@ -59,7 +59,7 @@ class Written:
     name: str
     tile: Tile
     before: Double | None  # of its storage, before the write
-    shadow: Beside
+    shadow: Float64Tile
     keeps: bool  # whether the result depends on the previous contents
     covers: bool  # whether it is its whole storage, in memory order
     fresh: Any  # which elements start a sum
@@ -469,8 +469,10 @@ def _covers(tile: Tile) -> bool:
     """Return whether a tile is its whole storage, in memory order."""
     if isinstance(tile, Picked):
         return False
-    lies = tile.geometry
-    return lies is lies.layout.whole or (lies.fills and is_dense(tile.shape, tile.strides))
+    geometry = tile.geometry
+    return geometry is geometry.layout.whole or (
+        geometry.fills and is_dense(tile.shape, tile.strides)
+    )
 
 
 def _picked(tile: Picked, double: Double | None) -> Array:

@@ -31,7 +31,7 @@ from neuroncore.precision.findings import (
     OVERFLOW,
     ROUNDED,
     SATURATED,
-    Beside,
+    Float64Tile,
     Precision,
     all_finite,
     chip_doubles,
@@ -288,7 +288,7 @@ def _copy(tile: Tile) -> Tile:
     return made(np.array(tile.codes(), order="C"), tile, tile.held)
 
 
-def _in_float64(tile: Tile) -> Beside:
+def _in_float64(tile: Tile) -> Float64Tile:
     """Return an input in float64."""
     return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 

@@ -274,11 +274,11 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
-    rows = [_row(lies, memories, forms) for lies in geometries]
-    lies = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
+    rows = [_row(geometry, memories, forms) for geometry in geometries]
+    table = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
     each = np.empty((count, native.OWN_FORM + 1), np.int64)
     each[:, 0] = storages.areas()[storages.of_window]
-    native.extents.over(count)(windows.geometry, windows.offset, lies, each)
+    native.extents.over(count)(windows.geometry, windows.offset, table, each)
     shown, of_window = native.distinct(each)
     each = each.take(shown, axis=0)
     strided = np.flatnonzero(each[:, native.OWN_FORM] >= 0)
@@ -295,29 +295,29 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 
 
 def _row(
-    lies: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
+    geometry: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
     """Return the properties of a geometry as one row of the table that `native.extents` needs.
     `memories` has the bytes per row of memories in which the kernel chose addresses. The form of
     the geometry is added to `forms` if it is new. HBM is cut into rows as long as the last axis of
     the tensor there."""
-    layout = lies.layout
+    layout = geometry.layout
     area_row_bytes = 0
     if layout.placed:  # the area is a memory, of which the storage is a window
         area_row_bytes = memories.get(layout.region, layout.row_bytes)
-    found, form = _extent(lies, area_row_bytes)
+    found, form = _extent(geometry, area_row_bytes)
     return *found, area_row_bytes, forms.setdefault(form, len(forms))
 
 
 @lru_cache(maxsize=MOST)
-def _extent(lies: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
+def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
     """Return the row of `_row` without the last two properties, and the form of the geometry.
     `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage."""
-    layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
+    layout, item, steps = geometry.layout, geometry.dtype.itemsize, list(geometry.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
     rows, within = [0], [0]  # how far each axis reaches
-    for size, apart in zip(lies.shape, lies.bytes_apart, strict=True):
+    for size, apart in zip(geometry.shape, geometry.bytes_apart, strict=True):
         rows_apart, bytes_apart = divmod(apart, pitch)
         if bytes_apart == 0:
             rows.append((size - 1) * rows_apart)
@@ -326,16 +326,16 @@ def _extent(lies: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]
     (up, down), (left, right) = (
         (sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)) for reach in (rows, within)
     )
-    again = any(n > 1 and not s for n, s in zip(lies.shape, lies.strides, strict=True))
-    filled = (1 + down - up) * (item + right - left) == prod(lies.shape) * item
+    again = any(n > 1 and not s for n, s in zip(geometry.shape, geometry.strides, strict=True))
+    filled = (1 + down - up) * (item + right - left) == prod(geometry.shape) * item
     if layout.placed:
         steps[0] = steps[0] // layout.row_bytes * area_row_bytes
     found = (
         *(item, pitch, up, 1 + down, left, right, layout.partition0, layout.byte0),
-        *(filled and not again, *access.extent(lies.shape, lies.strides)),
+        *(filled and not again, *access.extent(geometry.shape, geometry.strides)),
         *(layout.partitions, layout.row_bytes),
     )
-    return found, Form(lies.shape, tuple(steps), item)
+    return found, Form(geometry.shape, tuple(steps), item)
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:

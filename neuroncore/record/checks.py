@@ -13,8 +13,8 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry, Layout, View
+from neuroncore.memory.geometry import view as view_of
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.record.columns import Area, area, inside
 from neuroncore.record.inputs import leaves, value_of
@@ -56,15 +56,17 @@ def _tensors(program: Program) -> dict[int, int]:
     if len(numbers) < len(pairs):
         raise ValueError(f"tensor {numbers[count > 1][0]} has two layouts")
     for number, laid, kind in pairs[distinct(pairs[:, 1:])[0]].tolist():
-        lies = program.geometries[layouts.index(laid)]
-        _fits(number, lies.layout, program.kinds[kind], program.calls[0].machine)
+        geometry = program.geometries[layouts.index(laid)]
+        _fits(number, geometry.layout, program.kinds[kind], program.calls[0].machine)
     return dict(zip(numbers.tolist(), pairs[order, 1].tolist(), strict=True))
 
 
 def _layouts(program: Program) -> list[int]:
     """Return, for each geometry, a number for its layout. Equal layouts have the same number."""
     numbers: dict[tuple[Any, ...], int] = {}
-    return [numbers.setdefault(lies.layout.given, len(numbers)) for lies in program.geometries]
+    return [
+        numbers.setdefault(geometry.layout.given, len(numbers)) for geometry in program.geometries
+    ]
 
 
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
@@ -101,16 +103,16 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     inside(pairs[:, 0], len(program.geometries), "geometries")
     found: dict[int, tuple[Geometry, int, list[Move]]] = {}
     for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
-        lies, whole = program.geometries[number], program.geometries[windows.geometry[window]]
+        geometry, whole = program.geometries[number], program.geometries[windows.geometry[window]]
         how = moves[len(found)]
-        if lies.layout.given != whole.layout.given:
+        if geometry.layout.given != whole.layout.given:
             raise ValueError("a window moves in another tensor")
-        _stays_inside(lies, whole, offset, how)
-        found[window] = lies, offset, how
+        _stays_inside(geometry, whole, offset, how)
+        found[window] = geometry, offset, how
     return found
 
 
-def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
+def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
@@ -123,18 +125,18 @@ def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move
             raise ValueError("a limit is negative")
         reach = step * limit
         if kind == 1:
-            shape, strides = (limit + 1, *lies.shape[1:]), (step, *lies.strides[1:])
-            lies = lies.layout.geometry(shape, strides, lies.dtype)
+            shape, strides = (limit + 1, *geometry.shape[1:]), (step, *geometry.strides[1:])
+            geometry = geometry.layout.geometry(shape, strides, geometry.dtype)
         elif kind == 2:
-            if len(lies.shape) != 2 or (limit + 1, lies.strides) != (
+            if len(geometry.shape) != 2 or (limit + 1, geometry.strides) != (
                 whole.shape[-1],
                 whole.strides,
             ):
                 raise ValueError("elements are picked from a view that is not the whole tensor")
-            lies = whole
+            geometry = whole
         else:
             low, high = low + min(reach, 0), high + max(reach, 0)
-    if not lies.has_room(np.array([low, high], np.int64)):
+    if not geometry.has_room(np.array([low, high], np.int64)):
         raise ValueError("a window moves outside its tensor")
 
 
@@ -179,22 +181,22 @@ def _seen(program: Program, wanted: View, used: Array) -> None:
     if (windows.moving[used] >= 0).any():
         raise ValueError("a window moves although its call expects a fixed one")
     for number in np.unique(windows.geometry[used]).tolist():
-        lies = program.geometries[number]
+        geometry = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
-        layout = lies.layout
+        layout = geometry.layout
         if layout.region is MemoryRegion.sbuf:  # only its partition is known to a Call
-            rows = offsets * lies.dtype.itemsize // layout.row_bytes
+            rows = offsets * geometry.dtype.itemsize // layout.row_bytes
             offsets = offsets[np.unique(rows, return_index=True)[1]]
         elif not layout.on_chip:
             offsets = offsets[:1]
-        if any(lies.view(offset) != wanted for offset in np.unique(offsets).tolist()):
+        if any(geometry.view(offset) != wanted for offset in np.unique(offsets).tolist()):
             raise ValueError(f"a window is not the {wanted} of its call")
 
 
 def _moves(
     program: Program,
     wanted: View,
-    lies: Geometry,
+    geometry: Geometry,
     offset: int,
     moves: list[Move],
     indices: Iterator[int],
@@ -210,10 +212,10 @@ def _moves(
             raise ValueError("an index moves")
         views.append(program.geometries[windows.geometry[window]].view(int(windows.offset[window])))
     kind = max(kind for kind, *_ in moves) + 1
-    found = lies.view(offset)
+    found = geometry.view(offset)
     where = found.partition, found.byte
     picked_by = views[0] if kind == 3 else None
-    made = geometry.view(
+    made = view_of(
         *(found.shape, found.strides, found.dtype, found.region, *where, kind, found.stepped),
         *(found.home, picked_by, len(by_tiles)),
     )
@@ -312,10 +314,10 @@ def _results(program: Program, known: dict[int, int]) -> None:
     layouts = _layouts(program)
     for leaf in leaves(program.data.results):
         inside([leaf.geometry], len(program.geometries), "geometries")
-        lies, layout = program.geometries[leaf.geometry], layouts[leaf.geometry]
+        geometry, layout = program.geometries[leaf.geometry], layouts[leaf.geometry]
         if known.setdefault(leaf.storage, layout) != layout:
             raise ValueError(f"tensor {leaf.storage} has two layouts")
-        if not lies.has_room(np.array([leaf.offset], np.int64)):
+        if not geometry.has_room(np.array([leaf.offset], np.int64)):
             raise ValueError("a result is outside its tensor")
 
 

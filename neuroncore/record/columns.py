@@ -219,7 +219,7 @@ def storages(
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
-    layout = [layouts.setdefault(lies.layout, len(layouts)) for lies in geometries]
+    layout = [layouts.setdefault(geometry.layout, len(layouts)) for geometry in geometries]
     texts: dict[str, int] = {"": 0}
     named = [texts.setdefault(name, len(texts)) for name in names.values()]
     fields = np.empty((len(number), 3), np.int64)
@@ -245,13 +245,13 @@ def copied(
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
-        lies = geometries[int(windows.geometry[window])].layout
+        geometry = geometries[int(windows.geometry[window])].layout
         own = int(found.of_window[window])
-        key = lies.given if lies.placed else (found.number[own],)
+        key = geometry.given if geometry.placed else (found.number[own],)
         on[n] = copies.setdefault(key, len(copies))
         if on[n] == len(kinds):
             kind = found.kinds[int(found.kind[own])]
-            kinds.append(kind._replace(placed=False, row_bytes=lies.row_bytes))
+            kinds.append(kind._replace(placed=False, row_bytes=geometry.row_bytes))
     first = int(found.number.max()) + 1
     more = Windows(
         np.concatenate((windows.storage, first + on)),
@@ -266,11 +266,11 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows. Part k is in window of[k], has the geometry lies[number[k]], and begins at
-    element offset[k] of the storage."""
+    """Parts of windows. Part k is in window of[k], has the geometry geometries[number[k]], and
+    begins at element offset[k] of the storage."""
 
     of: Array
-    lies: Sequence[Geometry]
+    geometries: Sequence[Geometry]
     number: Array
     offset: Array
 
@@ -284,7 +284,7 @@ def parted_windows(
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
     of_window = np.concatenate((found.of_window, found.of_window[parts.of]))
-    return more, found._replace(of_window=of_window), [*geometries, *parts.lies]
+    return more, found._replace(of_window=of_window), [*geometries, *parts.geometries]
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:

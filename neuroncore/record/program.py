@@ -61,9 +61,9 @@ class _Numbers(dict[Geometry, int]):
         super().__init__()
         self.listed = listed
 
-    def __missing__(self, lies: Geometry) -> int:
-        number = self[lies] = len(self.listed)
-        self.listed.append(lies)
+    def __missing__(self, geometry: Geometry) -> int:
+        number = self[geometry] = len(self.listed)
+        self.listed.append(geometry)
         return number
 
 
@@ -220,9 +220,9 @@ class Program:
         among the windows that move."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
-        lies = tile.geometry if tile.picks is None else tile.picked_from.geometry
+        geometry = tile.geometry if tile.picks is None else tile.picked_from.geometry
         moving = self.data.moving(tile, self.numbers[tile.geometry])
-        return tile.storage.id, self.numbers[lies], MOVING + moving
+        return tile.storage.id, self.numbers[geometry], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
         """Record that the host has copied a tile to a new storage."""
@@ -369,10 +369,12 @@ class Program:
         `calls` and of `parts`. Row i of this program is now row begin[i]. No instruction of this
         program may wait for a row by its number."""
         read, varied = self._reading(), copy.copy(self)
-        windows, found, lies = parted_windows(read.storages, read.windows, read.geometries, parts)
-        varied.calls, varied.geometries = [*self.calls, *calls], lies
+        windows, found, geometries = parted_windows(
+            read.storages, read.windows, read.geometries, parts
+        )
+        varied.calls, varied.geometries = [*self.calls, *calls], geometries
         varied.count = len(columns.call)
-        varied._read = _Read(columns, windows, found, lies)
+        varied._read = _Read(columns, windows, found, geometries)
         varied.data = copy.copy(self.data)
         varied.data.iterations = _at_other_rows(self.data.iterations, 3, begin)
         varied.data.programs = _at_other_rows(self.data.programs, 2, begin)
@@ -448,11 +450,11 @@ class Program:
         inside(read.storages.kind, len(self.kinds), "kinds")
         born = np.array([kind.line for kind in self.kinds], np.int64)
         inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
-        for number, lies in enumerate(self.geometries):
+        for number, geometry in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]
-            if len(offsets) and 0 in lies.shape:  # only a result may be empty
+            if len(offsets) and 0 in geometry.shape:  # only a result may be empty
                 raise ValueError("a window has no elements")
-            if len(offsets) and not lies.has_room(offsets[offsets != ANYWHERE]):
+            if len(offsets) and not geometry.has_room(offsets[offsets != ANYWHERE]):
                 raise ValueError("a window is outside its tensor")
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
         inside(pairs, len(self) + 1, "instructions")

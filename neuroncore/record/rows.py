@@ -127,10 +127,10 @@ class Rows:
         columns, geometries = self._windows, self.program.geometries
         tensor, moving = int(columns.storage[number]), int(columns.moving[number])
         if moving < 0:
-            lies = geometries[columns.geometry[number]]
-            return Window(tensor, lies, int(columns.offset[number]))
-        geometry, offset = self._places[moving]
-        return Window(tensor, geometries[geometry], offset, tuple(self._moves[moving]))
+            geometry = geometries[columns.geometry[number]]
+            return Window(tensor, geometry, int(columns.offset[number]))
+        row, offset = self._places[moving]
+        return Window(tensor, geometries[row], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> list[Any]:
         """Return an entry of `Data.values` as a list: numbers, or a RegisterId for each

@@ -253,13 +253,13 @@ class Execution:
         """Return the tile of a window whose offset does not depend on the run."""
         tile = self._tiles.get(window)
         if tile is None:
-            lies, offset = self.program.geometries[self._geometry[window]], self._offset[window]
-            tile = self._tiles[window] = self._on(self._storage[window], lies, offset)
+            geometry, offset = self.program.geometries[self._geometry[window]], self._offset[window]
+            tile = self._tiles[window] = self._on(self._storage[window], geometry, offset)
         return tile
 
-    def _on(self, storage: int, lies: Geometry, offset: int) -> Tile:
-        root = self.tensors.get(self.core, storage, lies.layout)
-        return root if lies is root.geometry and offset == 0 else root.at(lies, offset)
+    def _on(self, storage: int, geometry: Geometry, offset: int) -> Tile:
+        root = self.tensors.get(self.core, storage, geometry.layout)
+        return root if geometry is root.geometry and offset == 0 else root.at(geometry, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by their positions in the row.
@@ -273,11 +273,11 @@ class Execution:
         for name in call.dynamic:
             at = plan.operands[name]
             moving = self._moving[row[at]]
-            geometry, offset = self._places[moving]
-            lies = self.program.geometries[geometry]
-            tile = self._on(self._storage[row[at]], lies, offset)
+            number, offset = self._places[moving]
+            geometry = self.program.geometries[number]
+            tile = self._on(self._storage[row[at]], geometry, offset)
             moves = tuple(self._move(move, indices, held) for move in self._moves[moving])
-            found[at] = Tile(tile.storage, lies, offset, moves)
+            found[at] = Tile(tile.storage, geometry, offset, moves)
         return found
 
     def _move(self, move: tuple[int, ...], indices: Iterator[int], held: Iterator[Any]) -> Dynamic:

@@ -45,7 +45,7 @@ def schedule_cores(
     """Return the timelines of the cores of a launch. Without a world, they are the cores of one
     rank."""
     of = world or World(1, len(programs))
-    shared = machine.beside(of.cores)
+    shared = machine.shared_by(of.cores)
     return timed([prepared(compiled(own, shared, order), shared) for own in programs], machine, of)
 
 
@@ -53,7 +53,7 @@ def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
     """Return, for each phase of the Tensor engine's clock, the total nanoseconds of the core of
     `timeline`, if all cores of the launch are scheduled with that phase."""
     machine, world = timeline.machine, timeline.world
-    shared = machine.beside(world.cores)
+    shared = machine.shared_by(world.cores)
     works = [
         prepared(form or compiled(own, shared, timeline.order), shared)
         for own, form in zip(timeline.launch, _known_forms(timeline), strict=True)
@@ -70,7 +70,7 @@ def timed(
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings. The
     cores of a rank share the bandwidth of HBM: each program in `works` must be prepared for a
-    machine that has one core's share (`Machine.beside`). `phase` is the phase of the Tensor
+    machine that has one core's share (`Machine.shared_by`). `phase` is the phase of the Tensor
     engine's clock; by default it is the phase that the first program names."""
     if not works:
         return []

@@ -77,7 +77,7 @@ class Bench:
     ) -> None:
         self.programs, self.machine, self.world = programs, machine, world
         self.order: Order = order
-        self._shared = machine.beside(world.cores)
+        self._shared = machine.shared_by(world.cores)
         self._forms = dict(forms or {})
         self._known: dict[int, Prepared] = {}
 
@@ -88,7 +88,7 @@ class Bench:
         each core: the program of the launch, or another in its place. `variations` has the
         variation of each."""
         same = machine is self.machine
-        shared = self._shared if same else machine.beside(self.world.cores)
+        shared = self._shared if same else machine.shared_by(self.world.cores)
         both = zip(programs, variations, strict=True)
         works = [self._varied(n, *each, shared) for n, each in enumerate(both)]
         return timed(works, machine, self.world)

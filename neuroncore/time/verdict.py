@@ -18,7 +18,7 @@ from neuroncore.time.schedule import Timeline
 
 # A change may save more than its part of the critical path, because engines then take instructions
 # in another order: at most this factor times its part, plus this share of the whole time.
-MORE, BESIDE = 1.25, 0.25
+MORE, ADDED = 1.25, 0.25
 SATURATED = 0.75  # share of the time that a resource must work to be the bound of a run
 CHAIN, COLLECTIVES = "serial chain", "collectives"
 TOGETHER = 0.4  # share of the critical path that collectives must take to be the bound of a run
@@ -159,7 +159,7 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
     total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
-        return MORE * resource.saves(found) / total + BESIDE
+        return MORE * resource.saves(found) / total + ADDED
 
     for resource in sorted(RESOURCES, key=most, reverse=True):
         if most(resource) < best:

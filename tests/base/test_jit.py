@@ -77,7 +77,7 @@ def test_machine_code_of_other_sources_is_removed(monkeypatch, tmp_path):
 
 def test_one_process_at_a_time_compiles_a_function_and_the_others_load_it(tmp_path):
     kept = {}
-    first, second = (jit.Turn(tmp_path / "doubled.lock") for _ in range(2))
+    first, second = (jit.CompilationLock(tmp_path / "doubled.lock") for _ in range(2))
     assert first.before(kept.get)("int64") is None
     with ThreadPoolExecutor() as pool:
         waits = pool.submit(second.before(kept.get), "int64")
@@ -88,11 +88,11 @@ def test_one_process_at_a_time_compiles_a_function_and_the_others_load_it(tmp_pa
 
 
 def test_a_process_that_keeps_its_turn_holds_nobody_up(monkeypatch, tmp_path):
-    first, second = (jit.Turn(tmp_path / "doubled.lock") for _ in range(2))
-    monkeypatch.setattr(jit, "LONGEST_TURN", 0.05)
+    first, second = (jit.CompilationLock(tmp_path / "doubled.lock") for _ in range(2))
+    monkeypatch.setattr(jit, "LONGEST_WAIT", 0.05)
     assert first.before({}.get)("int64") is None
     assert second.before({}.get)("int64") is None
-    assert jit.Turn(tmp_path / "missing/doubled.lock").before({}.get)("int64") is None
+    assert jit.CompilationLock(tmp_path / "missing/doubled.lock").before({}.get)("int64") is None
 
 
 def test_plain_and_compiled_functions_call_their_parts():

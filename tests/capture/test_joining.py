@@ -86,7 +86,7 @@ def test_a_measured_run_by_lines_of_its_kernel(tmp_path, timeline):
 
 def test_a_compiled_program_next_to_ours(timeline):
     program = neff.read(PROGRAM)
-    rows = {row.place: row for row in sides.beside(program, timeline)}
+    rows = {row.place: row for row in sides.side_rows(program, timeline)}
     assert {row.verdict for row in rows.values()} <= {"same", "on another engine"}
     assert rows[line("nl.load")].to_dict()["theirs"] == {"DMA": 1}
     more = sides.rows(

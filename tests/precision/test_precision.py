@@ -355,7 +355,7 @@ def test_tensors_at_addresses_overlap():
 
 def test_a_refused_kernel_leaves_no_trace():
     device = Device()
-    device.core.beside = Shadow(device.core, Precision())
+    device.core.shadow = Shadow(device.core, Precision())
     a, out = device.tile(X), device.empty(X.shape)
     device.issue("activation", out, nl.exp, a)
     double = out.storage.double
@@ -401,7 +401,7 @@ def test_other_numerics(options):
 def test_picked_elements():
     """They come from where float64 has them, and go there."""
     device = Device("trn3")
-    device.core.beside = Shadow(device.core, Precision())
+    device.core.shadow = Shadow(device.core, Precision())
     x = RNG.standard_normal((32, 40)).astype(np.float32)
     index = RNG.permutation(40).astype(np.uint32).reshape(2, 20)
     offsets = np.zeros((32, 20), np.uint32)
@@ -424,7 +424,7 @@ def test_picked_elements():
 
 def test_packed_formats_are_those_of_the_chip():
     device = Device("trn3")
-    device.core.beside = Shadow(device.core, Precision())
+    device.core.shadow = Shadow(device.core, Precision())
     x = RNG.standard_normal((32, 64)).astype(np.float32)
     packed, scale = device.empty((32, 16), "float8_e4m3fn_x4"), device.empty((4, 16), "uint8")
     device.issue("quantize_mx", packed, device.tile(x, "bfloat16"), scale)

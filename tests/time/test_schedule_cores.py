@@ -95,7 +95,7 @@ def test_a_barrier_ends_when_the_later_core_is_there(order, target):
     semaphore = machine.load(target).fixed.semaphore_ns
     latency = one.end[i] - one.done[i] - semaphore
     assert 0 <= latency < 1000
-    alone = schedule(other.program, other.machine.beside(2))
+    alone = schedule(other.program, other.machine.shared_by(2))
     assert alone.end[j] < other.end[j]
 
 
@@ -141,7 +141,7 @@ def test_who_reads_the_data_waits_for_the_other_core(order):
 def test_what_each_waits_for_in_turn_adds_up(order):
     """Each core has one slow round, in which the other waits: two slow rounds for both."""
     one, other = timed(meet, (40, 3), 0, 2, nisa.engine.vector, order=order)
-    alone = schedule(one.program, one.machine.beside(2))
+    alone = schedule(one.program, one.machine.shared_by(2))
     slow = 37 * one.busy[named(one, "tensor_copy")[0]]
     for timeline in (one, other):
         assert timeline.total_ns > alone.total_ns + 0.9 * slow
@@ -175,7 +175,7 @@ def test_what_is_sent_is_not_there_before_the_sender_has_it(order):
 
 def test_cores_alike_wait_for_a_semaphore_only():
     one, other = timed(meet, (5, 5))
-    alone = schedule(one.program, one.machine.beside(2))
+    alone = schedule(one.program, one.machine.shared_by(2))
     (i,) = named(one, "core_barrier")
     assert np.array_equal(one.begin, other.begin)
     assert np.array_equal(one.begin[:i], alone.begin[:i])

@@ -54,8 +54,8 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
     window = program.operand_windows()[operand]
     kind = areas.kind[areas.of_window[window]]
     on_chip = np.array([area.region in ON_CHIP for area in areas.kinds], np.bool_)[kind]
-    lies = np.where(areas.is_placed()[areas.of_window[window]], windows.geometry[window], -1)
-    keys = np.column_stack((kind, lies, timeline.columns.line[path[steps]], reused))
+    geometry = np.where(areas.is_placed()[areas.of_window[window]], windows.geometry[window], -1)
+    keys = np.column_stack((kind, geometry, timeline.columns.line[path[steps]], reused))
     return _ranked(program, keys[(operand >= 0) & on_chip])
 
 
@@ -81,18 +81,18 @@ def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
     waits: dict[SpaceWait, int] = {}
     distinct, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():
-        kind, lies, line, reused = distinct[k].tolist()
+        kind, geometry, line, reused = distinct[k].tolist()
         user = program.place(line)
-        wait = SpaceWait(_buffer(program, kind, lies, user), user, bool(reused), 0)
+        wait = SpaceWait(_buffer(program, kind, geometry, user), user, bool(reused), 0)
         waits[wait] = waits.get(wait, 0) + int(counts[k])
     made = [wait._replace(times=times) for wait, times in waits.items()]
     return sorted(made, key=lambda wait: -wait.times)
 
 
-def _buffer(program: Program, kind: int, lies: int, user: Place) -> Buffer:
+def _buffer(program: Program, kind: int, geometry: int, user: Place) -> Buffer:
     area = program.storages().kinds[kind]
     if area.placed:
-        return Buffer("", user, area.region, program.geometries[lies].layout.given)
+        return Buffer("", user, area.region, program.geometries[geometry].layout.given)
     place = program.place(area.line) if area.line >= 0 else user
     return Buffer(program.name_of(area), place, area.region, None)
 
@@ -130,12 +130,12 @@ def _uses(program: Program, buffer: Buffer) -> Array:
         ]
         inside = np.array(alike, np.bool_)[found.kind[of_window]]
     else:
-        there = [lies.layout.given == buffer.address for lies in program.geometries]
+        there = [geometry.layout.given == buffer.address for geometry in program.geometries]
         inside = np.array(there, np.bool_)[windows.geometry]
     return np.flatnonzero(inside[program.operand_windows()])
 
 
 def _row_bytes(program: Program, operands: Array) -> int:
     """Return the bytes per partition of the tiles of these operands, in total."""
-    each = np.array([lies.layout.row_bytes for lies in program.geometries])
+    each = np.array([geometry.layout.row_bytes for geometry in program.geometries])
     return int(each[program.windows().geometry[program.operand_windows()[operands]]].sum())

@@ -185,7 +185,7 @@ def _axes(halves: Sequence[Halves | None], width: int) -> Array:
 def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
     """Return halves of windows. Half k is half number half[k] (0 or 1) of window[k], along axis[k].
     Return None if a window can't be halved along its axis."""
-    windows, lies, apart = program.windows(), list[Geometry](), list[int]()
+    windows, geometries, apart = program.windows(), list[Geometry](), list[int]()
     keys = windows.geometry[window] * AXES + axis
     kinds, number = np.unique(keys, return_inverse=True)
     for key in kinds.tolist():
@@ -193,10 +193,10 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
         if along >= len(whole.shape) or whole.shape[along] % 2:
             return None
         shape = _half(whole.shape, along)
-        lies.append(whole.layout.geometry(shape, whole.strides, whole.dtype))
+        geometries.append(whole.layout.geometry(shape, whole.strides, whole.dtype))
         apart.append(whole.strides[along] * shape[along])
     offset = windows.offset[window] + half * np.array(apart)[number]
-    return Parts(window, lies, number, offset)
+    return Parts(window, geometries, number, offset)
 
 
 def _ordered(program: Program, half: Array) -> Program:

@@ -78,19 +78,19 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 
 @borrowing
-def shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float:
+def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
     """Return by how much instruction i, which begins at `time`, takes longer because another
-    instruction uses the same port of SBUF. `beside` is that other instruction (-1: none), which
+    instruction uses the same port of SBUF. `other` is that other instruction (-1: none), which
     becomes longer too."""
-    if beside < 0:
+    if other < 0:
         return 0.0
-    longer = min(busy[i], times.begin[beside] + busy[beside] - time)
+    longer = min(busy[i], times.begin[other] + busy[other] - time)
     if longer <= 0.0:
         return 0.0
     busy[i] += longer
-    busy[beside] += longer
-    times.done[beside] += longer
-    times.end[beside] += longer
+    busy[other] += longer
+    times.done[other] += longer
+    times.end[other] += longer
     return float(longer)
 
 

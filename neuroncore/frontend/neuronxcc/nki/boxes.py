@@ -57,13 +57,15 @@ def follow(value: Any, box: Box, space: Dims) -> Any:
         return value
     if value.dynamic or value.spans:
         return _followed(value, box, space)
-    lies = value.geometry
-    known = _parts.get((lies, box, space))
+    geometry = value.geometry
+    known = _parts.get((geometry, box, space))
     if known is None:
         part = _followed(value, box, space)
         make_room(_parts)
-        known = _parts[lies, box, space] = part.geometry, part.offset - value.offset
-    return value if known[0] is lies else Tensor(value.storage, known[0], value.offset + known[1])
+        known = _parts[geometry, box, space] = part.geometry, part.offset - value.offset
+    return (
+        value if known[0] is geometry else Tensor(value.storage, known[0], value.offset + known[1])
+    )
 
 
 def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:

@@ -29,7 +29,13 @@ import numpy.typing as npt
 
 from neuroncore.core.core import Core
 from neuroncore.frontend.neuronxcc.nki import notes as noted
-from neuroncore.frontend.neuronxcc.nki.notes import Begin, Notes, Operand, Step, Turn
+from neuroncore.frontend.neuronxcc.nki.notes import (
+    Begin,
+    IterationStart,
+    NotedStep,
+    NotedTile,
+    Notes,
+)
 from neuroncore.frontend.neuronxcc.nki.repetition import (
     BLOCK,
     FIXED,
@@ -142,7 +148,7 @@ class KnownIterations:
             loops.pop()
         elif loops[-1] >= 0:
             marks.add(rows, self._counter(COUNT))
-            if event[0] is Turn:
+            if event[0] is IterationStart:
                 marks.add(loops[-1], self._counter(LENGTH))
                 marks.add(0, event[1])
             else:
@@ -277,9 +283,9 @@ class KnownIterations:
                 operands = ((one[0], *self._placed(one)) for one in event.operands)
                 used = [_operand(one, numbers, numbered, storages) for one in operands]
                 row = rows[WORD * begin : WORD * end]
-                notes.note(Step(event.name, tuple(used), *event.more, row))
-            elif event[0] is Turn:
-                notes.note(Turn(numbers[event[1]]))
+                notes.note(NotedStep(event.name, tuple(used), *event.more, row))
+            elif event[0] is IterationStart:
+                notes.note(IterationStart(numbers[event[1]]))
             else:
                 notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
 
@@ -308,14 +314,14 @@ class KnownIterations:
 
 def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
-) -> Operand:
+) -> NotedTile:
     """Return the note of a tile among an instruction's arguments. If the iteration has made the
     tile's storage, the note refers to it only by number."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
-        return Operand(name, _none, numbered[len(storages) + place], geometry, numbers[at])
+        return NotedTile(name, _none, numbered[len(storages) + place], geometry, numbers[at])
     storage = place if kind == FIXED else storages[place]
-    return Operand(name, ref(storage), storage.id, geometry, numbers[at])
+    return NotedTile(name, ref(storage), storage.id, geometry, numbers[at])
 
 
 def _none() -> None:

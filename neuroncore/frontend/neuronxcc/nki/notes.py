@@ -28,7 +28,7 @@ FAR = sys.maxsize // 4  # a bound that no index reaches
 Guard = tuple[int, int, int]  # a number, and the bounds between which decisions are the same
 
 
-class Operand(NamedTuple):
+class NotedTile(NamedTuple):
     """A tile among the arguments of an instruction."""
 
     name: str
@@ -38,11 +38,11 @@ class Operand(NamedTuple):
     offset: int
 
 
-class Step(NamedTuple):
+class NotedStep(NamedTuple):
     """An instruction that the iteration issued."""
 
     name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[NotedTile, ...]
     others: tuple[tuple[str, Any], ...]
     accumulates: bool
     # whether a product adds to the contents of its destination; None for others
@@ -96,7 +96,7 @@ class Begin(NamedTuple):
     parallel: bool
 
 
-class Turn(NamedTuple):
+class IterationStart(NamedTuple):
     """The begin of an iteration of an inner loop."""
 
     value: int
@@ -132,7 +132,7 @@ class Notes:
         self.note(Begin(loop.values, loop.parallel))
 
     def begin_iteration(self, value: int) -> None:
-        self.note(Turn(value))
+        self.note(IterationStart(value))
 
     def end_iteration(self) -> None:
         self.note(END)
@@ -183,7 +183,7 @@ class Notes:
                     return
                 storage = value.storage
                 operands.append(
-                    Operand(key, ref(storage), storage.id, value.geometry, value.offset)
+                    NotedTile(key, ref(storage), storage.id, value.geometry, value.offset)
                 )
             elif isinstance(value, list):
                 self.fault()
@@ -194,7 +194,7 @@ class Notes:
         site = self.core.birthplace()
         row = self.rows_from(begun)
         given = tuple(operands), tuple(others), accumulates, continues, site, row
-        self.note(Step(name, *given))
+        self.note(NotedStep(name, *given))
 
     # --- decisions -------------------------------------------------------------------------------
 

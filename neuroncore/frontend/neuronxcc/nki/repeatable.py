@@ -120,7 +120,10 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
         if isinstance(function, ast.FunctionDef):
             names = _Names(function)
             for nest in _nests(function.body, []):
-                found[syntax.lies(nest[-1])] = found[syntax.lies(nest[-1].iter)] = names, nest
+                found[syntax.node_span(nest[-1])] = found[syntax.node_span(nest[-1].iter)] = (
+                    names,
+                    nest,
+                )
     return found
 
 

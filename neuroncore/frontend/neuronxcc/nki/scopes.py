@@ -300,7 +300,9 @@ def _same(one: Place, other: Place) -> bool:
         return False
     if one[1] is other[1]:
         return True
-    first, second = (access.long_axes(lies.shape, lies.strides) for _, lies in (one, other))
+    first, second = (
+        access.long_axes(geometry.shape, geometry.strides) for _, geometry in (one, other)
+    )
     return first == second
 
 

@@ -30,12 +30,12 @@ from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
 from neuroncore.frontend.neuronxcc.nki.notes import (
     Begin,
     Guard,
+    IterationStart,
     NewBlock,
     NewTile,
+    NotedStep,
+    NotedTile,
     Notes,
-    Operand,
-    Step,
-    Turn,
 )
 from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
 from neuroncore.frontend.neuronxcc.nki.repetition import (
@@ -97,7 +97,7 @@ def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
     to execute all iterations, for example because a debugger follows it."""
     core = current()
     options = core.options
-    watched = core.beside or options.stacks or _is_debugged()
+    watched = core.shadow or options.stacks or _is_debugged()
     if watched or core.program is None or options.uninitialized == "raise":
         return None
     key = id(frame.f_code), frame.f_lasti
@@ -193,7 +193,7 @@ class Plan:
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
         """Return whether the events are all that has happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
-        steps = sum(type(event) is Step for event in events)
+        steps = sum(type(event) is NotedStep for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
         whole = noted.FAULT not in events and not any(others)
         return whole and issued == steps and births == tiles
@@ -234,7 +234,7 @@ class _Layout:
 
     def _add(self, event: Any) -> bool:
         match event:
-            case Step():
+            case NotedStep():
                 return self._step(event)
             case NewTile():
                 self._make(event)
@@ -246,8 +246,8 @@ class _Layout:
                 self.events.append((NewBlock, event.tensor, event.depth, event.site, at))
             case Begin():
                 self.events.append((Begin, event.values, event.parallel))
-            case Turn():
-                self.events.append((Turn, self._put(event.value)))
+            case IterationStart():
+                self.events.append((IterationStart, self._put(event.value)))
             case _:
                 self.events.append((event,))
         return True
@@ -257,16 +257,16 @@ class _Layout:
         self._last[place] = len(self.events)
         self.more[len(self.events)] = event.kind
 
-    def _step(self, event: Step) -> bool:
+    def _step(self, event: NotedStep) -> bool:
         operands = [self._operand(operand, event) for operand in event.operands]
         if None in operands:
             return False
         more = event.others, event.accumulates, event.continues, event.site
         self.more[len(self.events)] = event.row
-        self.events.append((Step, event.name, tuple(operands), *more))
+        self.events.append((NotedStep, event.name, tuple(operands), *more))
         return True
 
-    def _operand(self, operand: Operand, event: Step) -> tuple[Any, ...] | None:
+    def _operand(self, operand: NotedTile, event: NotedStep) -> tuple[Any, ...] | None:
         """Return (argument's name, kind, place, geometry, position of the offset) of a tile; kind
         and place of its storage are those of `repetition.IssuedStep`. Return None if the storage no
         longer exists, or if the event is a product that begins a sum in this tile."""
@@ -364,7 +364,7 @@ class Template:
     def _event(self, number: int, event: Any) -> Any:
         program, more = current().program, self._layout.more.get(number)
         assert program is not None
-        if event[0] is Step:
+        if event[0] is NotedStep:
             name, operands, *given = event[1:]
             return IssuedStep(name, operands, tuple(given), more or b"")
         return event if more is None else NewStorage(program, event, more)

@@ -322,8 +322,8 @@ class Tensor(Seen, Unread, Parted):
         for (first, _), stride in zip(kept, self.strides, strict=True):
             offset += first * stride
         if not (dynamic or self.spans):
-            lies = self.storage.layout.geometry(shape, self.strides, self.dtype)
-            return type(self)(self.storage, lies, offset)
+            geometry = self.storage.layout.geometry(shape, self.strides, self.dtype)
+            return type(self)(self.storage, geometry, offset)
         if dynamic and dynamic[0].vector:
             first, count = kept[0]
             rows, old = dynamic[0], self.strides[0]
