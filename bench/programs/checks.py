@@ -68,7 +68,7 @@ class Watched(Verification):
     ) -> None:
         super().__init__(record)
         self.expected, self.uses, self.origins = expected, uses, Origins()
-        self.shown = Shown(len(expected), self.instructions)
+        self.shown = Shown(self.instructions)
         self.missing = {*expected}  # lines without an instruction so far
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()

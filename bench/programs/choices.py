@@ -171,7 +171,7 @@ def states(maker: Maker) -> None:
 
 
 STEPS = (
-    *((iota, 0.6), (affine_select, 0.5), (range_select, 0.5), (eight, 0.6), (nc_n_gather, 0.4)),
-    *((local_gather, 0.4), (topk, 0.3), (nonzero_with_count, 0.3), (sequence_bounds, 0.3)),
-    *((rng, 0.3), (rand2, 0.5), (dropout, 0.4), (set_rng_seed, 0.2), (states, 0.3)),
+    *((iota, 0.8), (affine_select, 0.5), (range_select, 0.5), (eight, 0.6), (nc_n_gather, 0.4)),
+    *((local_gather, 0.4), (topk, 0.3), (nonzero_with_count, 0.45), (sequence_bounds, 0.3)),
+    *((rng, 0.3), (rand2, 0.8), (dropout, 0.4), (set_rng_seed, 0.25), (states, 0.4)),
 )

@@ -256,6 +256,7 @@ RANKS = (
     *((implicit, 2), (rank_id, 0.5)),
 )
 RANKS_OF_TWO = ((all_to_all, 1), (of_lengths, 3), (all_reduce, 0.5), (all_gather, 0.5))
+MANY_RANKS = ((of_lengths, 4), (all_reduce, 0.5), (all_gather, 0.5))
 RANKS_OF_ONE = (*RANKS, (all_to_all, 0.7))
 
 

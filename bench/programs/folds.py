@@ -210,5 +210,5 @@ STEPS = (
     *((tensor_reduce, 1), (tensor_scalar_reduce, 0.5), (select_reduce, 0.5)),
     *((tensor_partition_reduce, 0.4), (bn_stats, 0.4), (bn_aggr, 0.3), (tensor_tensor_scan, 0.5)),
     *((tensor_scalar_cumulative, 0.4), (activation_reduce, 0.5), (accumulated, 1)),
-    *((activate2, 0.5), (exponential, 0.5)),
+    *((activate2, 0.8), (exponential, 0.9)),
 )

@@ -41,7 +41,8 @@ def generate(seed: int) -> Program:
         maker.cores = 2
         return _made(maker, cores.TWO_CORES, 2)
     if draw < 0.17:
-        return _made(maker, _ranks(maker), maker.between(1, 3))
+        special = _ranks(maker)
+        return _made(maker, special, 1 if maker.ranks > 4 else maker.between(1, 3))
     return _made(maker, (), 0)
 
 
@@ -65,8 +66,9 @@ def _ranks(maker: Maker) -> tuple:
     """Let several ranks run it; what they may do together."""
     if maker.target != "trn1" and maker.chance(0.4):
         maker.cores, maker.ranks = 2, 4
-        if maker.target == "trn3" and maker.chance(0.5):
+        if maker.target == "trn3" and maker.chance(0.75):
             maker.ranks = 8
+            return cores.MANY_RANKS
         return cores.RANKS_OF_TWO
     maker.ranks = maker.choose((2, 2, 4))
     return cores.RANKS_OF_ONE
@@ -76,7 +78,7 @@ def _made(maker: Maker, special: tuple, count: int) -> Program:
     """A program of usual steps, and of `special` ones among them."""
     if maker.cores > 1:
         maker.say("core = nl.program_id(0)", makes="core")
-    most = 2 if maker.ranks > 2 else 4  # several cores take long
+    most = 1 if maker.ranks > 4 else 2 if maker.ranks > 2 else 4  # several cores take long
     usual = maker.between(1, most) if special else maker.between(2, 7)
     steps = maker.random.choices(*zip(*STEPS), k=usual)
     if special:

@@ -150,4 +150,4 @@ def _words(given: object) -> str:
     return given.text if isinstance(given, View) else str(given)
 
 
-STEPS = ((body, 1.3), (function, 1.3), (delete, 1.5))
+STEPS = ((body, 1.3), (function, 1.3), (delete, 2.8))

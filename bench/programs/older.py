@@ -239,4 +239,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 5), (tiled, 2), (product, 1.5), (counted, 1))
+STEPS = ((operator, 5), (tiled, 2), (product, 1.5), (counted, 1.3))

@@ -275,6 +275,6 @@ def mx(maker: Maker) -> None:
 
 
 STEPS = (
-    *((nc_matmul, 4.5), (groups, 1), (double_row, 1.8), (nc_transpose, 1), (transpose_mode, 0.4)),
+    *((nc_matmul, 5), (groups, 1), (double_row, 1.8), (nc_transpose, 1), (transpose_mode, 0.4)),
     *((sparse, 0.4), (mx, 0.8), (picked, 0.4)),
 )

@@ -121,4 +121,4 @@ def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
     return {"dst": into, "stationary": stationary, "moving": narrow}
 
 
-STEPS = ((again, 5.5), (other_numbers, 4.5), (other_flag, 5))
+STEPS = ((again, 5.5), (other_numbers, 4.5), (other_flag, 6))

@@ -21,8 +21,8 @@ Place = tuple[int, int, str]  # a core, an instruction of it, and one of its res
 class Shown:
     """What some instructions have written, by the plain reading."""
 
-    def __init__(self, seed: int, steps: int) -> None:
-        self._random, self._share = Random(seed), MOST / max(1, steps)
+    def __init__(self, steps: int) -> None:
+        self._random, self._share = Random(steps), MOST / max(1, steps)
         self.codes: dict[Place, Array] = {}
 
     def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:

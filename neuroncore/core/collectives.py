@@ -325,6 +325,7 @@ class Lengths(NamedTuple):
             written = np.zeros(dst.size, np.bool_)
             written[place : place + count] = True
             dst.mark_written(written.reshape(dst.shape))
+            dst.storage.version += 1  # as in `put`
         if not self.known:
             for target in each:
                 _tell_counts(parts[target], [spans[source, target][1] for source in each])
@@ -339,6 +340,7 @@ def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
     chosen = np.zeros(metadata.size, np.bool_)
     chosen[2 * len(counts) : 3 * len(counts)] = True
     metadata.mark_written(chosen.reshape(metadata.shape))
+    metadata.storage.version += 1  # as in `put`
 
 
 def _span(

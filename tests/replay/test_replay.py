@@ -9,7 +9,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from collective_worlds import through_hbm
+from collective_worlds import ALL, lengths, through_hbm
 from every import for_all
 from nki.collectives import ReplicaGroup
 
@@ -222,6 +222,23 @@ def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeyp
         for rank in range(2):
             found = replay.tile(1, "dsts[0]", rank, after=True).elements
             assert np.array_equal(found, 2 * x)
+
+
+def test_data_of_lengths_come_back_between_the_steps_of_their_ranks(monkeypatch):
+    arrays = [np.arange(6, dtype=np.float32) + 10 * rank for rank in range(4)]
+    rows = [np.zeros((3, 4), np.uint32) + 2 for _ in arrays]
+    monkeypatch.setattr(cursor, "APART", 1)
+    run = lengths(ncc.all_gather_v, arrays, rows, 12, ALL, False)
+    program = run.record.programs[0]
+    names = [program.calls[call].name for call in program.columns().call]
+    replay, row = run.steps(), names.index("all_gather_v")
+    replay.finish()
+    for step in range(replay.steps)[::-1]:
+        replay.to_step(step)
+        found = replay.tile(row, "dsts[0]", after=True).elements
+        assert np.array_equal(found, run.results[0][0])
+        told = replay.tile(row, "metadata_tensor", after=True).elements
+        assert np.array_equal(told, run.results[0][1])
 
 
 def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
