@@ -165,7 +165,8 @@ class _Distribution:
         self.reads = inputs[self.columns.call]
         self.order, self.head = np.arange(len(program)), np.full(len(program), -1, np.int64)
         self.writer = np.full(len(self.boxes.table), -1, np.int64)
-        # The key has the depth, the number of iterations, the calls and the lines. It leaves out
+        # The key has the depth, the number of iterations, the calls of an iteration, its lines, and
+        # which of the calls are the same in all iterations. It leaves out
         # the bytes: the plan of a line does not depend on where its bytes are, and whether
         # iterations share bytes is checked for each loop.
         self.plans: dict[bytes, LoopPlan | None] = {}
@@ -190,16 +191,19 @@ class _Distribution:
             return
         rows = rows.reshape(count, width)
         calls, lines = self.columns.call[rows], self.columns.line[rows]
-        if (calls != calls[0]).any() or (lines != lines[0]).any():
+        if (lines != lines[0]).any():
             return
-        key = b"".join(of.tobytes() for of in (np.array([depth, count]), calls[0], lines[0]))
+        alike = (calls == calls[0]).all(axis=0)  # not a product that begins a sum in PSUM
+        kinds = np.array([depth, count]), calls[0], lines[0], alike
+        key = b"".join(of.tobytes() for of in kinds)
         if key not in self.plans:
-            self.plans[key] = self._plan(rows, depth)
+            self.plans[key] = self._plan(rows, depth, alike)
         plan = self.plans[key]
         if plan is None:
             return
         accesses = self.columns.start, self.columns.operands, self.reads, *self.boxes.near
-        if not independent.over(rows.size)(rows.reshape(-1), width, *accesses, self.writer):
+        kept = np.where(plan.joined > 1, -1, plan.segment)
+        if not independent.over(rows.size)(rows.reshape(-1), width, *accesses, kept, self.writer):
             return
         parts = []
         for k in range(0, count, plan.together):
@@ -227,14 +231,15 @@ class _Distribution:
                 first[:] = first[np.argsort(reads, kind="stable")]
         return begin + max(more, 0)
 
-    def _plan(self, rows: Array, depth: int) -> LoopPlan | None:
+    def _plan(self, rows: Array, depth: int, alike: Array) -> LoopPlan | None:
         """Return the way to reorder a loop with these rows, [iterations, rows of an iteration];
-        None if it stays unchanged."""
+        None if it stays unchanged. alike[j] says whether row j makes the same call in all
+        iterations."""
         first, count = rows[0], len(rows)
         call = self.columns.call[first]
         small = self.size[call] * count <= self.most
         joined = np.where(small, count, np.minimum(self.moved[call], count))
-        alone = (joined < 2) | (self.around[first] != depth)
+        alone = (joined < 2) | (self.around[first] != depth) | ~alike
         alone[~alone] = [not self._varies(rows[:, j]) for j in np.flatnonzero(~alone).tolist()]
         joined[alone] = 1
         after = np.append(True, alone[:-1])

@@ -131,6 +131,46 @@ def test_every_instruction_reads_what_the_same_one_wrote_before():
     assert read(compiled(program, machine, "compiled")) == moved
 
 
+def attended(device, total, also=lambda k: None):
+    """Exponentials of tiles, the sum of each, and products of the tiles that accumulate."""
+    weights, sums = device.zeros((128, 128), "bfloat16"), device.zeros((128, 4))
+    scores = device.zeros((128, 512), "bfloat16")
+
+    def body(k):
+        tile = device.empty((128, 128), "bfloat16")
+        device.issue("activation", tile, nl.exp, scores[:, 128 * k : 128 * (k + 1)])
+        device.issue("tensor_reduce", sums[:, k : k + 1], nl.add, tile, 1)
+        device.issue("nc_matmul", total, weights, tile, accumulate=k > 0)
+        also(k)
+
+    parallel(device, 4, body)
+    return device
+
+
+def test_a_loop_that_accumulates_products_is_parallel():
+    """The documentation of affine_range says so: sums of products are not carried by a loop. The
+    products keep their order."""
+    device = Device()
+    form = form_of(attended(device, device.empty((128, 128), buffer="psum")))
+    expected = [name for name in ("activation", "tensor_reduce", "nc_matmul") for _ in range(4)]
+    assert names(form.program)[-12:] == expected
+    assert lengths(form).tolist() == [4, 4]
+    products = np.array(names(form.program)) == "nc_matmul"
+    assert np.diff(form.program.origin[products]).min() > 0
+
+
+def test_a_sum_that_each_iteration_reads_elsewhere_is_not():
+    device = Device()
+    total, partial = device.empty((128, 128), buffer="psum"), device.zeros((128, 512))
+
+    def kept(k):
+        device.issue("tensor_reduce", partial[:, k : k + 1], nl.add, total, 1)
+
+    form = form_of(attended(device, total, kept))
+    assert form.program is device.core.program
+    assert (form.heads == -1).all()
+
+
 def carried(device):
     """Each iteration adds to the sum of the one before it."""
     total = device.zeros((128, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from neuroncore.base.jit import compiled
+from neuroncore.base.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
 
@@ -20,27 +20,39 @@ def independent(
     inputs: Array,
     near: Array,
     near_start: Array,
+    segment: Array,
     writer: Array,
 ) -> bool:
-    """Return whether no iteration uses bytes that another iteration writes. Each iteration has
-    `width` of the rows. Row i reads the first inputs[i] of its operands, and writes the others. Box
-    b shares bytes with near[near_start[b]:near_start[b + 1]]. `writer` has an entry for each box,
-    which is -1 before and after the call."""
+    """Return whether a loop may run segment by segment: segment 0 of all iterations, then segment 1
+    of all, and so on. If an iteration uses bytes that another one writes, both instructions must
+    be in the same segment, because a segment keeps the order of its iterations.
+
+    Each iteration has `width` of the rows. Row i reads the first inputs[i] of its operands, and
+    writes the others. Box b shares bytes with near[near_start[b]:near_start[b + 1]]. segment[j] is
+    the segment of row j of an iteration; it is -1 for rows of all iterations that are merged, which
+    may share no written bytes. `writer` has an entry for each box, which is -1 before and after the
+    call."""
     apart = True
     for r in range(rows.shape[0]):
-        i, k = rows[r], r // width
+        i = rows[r]
         for n in range(start[i] + inputs[i], start[i + 1]):
-            if writer[operands[n]] >= 0 and writer[operands[n]] != k:
-                apart = False
-            writer[operands[n]] = k
+            apart = apart and _in_order(writer[operands[n]], r, width, segment)
+            writer[operands[n]] = r
     for r in range(rows.shape[0]):
-        i, k = rows[r], r // width
+        i = rows[r]
         for n in range(start[i], start[i + 1]):
             for m in range(near_start[operands[n]], near_start[operands[n] + 1]):
-                if writer[near[m]] >= 0 and writer[near[m]] != k:
-                    apart = False
+                apart = apart and _in_order(writer[near[m]], r, width, segment)
     for r in range(rows.shape[0]):
         i = rows[r]
         for n in range(start[i] + inputs[i], start[i + 1]):
             writer[operands[n]] = -1
     return apart
+
+
+@borrowing
+def _in_order(writer: Any, r: int, width: int, segment: Array) -> Any:
+    """Return whether two rows stay in order: they are in one iteration, or in the same segment that
+    is not merged. `writer` is -1 if there is no other row."""
+    own = segment[r % width]
+    return writer < 0 or writer // width == r // width or (own >= 0 and segment[writer % width] == own)
