@@ -39,8 +39,8 @@ RULES = (
     ("small instructions of all iterations of a parallel loop are merged; the rest of the loop "
      "comes before or after the merged instructions", "compiled",
      "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "
-     "program); not with "
-     "`skip_middle_end_transformations`"),
+     "program); not with `skip_middle_end_transformations`. A loop whose products accumulate is "
+     "parallel too: the SDK's documentation of affine_range, autocomp (attention)"),
     ("on trn2, loads and stores of neighboring iterations of a parallel loop are merged, up to "
      "512 KiB",
      "compiled", "trainium-kernel-fusion (compiled programs), logs of compilers with the pass "

@@ -134,15 +134,17 @@ class Options:
     descriptors: Literal["hardware", "software"] = "hardware"
     """The writer of the descriptors of DMAs of today's API without a dge_mode, for the estimate.
     Profiles of NKI 0.5 and later show `software`: GpSimd writes them one after the other. Earlier
-    releases have `hardware`, and so does the default, because all kernels that the estimates were
-    fitted to are of earlier releases, except some on trn1 that `software` does not improve."""
+    releases have `hardware`, and so does the default, because nearly all kernels that the estimates
+    were fitted to are of earlier releases."""
 
-    loads: Literal["ahead", "single", "limited"] = "ahead"
-    """The loads that wait, for the estimate. `ahead`: none; loads run ahead while there is space.
-    `single`: a load for a product waits until the product has read the tile of the load before it
-    at the same line, and such loads are never left out. `limited`: every load waits in this way if
-    tiles that DMA writes take more than 88 KiB of a partition. Only one source reports the last two
-    rules, and no other source has shown them yet."""
+    loads: Literal["ahead", "single", "limited", "once"] = "ahead"
+    """What the compiler makes of loads, for the estimate. `ahead`: loads run ahead while there is
+    space. `single`: a load for a product waits until the product has read the tile of the load
+    before it at the same line, and such loads are never left out. `limited`: every load waits in
+    this way if tiles that DMA writes take more than 88 KiB of a partition. `once`: a kernel of
+    today's API loads the same bytes only once while they fit into SBUF, as the older API's compiler
+    does. Only one source reports each of the last three rules, and no other source has shown them
+    yet."""
 
     clock_phase: float | None = None
     """The phase of the Tensor engine's clock when the first product begins, for the estimate: the

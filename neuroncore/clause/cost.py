@@ -307,8 +307,9 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     each = (moved / bandwidth + _packets_ns(dst, src, it)) / engines + it.transfer_ns
     store = not dst.on_chip
     latency = it.store_latency_ns if store else it.load_latency_ns
-    software = any(_by_software(view, mode, machine) for view in (dst, src))
-    issue = _issue_ns(dst, src, machine, mode, software)
+    needed = any(_needs_software(view, mode) for view in (dst, src))
+    software = needed or _unasked(mode, machine)
+    issue = _issue_ns(dst, src, machine, mode, needed)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
 
@@ -320,19 +321,23 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
 
 
 def _issue_ns(
-    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
+    dst: View, src: View, machine: Machine, mode: dge_mode | None, needed: bool
 ) -> float:
     """Return the time in ns for which the issue of a transfer occupies its queue. It depends on the
-    writer of the descriptors.
+    writer of the descriptors; `needed` says that only software can write them.
 
     Software writes one descriptor for each row of elements, contiguous or not: this explains how
-    long a published mixture of experts keeps GpSimd busy on trn3. Hardware takes about as long for
+    long a published mixture of experts, which asks for software, keeps GpSimd busy on trn3. If no
+    mode is requested, GpSimd takes the times that traces and rows of the older API show; products
+    on trn1 with NKI 0.6 (Matmul-Inspector) take as long for each transfer. Hardware takes about as long for
     a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). A kernel
     that requests hardware gets all of its generators. If no mode is requested and hardware can't
     write the descriptors, they are prepared before the run."""
     it = machine.dma
-    if software:
+    if needed:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
+    if _unasked(mode, machine):
+        return it.gpsimd_issue_ns + _rows_of(dst, src) * it.gpsimd_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
     if not by_hardware or dst.dtype is not src.dtype:
         return it.issue_ns
@@ -340,12 +345,17 @@ def _issue_ns(
     return it.issue_ns + (it.hardware_issue_ns - it.issue_ns) * share
 
 
-def _by_software(view: View, mode: dge_mode | None, machine: Machine) -> bool:
-    """Return whether software writes the descriptors. It does so for gathers and scatters, for an
-    offset that is in memory, and on request; in some releases also if no mode is requested."""
+def _needs_software(view: View, mode: dge_mode | None) -> bool:
+    """Return whether only software can write the descriptors, or the kernel requests it: for
+    gathers and scatters, and for an offset that is in memory."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
-    unasked = mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
-    return view.dynamic == 2 or in_memory or unasked or mode is dge_mode.swdge
+    return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
+
+
+def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
+    """Return whether software writes the descriptors although the kernel requests no mode, as some
+    releases do."""
+    return mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
 
 
 def _axes(view: View) -> slice:

@@ -50,7 +50,7 @@ class Harness:
     """A tool that measures kernels. `offset_us` is the time that it adds to the span from the first
     DMA of a kernel to the last one, and `grade` says how reliable this number is. `flags` are the
     flags that the harness passes to the device's compiler, and `launch` is the way it launches
-    kernels."""
+    kernels. `descriptors` and `loads` are what rows have that leave these columns empty."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -58,6 +58,8 @@ class Harness:
     grade: str = ""
     flags: str = ""
     launch: LaunchPath = "framework"
+    descriptors: str = ""
+    loads: str = ""
     kernel_source: str = ""  # the beginning of the column `kernel_source`
 
 
@@ -134,6 +136,8 @@ def harnesses(path: Path) -> list[Harness]:
                 str(table.get("grade", "")),
                 str(table.get("flags", "")),
                 _launch_path(table.get("launch", "framework")),
+                str(table.get("descriptors", "")),
+                str(table.get("loads", "")),
                 str(table.get("kernel_source", "")),
             )
             for table in tables
@@ -160,24 +164,22 @@ def offset_us(row: Row, known: Sequence[Harness]) -> float:
 
 
 def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
-    """Return how a row's kernel was compiled. A column `launch` has precedence over the harness."""
-    harness = harness_of(row, known)
-    by_harness = harness.launch if harness is not None else "framework"
-    path = _launch_path(row.get("launch") or by_harness)
-    software = row.get("descriptors") == "software"
+    """Return how a row's kernel was compiled. The columns `launch`, `descriptors` and `loads` have
+    precedence over the harness."""
+    harness = harness_of(row, known) or Harness("", "", 0.0)
     return LaunchFacts(
         leaves_descriptors(row, known),
-        path,
-        software,
+        _launch_path(row.get("launch") or harness.launch),
+        (row.get("descriptors") or harness.descriptors) == "software",
         phase_of(row, f"row {row['id']}"),
-        _loads_of(row),
+        _loads_of(row, harness),
     )
 
 
-def _loads_of(row: Row) -> str:
-    """Return the value in the column `loads`, or "ahead" if it is empty or missing. Raise
-    UsageError if `Options.loads` does not allow the value."""
-    given = row.get("loads") or "ahead"
+def _loads_of(row: Row, harness: Harness) -> str:
+    """Return the value in the column `loads`, or that of the harness, or "ahead". Raise UsageError
+    if `Options.loads` does not allow the value."""
+    given = row.get("loads") or harness.loads or "ahead"
     if given not in choices()["loads"]:
         raise UsageError(f"row {row['id']}: loads is {given!r}")
     return given

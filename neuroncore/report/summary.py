@@ -301,7 +301,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 def _launch(timeline: Timeline) -> dict[str, str]:
     """Return the launch path that the estimate assumes, on which only estimates for today's API
-    depend, and the loads that wait for their turn, if any."""
+    depend, and what the compiler makes of loads, if they do not run ahead."""
     loads = timeline.program.loads
     paths = [("launch", path) for path, order in PATHS.items() if order == timeline.order]
     return dict([*paths, *[("loads", loads)] * (loads != "ahead")])
@@ -464,7 +464,8 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
     if (loads := timeline.program.loads) != "ahead":
-        yield f"loads      wait for their turn (--loads {loads}), which only one source reports"
+        said = "of the same bytes happen once" if loads == "once" else "wait for their turn"
+        yield f"loads      {said} (--loads {loads}), which only one source reports"
     if (phase := clock_phase(timeline)) is not None:
         yield f"clock      {phase}"
     if timeline.program.flags:

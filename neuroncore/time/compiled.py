@@ -84,6 +84,11 @@ class Compiled:
         in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
         return moved & in_psum[taken]
 
+    @property
+    def leaves_out(self) -> bool:
+        """Return whether the compiler may leave instructions out."""
+        return self.policy.rewrites or self.program.loads == "once"
+
     @cached_property
     def queue(self) -> Array:
         """The queue of each instruction, as an index of `QUEUES`."""
@@ -118,7 +123,7 @@ def compiled(
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)
-    defines = policy.rewrites or program.loads != "ahead"
+    defines = policy.rewrites or program.loads in reported.WAITING
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
     turns = _turns(program, accesses, flow, machine)
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
@@ -136,6 +141,9 @@ def compiled(
         repeated = np.where(loaded < 0, made, loaded)
         rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)
         fate, instead = _fates(len(program), rules)
+    elif program.loads == "once":
+        loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+        fate, instead = _fates(len(program), [(REPEATED, loaded)])
     return Compiled(
         written=written,
         program=program,
@@ -173,7 +181,7 @@ def _turns(
 ) -> Array:
     """Return, for each instruction, whether it is a load that waits for its turn, as the option
     `loads` asks (`reported`)."""
-    if program.loads == "ahead":
+    if program.loads not in reported.WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
 
@@ -192,7 +200,7 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
     """Return the compiled form of `program`, made from `form`, the compiled form of another
     program. The two programs must differ only in the costs of their calls. Return None if they
     differ in more, or if the compiler does more than reorder."""
-    if form.policy.rewrites or not program.same_operands(form.program):
+    if form.leaves_out or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
     row = table.first[program.columns().call]

@@ -128,7 +128,7 @@ class Bench:
         if machine is self._shared:
             return known
         form = self._form(number, program, machine)
-        if form.policy.rewrites or not self._is_alike(machine):
+        if form.leaves_out or not self._is_alike(machine):
             return prepared(form, machine)
         return costed(known, form, machine)
 

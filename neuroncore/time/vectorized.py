@@ -8,6 +8,10 @@ inner loop of 64 iterations with 192 elements in all, and take the time of one i
 64; with 2048 iterations in the same loop they take the time of all. A compiled program of a
 convolution (sahiljain01/asst4-trainium) has one copy where an inner loop makes three.
 
+A loop whose products accumulate in one tile of PSUM is parallel too: the SDK's documentation of
+affine_range says that such sums are no dependencies of iterations. Published attention
+(autocomp) has such loops with small reductions and exponentials.
+
 Loads and stores of neighboring iterations are merged too (`merged_bytes` of a machine), but not in
 programs that skip such passes (cs149stanfordasst4).
 """

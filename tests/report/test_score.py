@@ -132,6 +132,21 @@ def test_the_launch_path_of_a_row_and_of_its_harness(tmp_path):
         measurements.harnesses(file)
 
 
+def test_descriptors_and_loads_of_a_row_and_of_its_harness(tmp_path):
+    file = tmp_path / "offsets.toml"
+    entry = '[[harness]]\ngeneration = "trn2"\nmeasured_by = "bench"\noffset_us = 0\n'
+    file.write_text(f'{entry}descriptors = "software"\nloads = "once"\n')
+    known = measurements.harnesses(file)
+
+    def facts(**changed):
+        return measurements.launch_of(row(**{"measured_by": "bench p50", **changed}), known)
+
+    assert (facts().software, facts().loads) == (True, "once")
+    told = facts(descriptors="hardware", loads="ahead")
+    assert (told.software, told.loads) == (False, "ahead")
+    assert (facts(measured_by="x").software, facts(measured_by="x").loads) == (False, "ahead")
+
+
 @pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])
 def test_other_files_are_no_harnesses(tmp_path, text):
     file = tmp_path / "offsets.toml"

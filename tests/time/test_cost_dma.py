@@ -424,7 +424,7 @@ def test_software_writes_what_names_no_mode_where_the_release_has_it_so(target):
         pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
         device.issue("dma_copy", *pair, dge_mode=mode)
     dma, timeline = device.core.machine.dma, by_software(device)
-    written = dma.issue_ns + 64 * dma.software_descriptor_ns
+    written = dma.gpsimd_issue_ns + 64 * dma.gpsimd_descriptor_ns
     assert timeline.busy == pytest.approx([written, dma.issue_ns])
     assert [QUEUES[q] for q in timeline.queue] == ["GpSimd", "DMA ring 1"]
     older = by_software(device, "compiled")

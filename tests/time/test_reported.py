@@ -1,11 +1,16 @@
 """Loads that wait for their turn: `Options.loads`, rules that only one source reports."""
 
+from dataclasses import replace
+
 import nki.language as nl
 import pytest
 from device import Device
 
+from neuroncore.machine.world import World
+from neuroncore.report.summary import counted
 from neuroncore.time.prepare import prepared
 from neuroncore.time.schedule import schedule
+from neuroncore.time.variation import AS_IT_IS, Bench
 
 SHAPE = (128, 256)
 
@@ -49,6 +54,27 @@ def test_loads_wait_for_their_turn(use, loads, resident, waits):
     assert len(timeline.compiled.held) == (3 if waits else 0)
     for load, before in timeline.compiled.held.tolist():
         assert timeline.begin[load] >= timeline.end[before]
+
+
+@pytest.mark.parametrize("loads", ["ahead", "once"])
+@pytest.mark.parametrize("order", ["scheduled", "standalone"])
+def test_the_same_bytes_are_loaded_once_on_request(order, loads):
+    device = Device()
+    source, other = (device.zeros(SHAPE, buffer="hbm") for _ in range(2))
+    for hbm in (source, other, source):
+        tile = device.empty(SHAPE)
+        device.issue("dma_copy", tile, hbm)
+        reduced(device, tile)
+    device.core.program.loads = loads
+    timeline = schedule(device.core.program, device.core.machine, order)
+    moved = timeline.transfer_ns[timeline.lane[:, 0] >= 0]
+    assert len(moved) == (2 if loads == "once" else 3)
+    read = counted(timeline).bytes["hbm_read_bytes"]
+    assert read == len(moved) * 128 * 256 * 4
+    other = replace(device.core.machine, hbm=replace(device.core.machine.hbm, capacity_bytes=1))
+    bench = Bench([device.core.program], device.core.machine, order, World(1, 1))
+    again = bench.timelines([device.core.program], other, [AS_IT_IS])[0]
+    assert again.total_ns == timeline.total_ns
 
 
 def test_loads_that_wait_take_no_other_compilation_of_the_timeline():
