@@ -138,7 +138,7 @@ class Options:
     were fitted to are of earlier releases."""
 
     loads: Literal["ahead", "single", "limited", "once"] = "ahead"
-    """What the compiler makes of loads, for the estimate. `ahead`: loads run ahead while there is
+    """The order and the number of loads, for the estimate. `ahead`: loads run ahead while there is
     space. `single`: a load for a product waits until the product has read the tile of the load
     before it at the same line, and such loads are never left out. `limited`: every load waits in
     this way if tiles that DMA writes take more than 88 KiB of a partition. `once`: a kernel of

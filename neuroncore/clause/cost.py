@@ -320,19 +320,17 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
     return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
 
 
-def _issue_ns(
-    dst: View, src: View, machine: Machine, mode: dge_mode | None, needed: bool
-) -> float:
+def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, needed: bool) -> float:
     """Return the time in ns for which the issue of a transfer occupies its queue. It depends on the
     writer of the descriptors; `needed` says that only software can write them.
 
     Software writes one descriptor for each row of elements, contiguous or not: this explains how
     long a published mixture of experts, which asks for software, keeps GpSimd busy on trn3. If no
     mode is requested, GpSimd takes the times that traces and rows of the older API show; products
-    on trn1 with NKI 0.6 (Matmul-Inspector) take as long for each transfer. Hardware takes about as long for
-    a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). A kernel
-    that requests hardware gets all of its generators. If no mode is requested and hardware can't
-    write the descriptors, they are prepared before the run."""
+    on trn1 with NKI 0.6 (Matmul-Inspector) take as long for each transfer. Hardware takes about as
+    long for a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). A
+    kernel that requests hardware gets all of its generators. If no mode is requested and hardware
+    can't write the descriptors, they are prepared before the run."""
     it = machine.dma
     if needed:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns

@@ -74,8 +74,9 @@ def test_choices_are_those_of_the_model():
         assert choice.in_use in choice.values and choice.values[0] == choice.without
         assert type(choice.without) is type(choice.in_use) or isinstance(choice.without, float)
     trn1 = machine.load("trn1")
-    (number,) = (c for c in EVERY if c.name == "dma.transfer_ns" and c.of == "trn1")
-    assert number.in_use == trn1.dma.transfer_ns
+    name = "engines.vector.rate.reciprocal"
+    (number,) = (c for c in EVERY if c.name == name and c.of == "trn1")
+    assert number.in_use == trn1.engines["vector"].rate["reciprocal"]
     assert number.concerns("trn1", "compiled") and not number.concerns("trn2", "compiled")
 
 
