@@ -64,7 +64,7 @@ def judged(library: Library) -> Iterator[str]:
             try:
                 found = library.run("relu_forward", x, order=order).result
             except CustomOpFault as fault:
-                if fits or fault.told.code != REFUSED:
+                if fits or fault.finding.code != REFUSED:
                     yield f"relu_forward {shape}: {fault}"
                 continue
             if not fits and x.size > library.cores:

@@ -283,8 +283,8 @@ def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
     for engine, stem in enumerate(STEMS):
         if f"{folder}/{stem}.bin" in files:
             code[engine] = _code(files, folder, stem)
-            told = _json(files, f"{folder}/{stem}.json").get("dma", [])
-            blocks[engine] = [_block(raw) for raw in told]
+            result = _json(files, f"{folder}/{stem}.json").get("dma", [])
+            blocks[engine] = [_block(raw) for raw in result]
     return Graph(
         name=str(name),
         code=code,
@@ -359,10 +359,10 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
     if len(raw) % SIZE:
         raise Malformed(f"its {stem}.bin ends within an instruction")
     words = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
-    told = _told(files, folder, stem)
+    result = _told(files, folder, stem)
     count = len(words)
-    told = (told + [("", -1, False)] * count)[:count]
-    names, statements, transposes = zip(*told, strict=True) if told else ((), (), ())
+    result = (result + [("", -1, False)] * count)[:count]
+    names, statements, transposes = zip(*result, strict=True) if result else ((), (), ())
     return Code(words, names, statements, transposes)
 
 

@@ -46,9 +46,9 @@ def _core(capture: Capture, core: MeasuredCore, pid: int) -> Iterator[Event]:
     engines = sorted({int(number) for number in core.elements["engine"]})
     names += [f"DMA engine {number}" for number in engines]
     for tid, name in enumerate(names):
-        told: Event = {"ph": "M", "pid": pid, "tid": tid}
-        yield {"name": "thread_name", **told, "args": {"name": name}}
-        yield {"name": "thread_sort_index", **told, "args": {"sort_index": tid}}
+        document: Event = {"ph": "M", "pid": pid, "tid": tid}
+        yield {"name": "thread_name", **document, "args": {"name": name}}
+        yield {"name": "thread_sort_index", **document, "args": {"sort_index": tid}}
     yield from _instructions(core, pid)
     yield from _transfers(core, pid, moved)
     first = len(ENGINES) + len(rows)

@@ -35,49 +35,51 @@ DAMAGED = AttributeError, LookupError, TypeError, ValueError, OverflowError, Rec
 def load(path: Path) -> Capture:
     """Read a file. Raises UsageError if it can't be read or is not a profile."""
     try:
-        told = json.loads(content(path, LARGEST))
+        document = json.loads(content(path, LARGEST))
     except (ValueError, RecursionError):
         raise UsageError(f"{path} is not JSON") from None
-    return read(told, str(path))
+    return read(document, str(path))
 
 
-def read(told: Any, source: str) -> Capture:
+def read(result: Any, source: str) -> Capture:
     """Return the run in the tables of a profile. Raise UsageError for other tables."""
-    if not isinstance(told, dict) or not all(told.get(name) for name in TABLES):
+    if not isinstance(result, dict) or not all(result.get(name) for name in TABLES):
         missing = "it has no tables " + " and ".join(TABLES)
         raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
     try:
-        return _capture(told, source)
+        return _capture(result, source)
     except DAMAGED as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise UsageError(f"{source} is not a profile that can be read: {said}") from None
 
 
-def _capture(told: Json, source: str) -> Capture:
-    about = told["summary"][0]
-    names = dict.fromkeys(str(row["subgraph"]) for row in told["instruction"])
+def _capture(document: Json, source: str) -> Capture:
+    about = document["summary"][0]
+    names = dict.fromkeys(str(row["subgraph"]) for row in document["instruction"])
     total_ns = float(about["total_time"]) * 1e9
-    header = told.get("neff_header") or [{}]
+    header = document.get("neff_header") or [{}]
     return Capture(
         program=str(header[0].get("network_name", Path(source).stem)),
         instance=str(about.get("instance_type", "")),
         runtime=str(about.get("runtime_version", "")),
         source=source,
-        cores=[_core(told, name, number, total_ns) for number, name in enumerate(sorted(names))],
+        cores=[
+            _core(document, name, number, total_ns) for number, name in enumerate(sorted(names))
+        ],
     )
 
 
-def _core(told: Json, name: str, number: int, total_ns: float) -> MeasuredCore:
-    listed = _of(told, "instruction", name)
+def _core(document: Json, name: str, number: int, total_ns: float) -> MeasuredCore:
+    listed = _of(document, "instruction", name)
     listed.sort(key=lambda row: row["timestamp"])
     rows, kinds = _instructions(listed)
-    queues = [*dict.fromkeys(str(row["q_name"]) for row in _of(told, "dma_queues_info", name))]
-    elements = _elements(told, name, queues)
+    queues = [*dict.fromkeys(str(row["q_name"]) for row in _of(document, "dma_queues_info", name))]
+    elements = _elements(document, name, queues)
     semaphores = dict(SEMAPHORES)
-    updates = _array(UPDATE, _updates(_of(told, "semaphore_update", name), semaphores))
+    updates = _array(UPDATE, _updates(_of(document, "semaphore_update", name), semaphores))
     triggers = Triggers(rows, kinds, updates, elements, queues)
     moves = np.array([*of_direct(triggers), *unnamed(triggers)], MOVE)
-    ham = ((row["timestamp"], row["k"] * FULL // row["n"]) for row in _of(told, "ham", name))
+    ham = ((row["timestamp"], row["k"] * FULL // row["n"]) for row in _of(document, "ham", name))
     return MeasuredCore(
         name=name,
         number=number,
@@ -96,8 +98,8 @@ def _core(told: Json, name: str, number: int, total_ns: float) -> MeasuredCore:
     )
 
 
-def _of(told: Json, table: str, core: str) -> list[Json]:
-    return [row for row in told.get(table) or [] if row["subgraph"] == core]
+def _of(document: Json, table: str, core: str) -> list[Json]:
+    return [row for row in document.get(table) or [] if row["subgraph"] == core]
 
 
 def _array(dtype: np.dtype[Any], rows: Iterator[tuple[Any, ...]]) -> Array:
@@ -131,15 +133,15 @@ def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
     return found
 
 
-def _elements(told: Json, name: str, queues: Sequence[str]) -> Array:
+def _elements(document: Json, name: str, queues: Sequence[str]) -> Array:
     numbers = {
         (str(row["q_eng_idx"]), str(row["q_idx"])): queues.index(str(row["q_name"]))
-        for row in _of(told, "dma_queues_info", name)
+        for row in _of(document, "dma_queues_info", name)
     }
     of_queue = {queue: number for (_, queue), number in numbers.items()}
 
     def rows() -> Iterator[tuple[float, float, int, int, int]]:
-        for row in _of(told, "dma", name):
+        for row in _of(document, "dma", name):
             begin, key = float(row["timestamp"]), (str(row["dma_engine"]), str(row["dma_queue"]))
             queue = numbers.get(key, of_queue.get(key[1], -1))
             size = int(row["transfer_size"])

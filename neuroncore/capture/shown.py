@@ -155,20 +155,22 @@ def _causes(core: MeasuredCore, order: Array) -> Array:
 
 def _call(core: MeasuredCore, kind: DecodedInstruction) -> Json:
     reads, writes = ([one.name for one in kind.operands if one.reads == r] for r in (True, False))
-    told = {"operands": kind.said(core.semaphores)} | {one.name: str(one) for one in kind.operands}
-    return _named(kind.opcode, told, reads, writes)
+    document = {"operands": kind.said(core.semaphores)} | {
+        one.name: str(one) for one in kind.operands
+    }
+    return _named(kind.opcode, document, reads, writes)
 
 
 def _transfer(core: MeasuredCore, move: Any) -> Json:
     trigger = int(move["trigger"])
-    told = {"bytes": int(move["bytes"]), "semaphore": int(move["semaphore"])}
+    document = {"bytes": int(move["bytes"]), "semaphore": int(move["semaphore"])}
     by = {"started by": core.names[trigger] or core.kind(trigger).opcode}
-    return _named("DMA", told | by, [], []) | {"bytes": int(move["bytes"])}
+    return _named("DMA", document | by, [], []) | {"bytes": int(move["bytes"])}
 
 
-def _named(name: str, told: Json, reads: Sequence[str], writes: Sequence[str]) -> Json:
+def _named(name: str, document: Json, reads: Sequence[str], writes: Sequence[str]) -> Json:
     sides = {"reads": reads, "indices": [], "writes": writes}
-    return {"name": name, "arguments": told, "bytes": 0, "array": None, **sides}
+    return {"name": name, "arguments": document, "bytes": 0, "array": None, **sides}
 
 
 def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
@@ -267,5 +269,5 @@ def _clock(core: MeasuredCore) -> Json:
 
 def _counter(name: str, unit: str, times: Array, values: Array) -> Json:
     most = float(values.max(initial=0.0)) or 1.0
-    told = {"times": times.round(1).tolist(), "values": values.round(3).tolist()}
-    return {"name": name, "unit": unit, "most": most, **told}
+    document = {"times": times.round(1).tolist(), "values": values.round(3).tolist()}
+    return {"name": name, "unit": unit, "most": most, **document}

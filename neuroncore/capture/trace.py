@@ -140,13 +140,13 @@ class _Clocks:
         found = self.of.get(clock)
         if not found:
             return recorded
-        start, told, real = found[number if number < len(found) else 0]
-        if told == real:
+        start, result, real = found[number if number < len(found) else 0]
+        if result == real:
             return recorded
-        whole, rest = np.divmod(recorded - start, told)
+        whole, rest = np.divmod(recorded - start, result)
         if len(whole) and int(np.abs(whole).max()) > LATEST_PS // max(real, 1):
             raise Malformed("a time is out of range")
-        return np.asarray(whole * real + rest * real // told)
+        return np.asarray(whole * real + rest * real // result)
 
 
 ENGINE_CLOCKS = (1, 2, 4, 3, 5)  # the numbers of the engines' clocks

@@ -97,12 +97,12 @@ def measured_time(kernel_ns: float, total_ns: float) -> str:
     return f"measured {HarnessTime(PROFILE, kernel_ns, around)}"
 
 
-def _time(told: CaptureWhy) -> str:
-    if told.range_ns is None:
-        return measured_time(told.kernel_ns, told.total_ns)
-    low, high = map(duration, told.range_ns)
+def _time(result: CaptureWhy) -> str:
+    if result.range_ns is None:
+        return measured_time(result.kernel_ns, result.total_ns)
+    low, high = map(duration, result.range_ns)
     return (
-        f"estimate {duration(told.kernel_ns)} (80 % range {low} to {high}) of the program's own "
+        f"estimate {duration(result.kernel_ns)} (80 % range {low} to {high}) of the program's own "
         "instructions"
     )
 
@@ -123,25 +123,25 @@ def _row(part: PathPart, whole: float) -> dict[str, Any]:
     }
 
 
-def _text(told: CaptureWhy) -> Iterator[str]:
-    yield f"{told.program} on {told.instance}   {_time(told)}"
-    if not told.path:
+def _text(result: CaptureWhy) -> Iterator[str]:
+    yield f"{result.program} on {result.instance}   {_time(result)}"
+    if not result.path:
         yield "no instruction of a kernel was traced"
         return
-    yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in told.busy.items())
+    yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in result.busy.items())
     yield from ("", "critical path by statement")
-    whole = told.kernel_ns
-    for part in told.path[: told.top]:
+    whole = result.kernel_ns
+    for part in result.path[: result.top]:
         shares = ((name, ns / whole) for name, ns in _largest(part.with_what))
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares if share > SHOWN)
         names = "/".join(part.opcodes)
         row = f"  {part.ns / whole:5.0%}  {part.place:<18} {names:<24} {said}"
         yield row.rstrip()
-    rest = told.path[told.top :]
+    rest = result.path[result.top :]
     if rest:
         yield f"  {sum(part.ns for part in rest) / whole:5.0%}  {len(rest)} others"
     yield from ("", "waited for semaphores")
-    for engine, what, ns in told.waits[: told.top]:
+    for engine, what, ns in result.waits[: result.top]:
         yield f"  {duration(ns):>9}  {engine} for {what or NOTHING}"
-    if not told.waits:
+    if not result.waits:
         yield "  nothing"

@@ -65,12 +65,12 @@ def run(
     no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command line
     reports wrong usage."""
     what = f"{file}::{kernel}" if kernel else str(file)
-    told = ["run", "--json", what, *(["--target", target] if target else []), *words]
+    result = ["run", "--json", what, *(["--target", target] if target else []), *words]
     if limits.here:
-        return _here(told)
+        return _here(result)
     try:
         done = processes.run(
-            [sys.executable, "-m", PROGRAM, str(limits.memory), *told], limits.seconds
+            [sys.executable, "-m", PROGRAM, str(limits.memory), *result], limits.seconds
         )
     except subprocess.TimeoutExpired:
         return FileRun([], 0, f"stopped after {limits.seconds:g} s")

@@ -103,8 +103,8 @@ def import_(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_page(found, arguments.html)
     if arguments.json:
-        told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
-        terminal.write_json(told | {"why": found.why().to_dict()})
+        document = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
+        terminal.write_json(document | {"why": found.why().to_dict()})
         return 0
     for line in (*_figures(found), "", *str(found.why()).splitlines()[1:]):
         terminal.write(line)
@@ -113,11 +113,11 @@ def import_(arguments: argparse.Namespace) -> int:
 
 def why(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore why` for a capture, and return the exit code."""
-    told = load(arguments, arguments.file).why(arguments.top)
+    result = load(arguments, arguments.file).why(arguments.top)
     if arguments.json:
-        terminal.write_json({"schema": WHY_SCHEMA, "launches": [told.to_dict()], "error": None})
+        terminal.write_json({"schema": WHY_SCHEMA, "launches": [result.to_dict()], "error": None})
     else:
-        terminal.write(str(told))
+        terminal.write(str(result))
     return 0
 
 
@@ -139,14 +139,14 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
     return 0
 
 
-def write_sides(arguments: argparse.Namespace, told: dict[str, Any], *runs: Any) -> None:
+def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: Any) -> None:
     """Write the page of a comparison, if the command requests one."""
     path = arguments.html
     if path is None:
         return
     sides = [_side(run, arguments.answers) for run in runs]
     try:
-        pages.of_sides(sides[0], sides[1], told).save(path)
+        pages.of_sides(sides[0], sides[1], document).save(path)
     except OSError as error:
         raise UsageError(f"--html {path} can't be written: {error.strerror}") from None
     print(f"wrote {path}", file=sys.stderr)
@@ -208,9 +208,9 @@ def write_page(found: Measured, path: Path) -> None:
 def _figures(found: Measured) -> list[str]:
     """Return the lines of `profile view`: a field and its value in each line, in alphabetical
     order."""
-    told = found.summary
-    width = max(map(len, told))
-    return [found.kernel, *(f"    {name:{width}}  {told[name]}" for name in sorted(told))]
+    result = found.summary
+    width = max(map(len, result))
+    return [found.kernel, *(f"    {name:{width}}  {result[name]}" for name in sorted(result))]
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -247,9 +247,9 @@ def neff(arguments: argparse.Namespace) -> int:
     elif arguments.args or arguments.inputs:
         raise UsageError("name the kernel with --source FILE.py::KERNEL")
     if arguments.json:
-        told = listing.document(program)
-        told |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
-        terminal.write_json(told)
+        result = listing.document(program)
+        result |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
+        terminal.write_json(result)
         return 0
     for line in sides.text(rows) if rows is not None else listing.text(program, arguments.all):
         terminal.write(line)

@@ -96,9 +96,9 @@ def packages() -> Diagnosis:
         return Diagnosis(
             "error", f"{', '.join(missing)} missing", "pip install " + " ".join(missing)
         )
-    told = ", ".join(f"{name} {found}" for name, found in versions.items())
+    result = ", ".join(f"{name} {found}" for name, found in versions.items())
     python = ".".join(map(str, sys.version_info[:3]))
-    return Diagnosis("ok", f"Python {python}, {told}")
+    return Diagnosis("ok", f"Python {python}, {result}")
 
 
 def cache() -> Diagnosis:

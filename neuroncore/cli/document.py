@@ -84,7 +84,7 @@ class Document:
         self.launches: list[dict[str, Any]] = []  # for --json
         self.failure: dict[str, Any] | None = None
         self.differs = False
-        self.told: set[WarnedLine] = set()
+        self.reported: set[WarnedLine] = set()
         # launches for which only one line was printed
         self.briefly: list[tuple[Run, Agreement | None]] = []
         self.last: Run | None = None
@@ -123,7 +123,7 @@ class Document:
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
         for line, same in by_line(likely_wrong(self.unsaid)).items():
-            self.told.add(line)
+            self.reported.add(line)
             if (abspath(line.file), line.number) != spot:
                 self.say(counted([replace(one, severity="warning") for one in same]))
         self.unsaid = ()
@@ -161,11 +161,11 @@ class Document:
         ):
             self.say(f"  {line}")
         if asked.json:
-            told = _launch(run, found, findings, asked.answers) | fields(time)
-            told |= {"orders": str(orders)} if orders else {}
-            told |= {"verify": verdict.to_dict()} if verdict else {}
-            told |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
-            self.launches.append(told)
+            document = _launch(run, found, findings, asked.answers) | fields(time)
+            document |= {"orders": str(orders)} if orders else {}
+            document |= {"verify": verdict.to_dict()} if verdict else {}
+            document |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
+            self.launches.append(document)
         self.last = run
         for one in run.findings:
             if one.severity == "error" and self.arguments.strict:
@@ -187,10 +187,10 @@ class Document:
         """Return lines for a launch: its new findings, and the number of repeated ones."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
-            if line in self.told:
+            if line in self.reported:
                 again[line.code] += len(same)
             else:
-                self.told.add(line)
+                self.reported.add(line)
                 yield counted(same)
         if again:
             yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())

@@ -186,8 +186,8 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
     known = [old[keys[one]] for one in candidates if keys[one] in old]
     found: list[dict[str, Any]] = []
     secret = ""
-    told = progress(lambda: f"{len(found)} of {plural(len(candidates), 'candidate')}")
-    with _files(arguments) as (output, traces), told:
+    result = progress(lambda: f"{len(found)} of {plural(len(candidates), 'candidate')}")
+    with _files(arguments) as (output, traces), result:
         for verdict in itertools.chain(known, evaluate(wanted, left, pool(arguments))):
             if len(found) >= len(known):
                 _write(output, verdict)

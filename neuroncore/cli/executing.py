@@ -72,21 +72,21 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
         rows[name] |= _compared(name, outputs[name], wanted, arguments.tolerance)
     if arguments.save is not None:
         _save(arguments.save, outputs)
-    told = {"schema": SCHEMA, "name": program.name, "outputs": rows}
+    document = {"schema": SCHEMA, "name": program.name, "outputs": rows}
     source = f"random inputs of seed {arguments.seed}" if drawn else f"inputs of {arguments.arrays}"
     if arguments.json:
-        terminal.write_json(_finite(told))
+        terminal.write_json(_finite(document))
     for line in () if arguments.json else _text(program, source, rows):
         terminal.write(line)
     return int(not all(row.get("agrees", True) for row in rows.values()))
 
 
-def _finite(told: Any) -> Any:
+def _finite(result: Any) -> Any:
     """Replace infinities and NaN by their names, in a number or in a dict with its nested dicts,
     because JSON does not have them."""
-    if isinstance(told, dict):
-        return {key: _finite(value) for key, value in told.items()}
-    return str(told) if isinstance(told, float) and not np.isfinite(told) else told
+    if isinstance(result, dict):
+        return {key: _finite(value) for key, value in result.items()}
+    return str(result) if isinstance(result, float) and not np.isfinite(result) else result
 
 
 def _text(program: Neff, source: str, rows: Mapping[str, Figures]) -> Iterator[str]:

@@ -164,9 +164,9 @@ def _cost(one: Instruction) -> Iterator[str]:
     errors = {m.name: list(whole_call(call, m)) for m, call in calls}
     legal = [(m, call) for m, call in calls if not errors[m.name]]
     if not legal:
-        told = [found[0].statement for found in errors.values()]
-        told.append(f"no machine has {one.feature}")
-        yield from _wrapped("example", f"no legal example: {told[0]}")
+        result = [found[0].statement for found in errors.values()]
+        result.append(f"no machine has {one.feature}")
+        yield from _wrapped("example", f"no legal example: {result[0]}")
         return
     of = "nisa" if one.module == "nki.isa" else one.module
     yield from _wrapped("example", f"{of}.{one.name}({', '.join(_shown(legal[0][1]))})")

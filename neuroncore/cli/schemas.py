@@ -253,26 +253,26 @@ def schema(name: str) -> dict[str, Any]:
     }
 
 
-def _compiled(told: Any) -> dict[str, Any]:
+def _compiled(shape: Any) -> dict[str, Any]:
     """Return the JSON Schema of a specification."""
-    if isinstance(told, list):
-        return {"type": "array", "items": _compiled(told[0])}
-    if isinstance(told, dict):
-        return _object(told)
-    if told.endswith("?"):
-        return {"anyOf": [_compiled(told[:-1]), {"type": "null"}]}
-    if told == ANY:
+    if isinstance(shape, list):
+        return {"type": "array", "items": _compiled(shape[0])}
+    if isinstance(shape, dict):
+        return _object(shape)
+    if shape.endswith("?"):
+        return {"anyOf": [_compiled(shape[:-1]), {"type": "null"}]}
+    if shape == ANY:
         return {}
-    return _compiled(FAILURE) if told == "failure" else {"type": told}
+    return _compiled(FAILURE) if shape == "failure" else {"type": shape}
 
 
-def _object(told: dict[str, Any]) -> dict[str, Any]:
-    named = {key: value for key, value in told.items() if key != "*"}
+def _object(shape: dict[str, Any]) -> dict[str, Any]:
+    named = {key: value for key, value in shape.items() if key != "*"}
     made: dict[str, Any] = {
         "type": "object",
         "properties": {key.removesuffix("?"): _compiled(value) for key, value in named.items()},
         "required": [key for key in named if not key.endswith("?")],
     }
-    if "*" in told:
-        made["additionalProperties"] = _compiled(told["*"])
+    if "*" in shape:
+        made["additionalProperties"] = _compiled(shape["*"])
     return made

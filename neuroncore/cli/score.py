@@ -215,10 +215,10 @@ def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
             yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%} {shares}   {name}"
     yield ""
     yield f"{'variants':>8} {'Spearman':>13} {'pairs in order':>14}"
-    told = chains(scored.points)
-    for c in told:
+    result = chains(scored.points)
+    for c in result:
         yield f"{c.count:8} {_number(c.spearman):>13} {f'{c.right} of {c.pairs}':>12}   {c.name}"
-    yield _order_text(order(told))
+    yield _order_text(order(result))
     if scored.missing:
         yield ""
         yield f"{len(scored.missing)} rows without a record"
@@ -246,14 +246,14 @@ def _document(scored: TableScore, by: Sequence[str]) -> dict[str, Any]:
     def rows(points: Sequence[ScoredPoint]) -> list[dict[str, Any]]:
         return [{**asdict(p), "ratio": p.ratio} for p in points]
 
-    told: list[Chain] = chains(scored.points)
-    total = order(told)
+    result: list[Chain] = chains(scored.points)
+    total = order(result)
     return {
         "schema": SCORE_SCHEMA,
         "rows": rows(scored.points),
         "asserted": rows(scored.asserted),
         "errors": {name: asdict(e) for name, e in _groups(scored, by) if e is not None},
-        "chains": [asdict(c) for c in told],
+        "chains": [asdict(c) for c in result],
         "order": {**asdict(total), "accuracy": total.accuracy},
         "missing": [dict(zip(("id", "kernel", "why"), m, strict=True)) for m in scored.missing],
     }
@@ -324,10 +324,10 @@ def calibrate(arguments: argparse.Namespace) -> int:
         estimate = slowest(kept.runs[0]).total_ns
         rows.append(MeasuredRow(row["kernel"], row["machine"], row["harness"], measured, estimate))
     found = summaries(rows)
-    told: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
-    told["harnesses"] = [one._asdict() for one in found]
+    document: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
+    document["harnesses"] = [one._asdict() for one in found]
     if arguments.json:
-        terminal.write_json(told)
+        terminal.write_json(document)
         return 0
     for line in _calibrated(rows, found):
         terminal.write(line)

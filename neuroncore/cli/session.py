@@ -343,8 +343,8 @@ class Session:
                 said = f"the script exited with {leaving.code}"
                 self._failed(str(leaving.code) if own else f"neuroncore: {said}", leaving, said)
         except SyntaxError as error:
-            if (told := not_python(error)) is not None:
-                raise told from None
+            if (result := not_python(error)) is not None:
+                raise result from None
             self._raised(error)
         except Exception as error:
             self._raised(error)
@@ -352,8 +352,8 @@ class Session:
     def _failed(self, said: str | None, error: BaseException, statement: str = "") -> None:
         plain = {"statement": statement or str(error)}
         self.document.failure = error.to_dict() if isinstance(error, KernelError) else plain
-        told = str(error) if isinstance(error, KernelError) else statement
-        self.stop = Stop(error, (said or told).removeprefix("neuroncore: "))
+        result = str(error) if isinstance(error, KernelError) else statement
+        self.stop = Stop(error, (said or result).removeprefix("neuroncore: "))
         if said is not None:
             terminal.complain(said)
 
@@ -363,7 +363,7 @@ class Session:
         print_traceback(error)
 
     def _raised(self, error: Exception) -> None:
-        of_ours = misuse.told(error)
+        of_ours = misuse.explanation(error)
         if isinstance(of_ours, EmulatorError):
             self._our_fault(of_ours)
             return
@@ -371,8 +371,8 @@ class Session:
             self._failed(str(of_ours), of_ours)
             return
         cause = error.__cause__  # the IndexError that the older API raises with mode="simulation"
-        told = cause if isinstance(cause, KernelError) else error
-        self._failed(None, told, f"{type(error).__name__}: {error}")
+        result = cause if isinstance(cause, KernelError) else error
+        self._failed(None, result, f"{type(error).__name__}: {error}")
         print_traceback(error)
 
 

@@ -53,9 +53,9 @@ def write(text: str) -> None:
         raise Unwritable(error.errno, error.strerror) from None
 
 
-def write_json(told: Any) -> None:
+def write_json(result: Any) -> None:
     """Print a JSON object. Raise ValueError for numbers that JSON does not have."""
-    print(json.dumps(told, indent=2, allow_nan=False), flush=True)
+    print(json.dumps(result, indent=2, allow_nan=False), flush=True)
 
 
 def complain(text: Any) -> None:

@@ -69,8 +69,8 @@ def report(error: Misuse, as_json: bool) -> int:
 
 def print_json(statement: str) -> None:
     """Print an error as a JSON object."""
-    told = {"schema": SCHEMA, "passed": False, "error": {"statement": statement}}
-    print(json.dumps(told, indent=2))
+    document = {"schema": SCHEMA, "passed": False, "error": {"statement": statement}}
+    print(json.dumps(document, indent=2))
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:

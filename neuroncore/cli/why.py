@@ -59,11 +59,11 @@ class Reasons:
 
     def add(self, run: Run, found: Agreement | None) -> None:
         why = run.why(self.arguments.top)
-        told = why if self.arguments.answers else why.without_answers()
+        result = why if self.arguments.answers else why.without_answers()
         measured = document.measured(self.arguments, run)
-        self.launches.append(told.to_dict() | document.fields(measured))
+        self.launches.append(result.to_dict() | document.fields(measured))
         if not self.arguments.json:
-            terminal.write(str(told) + (f"\nharness    {measured}" if measured else ""))
+            terminal.write(str(result) + (f"\nharness    {measured}" if measured else ""))
 
     def close(self) -> int:
         if not self.launches and self.failure is None:

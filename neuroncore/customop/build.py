@@ -166,9 +166,9 @@ def _table(sources: Sources, preprocessed: str) -> str:
     code = "".join(path.read_text(errors="replace") for path in sources.compute)
     for operator, kernel in registered:
         if not re.search(rf"\b{re.escape(kernel.rpartition(':')[2])}\s*\(", code):
-            told = ", ".join(path.name for path in sources.compute)
+            result = ", ".join(path.name for path in sources.compute)
             raise UsageError(
-                f"the kernel function of {operator!r} is {kernel!r}, which {told} does not define"
+                f"the kernel function of {operator!r} is {kernel!r}, which {result} does not define"
             )
     rows = ", ".join(f'{{"{name}", neuroncore::function(&{name})}}' for name in names)
     return f"std::vector<neuroncore::Kernel> neuroncore::kernels() {{ return {{{rows}}}; }}\n"

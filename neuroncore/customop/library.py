@@ -110,15 +110,15 @@ class Told(NamedTuple):
 
 class CustomOpFault(NeuronError, ValueError):
     """An operator was stopped, because the device would refuse its action, or because it failed.
-    `told` is the finding."""
+    `finding` is what was found."""
 
-    def __init__(self, told: Told, printed: str = "") -> None:
-        super().__init__(told, printed)
-        self.told, self.printed = told, printed
+    def __init__(self, finding: Told, printed: str = "") -> None:
+        super().__init__(finding, printed)
+        self.finding, self.printed = finding, printed
 
     def __str__(self) -> str:
         tail = f"\n  printed   {self.printed[-500:].rstrip()}" if self.printed.strip() else ""
-        return f"{self.told}{tail}"
+        return f"{self.finding}{tail}"
 
 
 class CustomOpWarning(UserWarning):
@@ -365,8 +365,8 @@ def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]
     try:
         return processes.run(words, seconds)
     except subprocess.TimeoutExpired as late:
-        told = Told("TIME_LIMIT", 0, "", 0, f"{words[2]} ran for more than {seconds:g} s")
-        raise CustomOpFault(told, _kept(late.stdout or b"")) from None
+        result = Told("TIME_LIMIT", 0, "", 0, f"{words[2]} ran for more than {seconds:g} s")
+        raise CustomOpFault(result, _kept(late.stdout or b"")) from None
 
 
 def _kept(printed: bytes) -> str:
@@ -396,8 +396,8 @@ def _response(data: bytes, printed: str) -> LibraryCall:
             form, _, *sizes = map(int, rest.split())
             result = np.frombuffer(body, FORMATS[form]).reshape(sizes).copy()
     if unwritten:
-        told = f"{unwritten} of {result.size} elements of the result were never written"
-        findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, told))
+        report = f"{unwritten} of {result.size} elements of the result were never written"
+        findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, report))
     return LibraryCall(result, printed, tuple(counts), tuple(findings))
 
 

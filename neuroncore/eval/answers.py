@@ -89,15 +89,15 @@ def _error(part: bytes) -> Refused:
     """Return the error that a candidate's process reports. It comes from the candidate, so it is
     only used as text."""
     try:
-        told = json.loads(part)
-        code, message = str(told["code"])[:40], str(told["message"])
-        line, hint = told.get("line"), str(told.get("hint") or "")
+        document = json.loads(part)
+        code, message = str(document["code"])[:40], str(document["message"])
+        line, hint = document.get("line"), str(document.get("hint") or "")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return Refused("BAD_ANSWER", "the candidate's process wrote an error that can't be read")
     known = type(line) is int and 0 < line < MOST_LINE
     return Refused(code, message, line if known else None, hint, by_candidate=True)
 
 
-def error(told: dict[str, Any]) -> bytes:
+def error(document: dict[str, Any]) -> bytes:
     """Return the answer for an error."""
-    return encoded(ERROR, [json.dumps(told).encode()])
+    return encoded(ERROR, [json.dumps(document).encode()])

@@ -305,7 +305,10 @@ def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     try:
         return function(*args, **kwargs)
     except misuse.WRONG as error:
-        if not isinstance(error, NeuronError) and (explained := misuse.told(error)) is not None:
+        if (
+            not isinstance(error, NeuronError)
+            and (explained := misuse.explanation(error)) is not None
+        ):
             raise explained from explained.__cause__
         raise
 

@@ -33,7 +33,7 @@ NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}
 NO_UFUNC = "__array_ufunc__"  # occurs in numpy's message
 
 
-def told(error: BaseException) -> NeuronError | None:
+def explanation(error: BaseException) -> NeuronError | None:
     """Return a Python error as a NeuronError at the user's line; None if the error isn't about
     neuroncore. The result is an EmulatorError if the fault is in neuroncore, and not in the user's
     code."""

@@ -168,8 +168,8 @@ class Run:
     def findings(self) -> list[Finding]:
         """Return the findings: first those of the launch in order, then those of the record."""
         record = self._finished.record
-        told = [] if record is None else recorded(record, self.timelines)
-        return [*self._finished.findings, *told]
+        result = [] if record is None else recorded(record, self.timelines)
+        return [*self._finished.findings, *result]
 
     @property
     def precision(self) -> Precision | None:

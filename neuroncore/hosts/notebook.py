@@ -55,11 +55,11 @@ def load_ipython_extension(shell: Any) -> None:
     activate()
 
     def name(file: str) -> str | None:
-        told = shell.compile.format_code_name(file)
-        return None if told is None else " ".join(told)
+        result = shell.compile.format_code_name(file)
+        return None if result is None else " ".join(result)
 
     def tell(_: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-        said = error if isinstance(error, NeuronError) else misuse.told(error)
+        said = error if isinstance(error, NeuronError) else misuse.explanation(error)
         shell.showtraceback((kind, error, trace) if said is None else (type(said), said, trace))
 
     def run_cell(line: str, cell: str) -> None:

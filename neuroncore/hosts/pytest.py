@@ -186,8 +186,8 @@ class Kernels:
         allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
         allowed |= watch.allowed
         met = watch.met().items()
-        if told := [outcome.counted(same) for line, same in met if line.code not in allowed]:
-            pytest.fail("\n".join(told), pytrace=False)
+        if report := [outcome.counted(same) for line, same in met if line.code not in allowed]:
+            pytest.fail("\n".join(report), pytrace=False)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -223,5 +223,5 @@ class Kernels:
 
 def _said(error: BaseException) -> str | None:
     """Return the message of a kernel error, or None for other errors."""
-    told = error if isinstance(error, KernelError | NotEmulated) else misuse.told(error)
-    return None if told is None else str(told)
+    result = error if isinstance(error, KernelError | NotEmulated) else misuse.explanation(error)
+    return None if result is None else str(result)

@@ -109,8 +109,8 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
         yield from _finding(scopes.program.modules.first, scopes.release, one, "")
 
 
-def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:
-    code, node, sentence = told
+def _finding(module: Module, release: str, result: Told, function: str) -> Iterator[Finding]:
+    code, node, sentence = result
     if is_in(rule(code).releases, release):
         yield Finding(code, sentence, module.place(node, function))
 

@@ -70,7 +70,7 @@ def _on(
     except NeuronError as error:
         return Attempt(shape, error=error)
     except Exception as error:
-        return Attempt(shape, error=misuse.told(error) or error)
+        return Attempt(shape, error=misuse.explanation(error) or error)
     return Attempt(shape, made, found=None if found else found)
 
 

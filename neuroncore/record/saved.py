@@ -100,8 +100,8 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
     if version != b"%d" % FORMAT:
         newer = version.isdigit() and len(version) < 9 and int(version) > FORMAT
         then = "it is of a newer version of neuroncore" if newer else "record it again"
-        told = version.decode(errors="replace")
-        raise UsageError(f"{path} has format {told}, not {FORMAT}: {then}")
+        result = version.decode(errors="replace")
+        raise UsageError(f"{path} has format {result}, not {FORMAT}: {then}")
     try:
         return _record(_decompressed(body, largest))
     except DAMAGED as error:

@@ -233,8 +233,8 @@ def _sureness(found: Difference) -> str:
     if found.old.seconds == found.new.seconds:
         return "inside the noise: the estimates are equal"
     verb, sure = ("faster", found.faster) if found.faster >= 0.5 else ("slower", 1 - found.faster)
-    told = f"{verb} with probability {sure:.0%}, {found.unlike:.0%} of the work differs"
-    return told if found.told_apart else f"inside the noise: {told}"
+    result = f"{verb} with probability {sure:.0%}, {found.unlike:.0%} of the work differs"
+    return result if found.told_apart else f"inside the noise: {result}"
 
 
 def _figure(name: str, value: float) -> str:

@@ -166,8 +166,8 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
         far = times >= FAR
         most = max(0.5, (weight[far] @ right[far] + 0.5) / (weight[far].sum() + 1))
         for slope in SLOPES:
-            told = np.clip(1 / (1 + np.exp(-slope * np.minimum(times, 10.0) ** 2)), 0.5, most)
-            likely = weight @ (right * np.log(told) + (1 - right) * np.log(1 - told))
+            result = np.clip(1 / (1 + np.exp(-slope * np.minimum(times, 10.0) ** 2)), 0.5, most)
+            likely = weight @ (right * np.log(result) + (1 - right) * np.log(1 - result))
             found.append((float(likely), noise, more, slope, float(most)))
     _, noise, more, slope, most = max(found)
     sources = {v.source for own in chains.values() if len(own) > 1 for v in own}

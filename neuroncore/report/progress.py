@@ -30,7 +30,7 @@ class _Task:
         self.compiled_before = jit.seconds_compiling()
         self.stream = sys.stderr
         self.on_a_terminal = self.stream.isatty()
-        self.told = False
+        self.has_reported = False
 
     def tell(self) -> None:
         """Print a line about the innermost operation if a line is due. On a terminal it replaces
@@ -39,7 +39,7 @@ class _Task:
         working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
         if working < self.due or not self.parts:
             return
-        self.told = True
+        self.has_reported = True
         said = self.parts[-1]() + "; compiling loops (once per install)" * jit.compiling()
         if self.on_a_terminal:
             print(f"\r{elapsed:.0f} s, {said}\033[K", end="", file=self.stream, flush=True)
@@ -48,7 +48,7 @@ class _Task:
             self.due = 2 * working
 
     def over(self) -> None:
-        if self.told and self.on_a_terminal:
+        if self.has_reported and self.on_a_terminal:
             print("\r\033[K", end="", file=self.stream, flush=True)
 
 

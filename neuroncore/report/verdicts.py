@@ -39,9 +39,9 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
         chain = f"each instruction waits for the one before, {_chain(timeline, lines)}"
         waits = f" that waits for space: {space}; " if space else ": "
         return f"bound by a serial chain{waits}{chain}"
-    told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
-    where = max(lines, key=lambda line: told.share(line.parts), default=None)
-    said = told.sentence(timeline, where.name if where is not None else "")
+    result = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
+    where = max(lines, key=lambda line: result.share(line.parts), default=None)
+    said = result.sentence(timeline, where.name if where is not None else "")
     return f"bound by {said}"
 
 

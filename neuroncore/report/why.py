@@ -365,74 +365,74 @@ WIDTH = 64  # characters for the description of a change
 WAITS = "waits between instructions"  # a serial chain in a table
 
 
-def _text(told: Why) -> Iterator[str]:
-    yield _head(told)
-    if not told.lines:
+def _text(result: Why) -> Iterator[str]:
+    yield _head(result)
+    if not result.lines:
         yield "no instruction was issued"
         return
-    if told.answers is not None:
-        yield told.answers.statements
-    yield from ("", *_path(told))
-    if told.answers is not None:
-        yield from ("", *_edits(told.answers, told.top))
-        yield from ("", *_limits(told.answers, told.top))
-    if told.clock is not None:
-        yield f"clock: {told.clock}"
+    if result.answers is not None:
+        yield result.answers.statements
+    yield from ("", *_path(result))
+    if result.answers is not None:
+        yield from ("", *_edits(result.answers, result.top))
+        yield from ("", *_limits(result.answers, result.top))
+    if result.clock is not None:
+        yield f"clock: {result.clock}"
 
 
-def _head(told: Why) -> str:
-    return f"{told.kernel} on {told.target}{_whose(told)}   {told.estimate.time}"
+def _head(result: Why) -> str:
+    return f"{result.kernel} on {result.target}{_whose(result)}   {result.estimate.time}"
 
 
-def _html(told: Why) -> Iterator[str]:
-    total, found = told.estimate.seconds * 1e9, told.answers
+def _html(result: Why) -> Iterator[str]:
+    total, found = result.estimate.seconds * 1e9, result.answers
     if found is not None:
         yield display.line(found.sentence)
         edits = [
             (str(one), duration(one.ns), f"{-one.gain:+.0%}", _range(one), one.space)
-            for one in found.edits[: told.top]
+            for one in found.edits[: result.top]
         ]
         yield display.table(edits, ("edit", "estimate", "change", "range", "takes"))
-        others = [one for one in (*found.world, *found.limits) if one.matters][: told.top]
+        others = [one for one in (*found.world, *found.limits) if one.matters][: result.top]
         limits = [(str(one), duration(one.ns), f"{-one.gain:+.0%}") for one in others]
         yield display.table(limits, ("limit", "estimate", "change"))
-    shares = ((line, line.ns / total) for line in told.lines[: told.top])
+    shares = ((line, line.ns / total) for line in result.lines[: result.top])
     rows = ((line.name, display.bar(share), f"{share:.0%}") for line, share in shares)
     yield display.table(rows, ("line", "on the critical path", ""))
 
 
-def _whose(told: Why) -> str:
+def _whose(result: Why) -> str:
     """Return a text that names the core if there are several ranks; otherwise an empty string."""
-    if told.world.ranks == 1:
+    if result.world.ranks == 1:
         return ""
-    return f", {told.world.named(told.number)}, the slowest of {told.world.ranks} ranks"
+    return f", {result.world.named(result.number)}, the slowest of {result.world.ranks} ranks"
 
 
-def _edits(told: Answers, top: int) -> Iterator[str]:
-    if not told.edits:
+def _edits(result: Answers, top: int) -> Iterator[str]:
+    if not result.edits:
         yield "edits: none that was tried saves 1% or more"
     else:
         head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
         yield f"{head}then bound by"
-    for one in told.edits[:top]:
+    for one in result.edits[:top]:
         yield f"  {one!s:<{WIDTH}}{_change(one)}  {_range(one):<16}{one.space:<16}{_bound(one)}"
-    if left := len(told.edits) - top:
+    if left := len(result.edits) - top:
         yield from [f"and {left} more"] * (left > 0)
-    if told.world:
+    if result.world:
         yield ""
         yield "with other ranks or collectives"
-    for row in told.world:
+    for row in result.world:
         yield f"  {row!s:<{WIDTH}}{_change(row)}  then {_bound(row)}"
 
 
-def _limits(told: Answers, top: int) -> Iterator[str]:
+def _limits(result: Answers, top: int) -> Iterator[str]:
     yield "limits: what ideal hardware would save"
-    shown = [one for one in told.limits if one.matters]
+    shown = [one for one in result.limits if one.matters]
     for one in shown[:top]:
         yield f"  {one!s:<{WIDTH}}{_change(one)}"
     if smaller := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
         yield f"smaller limits: {', '.join(smaller)}"
-    if not told.all:
+    if not result.all:
         yield f"({SOME})"
 
 
@@ -448,18 +448,18 @@ def _range(one: Advice) -> str:
     return f"{-one.high:+.0%} to {-one.low:+.0%}"
 
 
-def _path(told: Why) -> Iterator[str]:
+def _path(result: Why) -> Iterator[str]:
     yield "critical path by source line"
-    total = told.estimate.seconds * 1e9
-    for line in told.lines[: told.top]:
+    total = result.estimate.seconds * 1e9
+    for line in result.lines[: result.top]:
         names = "/".join(sorted({call.name for call in line.calls}))
-        parts = line.parts.named if told.answers is not None else {}
+        parts = line.parts.named if result.answers is not None else {}
         seen = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
         said = ", ".join(f"{name} {share:.0%}" for name, share in seen)
         held = line.held[ON_PATH[SPACE]] / total
-        if told.answers is not None and held >= 0.01:
+        if result.answers is not None and held >= 0.01:
             said += f"; begins when space is free {held:.0%}"
         yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {said}".rstrip()
-    if (rest := len(told.lines) - told.top) > 0:
-        part = sum(line.ns for line in told.lines[told.top :]) / total
+    if (rest := len(result.lines) - result.top) > 0:
+        part = sum(line.ns for line in result.lines[result.top :]) / total
         yield f"  {part:5.0%}  {plural(rest, 'other line')}"

@@ -47,19 +47,19 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     }
     if timeline not in _known:
         _known[timeline] = why(kernel, timeline, room=ROOM).answers
-    told = _known[timeline]
-    if told is not None:
-        said["sentence"] = told.sentence
-        said["what_if"] = [_row(one) for one in (*told.edits, *told.world, *told.limits)]
-        said["suggestions"] = [_row(one) | {"space": one.space} for one in _suggestions(told)]
-        said["covers"] = "" if told.all else SOME
+    result = _known[timeline]
+    if result is not None:
+        said["sentence"] = result.sentence
+        said["what_if"] = [_row(one) for one in (*result.edits, *result.world, *result.limits)]
+        said["suggestions"] = [_row(one) | {"space": one.space} for one in _suggestions(result)]
+        said["covers"] = "" if result.all else SOME
     return said
 
 
-def _suggestions(told: Answers) -> list[Advice]:
+def _suggestions(result: Answers) -> list[Advice]:
     """Return the best edit of each line, the best first, at most SUGGESTIONS."""
     first: dict[str, Advice] = {}
-    for one in told.edits:
+    for one in result.edits:
         first.setdefault(one.what, one)
     return list(first.values())[:SUGGESTIONS]
 

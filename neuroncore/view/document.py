@@ -144,7 +144,7 @@ class Shown:
     meetings: Sequence[CollectiveOperation] = ()
 
     @property
-    def told(self) -> Sequence[Finding]:
+    def reported(self) -> Sequence[Finding]:
         """Return the findings on the page."""
         return self.findings if self.answers else without_advice(self.findings)
 
@@ -182,7 +182,7 @@ def document(
             "kernel": launch.kernel,
             **_number(launch, core),
             "outcome": launch.outcome and _outcome(launch.outcome, texts),
-            "findings": [_finding(found, texts) for found in launch.told],
+            "findings": [_finding(found, texts) for found in launch.reported],
             "precision": launch.precision and precision.document(launch.precision),
             **_core(timeline, texts, part),
             **_answers(launch, timeline),

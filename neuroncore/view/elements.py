@@ -165,10 +165,10 @@ def layout(form: Format, itemsize: int) -> dict[str, Any]:
 
 def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
     """Return statistics of a tile [P, F], and its thumbnail (`levels`) in base64."""
-    told = figures(elements, lost)
-    if told["low"] is None:
-        return told
-    return {**told, "small": text(levels(elements, lost, SIDE).tobytes())}
+    result = figures(elements, lost)
+    if result["low"] is None:
+        return result
+    return {**result, "small": text(levels(elements, lost, SIDE).tobytes())}
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:

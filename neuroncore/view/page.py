@@ -61,7 +61,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
     columns the arrays that `columns.of_measured` takes. `files` are the source files of their
     lines."""
     packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
-    told = {
+    result = {
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": False,
@@ -73,7 +73,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
         "cores": packed,
         "files": files,
     }
-    return _written(told, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
+    return _written(result, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class PageSide:
     files: Sequence[dict[str, Any]] = ()
 
 
-def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
-    """Return the page of two runs, one below the other on one time scale. `told` is their
+def of_sides(old: PageSide, new: PageSide, result: dict[str, Any]) -> Page:
+    """Return the page of two runs, one below the other on one time scale. `result` is their
     difference as JSON. Source lines that only one side has on its critical path are marked."""
     made = document([side.launch for side in (old, new) if side.launch is not None])
     estimated = list(made["cores"])
@@ -102,8 +102,8 @@ def of_sides(old: PageSide, new: PageSide, told: dict[str, Any]) -> Page:
             cores += [estimated.pop(0) for _ in range(count)]
         slowest = max(range(first, first + count), key=lambda n: float(cores[n]["total_ns"]))
         made["sides"] = {"cores": [*(made["sides"] or {"cores": []})["cores"], slowest]}
-    made["sides"] |= _difference(told)
-    return _written(made | {"cores": cores}, " and ".join(told["kernels"]), False)
+    made["sides"] |= _difference(result)
+    return _written(made | {"cores": cores}, " and ".join(result["kernels"]), False)
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
@@ -119,17 +119,17 @@ def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
 MOVED = 0.005  # smallest change of a line's share of the critical path that is shown
 
 
-def _difference(told: dict[str, Any]) -> dict[str, Any]:
+def _difference(result: dict[str, Any]) -> dict[str, Any]:
     """Return fields of a page about a difference: `text` has sentences; `moved` has the lines whose
     share of the critical path changed by at least MOVED; `lines` has the places of those that only
     one side has."""
-    seconds = told["total_time"] if "total_time" in told else told["kernel_time"]
-    sides = zip(told["kernels"], told["targets"], seconds, strict=True)
+    seconds = result["total_time"] if "total_time" in result else result["kernel_time"]
+    sides = zip(result["kernels"], result["targets"], seconds, strict=True)
     said = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
-    faster = told.get("new_is_faster")
+    faster = result.get("new_is_faster")
     if faster is not None:
         said += f" The new one is faster with a probability of {faster:.0%}."
-    rows = [line for line in told["lines"] if "place" in line]
+    rows = [line for line in result["lines"] if "place" in line]
     changed = [line for line in rows if abs((line["old"] or 0) - (line["new"] or 0)) >= MOVED]
     single = [line["place"] for line in changed if None in (line["old"], line["new"])]
     return {"text": [said], "moved": changed, "lines": single}
@@ -174,8 +174,8 @@ def _once(each: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
     return kept
 
 
-def _written(told: dict[str, Any], title: str, served: bool) -> Page:
-    told = told | {"cores": [_compressed(core) for core in told["cores"]]}
+def _written(result: dict[str, Any], title: str, served: bool) -> Page:
+    result = result | {"cores": [_compressed(core) for core in result["cores"]]}
     style = REMARK.sub("", (WEB / "page.css").read_text("utf-8"))
     start, script, packed = _scripts()
     scripts = f"{_hash(start)} {_hash(script)}"
@@ -185,7 +185,7 @@ def _written(told: dict[str, Any], title: str, served: bool) -> Page:
         "policy": policy,
         "title": html.escape(title),
         "style": style,
-        "document": _json(told).replace("<", "\\u003c"),
+        "document": _json(result).replace("<", "\\u003c"),
         "script": packed,
         "start": start,
     }

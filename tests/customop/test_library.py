@@ -42,7 +42,7 @@ def random(*shape, seed=0):
 def refused(code, call):
     with pytest.raises(CustomOpFault) as error:
         call()
-    assert error.value.told.code == code, error.value
+    assert error.value.finding.code == code, error.value
     return error.value
 
 
@@ -93,7 +93,8 @@ def test_clang_compiles_it_too():
     assert np.array_equal(found.run("shared", random(1003), 0).result, 2 * random(1003))
     error = refused("OUT_OF_BOUNDS", lambda: found.run("shared", random(1003), 5))
     assert (
-        error.told == refused("OUT_OF_BOUNDS", lambda: eight().run("shared", random(1003), 5)).told
+        error.finding
+        == refused("OUT_OF_BOUNDS", lambda: eight().run("shared", random(1003), 5)).finding
     )
 
 
@@ -176,8 +177,8 @@ def test_what_breaks_a_rule_is_refused(operator, how, code, statement, line):
     error = refused(code, lambda: library().run(operator, random(10), how))
     assert statement in str(error) and "because" in str(error) and "hint" in str(error)
     if line:
-        assert f"operators.cpp:{error.told.line}: [{code}]" in str(error)
-        assert operator_at(error.told.line) == operator
+        assert f"operators.cpp:{error.finding.line}: [{code}]" in str(error)
+        assert operator_at(error.finding.line) == operator
 
 
 def operator_at(line):
