@@ -9,13 +9,12 @@ that schedules keep the order of instructions that use the same bytes.
 
 from __future__ import annotations
 
+import linecache
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from types import CodeType
 from typing import Any, get_args
 
 import numpy as np
@@ -25,99 +24,27 @@ import neuroncore
 neuroncore.activate()
 
 from bench.programs import records
-from bench.programs.hazards import Uses, broken, decisions
-from bench.programs.leftovers import Origins
-from bench.programs.program import CONSTANTS, Input, Launch, Program, Views, arrays
+from bench.programs.hazards import Uses, asked, broken, decisions
+from bench.programs.program import Input, Launch, Program, Views, arrays
 from bench.programs.walks import Shown
+from bench.programs.watching import Failure, Watched
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.core import later
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
-from neuroncore.plain.memory import Operand
 from neuroncore.record.program import Record
 from neuroncore.replay import cursor
 from neuroncore.replay.cursor import Replay
-from neuroncore.replay.verification import Mismatch, Verification
+from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
-FILE = "<program"  # the beginning of the names of files (`Program.file`)
 SAVED, HELD = 8, 3  # of so many programs one is replayed from a file, or held to its hazards
 SHARED = 4  # of so many one has all of its products put off and shared out among threads
 BACK = 4  # of so many one is replayed to its end again, after going back
-
-
-class Failure(Exception):
-    """What must not happen: of a `kind`, which a shrunk program has to have too."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
-        self.kind, self.text = kind, text
-
-
-class Watched(Verification):
-    """A verification that also holds the operands of instructions to where the generator has them:
-    `expected` has them by the line of the kernel, for each time that it is executed. `uses`, if
-    given, gets the bytes of all operands, and `origins` finds what was never written."""
-
-    def __init__(
-        self, record: Any, expected: Mapping[int, Sequence[Views]], uses: Uses | None = None
-    ) -> None:
-        super().__init__(record)
-        self.expected, self.uses, self.origins = expected, uses, Origins()
-        self.shown = Shown(self.instructions)
-        self.missing = {*expected}  # lines without an instruction so far
-        self._lines: dict[CodeType, dict[int, int]] = {}
-        self._times: Counter[tuple[int, int]] = Counter()
-
-    def _compared(self, core: int, number: int, row: Any, i: Any, storages: Any) -> Any:
-        line = self._line(core, row)
-        if line in self.expected:
-            times = self._times[core, line]
-            self._times[core, line] += 1
-            views = self.expected[line]
-            self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
-        self.missing.discard(line)
-        self.origins.note(row, vars(i))
-        if self.uses is not None:
-            self.uses.note(core, number, row, vars(i))
-        found = super()._compared(core, number, row, i, storages)
-        self.shown.note(core, number, row, vars(i))  # with the emulator's bits
-        return found
-
-    def _line(self, core: int, row: Any) -> int:
-        """The line of the kernel that an instruction is of; 0 if it is of another function."""
-        code, at = self.replay.record.programs[core].lines[row.line]
-        if code not in self._lines:
-            spans = ((range(first, end, 2), line) for first, end, line in code.co_lines())
-            self._lines[code] = {n: line for span, line in spans if line for n in span}
-        return self._lines[code].get(at, 0) if code.co_filename.startswith(FILE) else 0
-
-    def _hold(self, views: Views, i: Any, name: str) -> None:
-        for key, view in views.items():
-            operand = getattr(i, key, None)
-            if isinstance(view, str):
-                if isinstance(operand, float | int) and repr(operand) != repr(CONSTANTS[view]):
-                    said = f"{key} of {name} is {operand}, not {view}"
-                    raise Failure(f"verify: {key} of {name}", said)
-                continue
-            if not isinstance(operand, Operand):
-                continue
-            if operand.form.name.rstrip("_") != view.form.rstrip("_"):
-                said = f"{key} of {name}, {view.text}, is {operand.form.name}, not {view.form}"
-                raise Failure(f"verify: format of {key} of {name}", said)
-            if (shape := operand.positions.shape) != view.shape:
-                said = f"{key} of {name}, {view.text}, is {shape}, not {view.shape}"
-                raise Failure(f"verify: shape of {key} of {name}", said)
-            at, wanted = operand.positions.reshape(-1), view.at.reshape(-1)
-            wanted = wanted + view.apart * i.core.place
-            if not np.array_equal(at, wanted):
-                where = f"at bytes {at[:9].tolist()}, not {wanted[:9].tolist()}"
-                said = f"{key} of {name}, {view.text}, is {where}"
-                raise Failure(f"verify: place of {key} of {name}", said)
 
 
 def check(program: Program) -> Run:
@@ -275,6 +202,10 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     if verification.missing:
         line = min(verification.missing)
         raise Failure("verify: no instruction of a line", f"line {line} has no instruction")
+    lines = linecache.getlines(verification.file)
+    waits = {(first, later) for later, first in run.record.programs[-1].edges().tolist()}
+    if lost := asked(lines, verification.rows) - waits:
+        raise Failure("verify: depends_on", f"{min(lost)} do not wait for each other")
     if len(run.record.programs) == 1:
         findings = run.findings if uses else run._finished.findings  # all of them take long
         reported = any("never written" in one.message for one in findings)
@@ -289,7 +220,9 @@ def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]
     times = {}
     orders = ORDERS if uses else [ORDERS[seed % len(ORDERS)], ORDERS[seed // 2 % len(ORDERS)]]
     pairs = [
-        np.concatenate([decisions(one), *([uses.pairs(core)] if uses else [])])
+        np.concatenate(
+            [decisions(one), one.edges()[:, ::-1], *([uses.pairs(core)] if uses else [])]
+        )
         for core, one in enumerate(run.record.programs)
     ]
     for order in orders:

@@ -3,6 +3,7 @@ come after a decision about a register, and whether a schedule keeps their order
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -89,6 +90,17 @@ def decisions(program: Program) -> Array:
         for later in range(row, len(program))
     }
     return np.array(sorted(pairs), np.int64).reshape(-1, 2)
+
+
+def asked(lines: Sequence[str], rows: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Pairs of instructions, of which the second one waits for the first one because a kernel with
+    these lines asks for that. `rows` has the instructions of its lines."""
+    made = {text.split()[0]: line for line, text in enumerate(lines, 1) if text.strip()}
+    return {
+        (rows[made[name]], rows[line])
+        for line, text in enumerate(lines, 1)
+        for name in re.findall(r"depends_on\((\w+)\)", text)
+    }
 
 
 def broken(pairs: Array, timeline: Timeline) -> Array:

@@ -122,6 +122,24 @@ def _text(given: View | str) -> str:
     return given if isinstance(given, str) else given.text
 
 
+# --- an order that the kernel asks for ------------------------------------------------------------
+
+
+def ordered(maker: Maker) -> None:
+    """Instructions that wait for earlier ones with whose operands they have nothing to do."""
+    known: list[str] = []
+    for _ in range(maker.between(2, 4)):
+        lanes, free = maker.size()
+        src, dst = maker.to_read(lanes, free, maker.forms), maker.to_write(lanes, free, maker.forms)
+        call = f"nisa.{maker.choose(('tensor_copy', 'dma_copy'))}(dst={dst.text}, src={src.text})"
+        waits = f".depends_on({maker.choose(known)})" if known else ""
+        known.append(maker.name("i"))
+        line = f"{known[-1]} = {call}{waits}"
+        maker.say(line, known[-1], ["an order that is asked for"], [{"dst": dst, "src": src}])
+        maker.wrote(dst)
+        maker.used += [src, dst]
+
+
 # --- tensors that end -----------------------------------------------------------------------------
 
 
@@ -150,4 +168,4 @@ def _words(given: object) -> str:
     return given.text if isinstance(given, View) else str(given)
 
 
-STEPS = ((body, 1.3), (function, 1.3), (delete, 2.8))
+STEPS = ((body, 1.3), (function, 1.3), (ordered, 1.1), (delete, 2.8))

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits, loops, picks, records, repeats, transfers, walks
+from bench.programs import checks, hits, loops, picks, records, repeats, transfers, walks, watching
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions
@@ -28,6 +28,7 @@ from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
 from neuroncore.record import saved
+from neuroncore.record.program import Program
 from neuroncore.replay import cursor, tensors
 
 
@@ -236,9 +237,14 @@ def test_what_comes_after_a_decision_waits_for_the_load():
     assert loads == {"register_load"} and (pairs[:, 1] > pairs[:, 0]).all()
 
 
+def test_a_record_has_the_order_that_a_kernel_asks_for(monkeypatch):
+    monkeypatch.setattr(Program, "wait", lambda *given: None)
+    assert _failure("an order that is asked for") == "verify: depends_on"
+
+
 def test_constants_of_the_record_are_those_of_the_kernel(monkeypatch):
     changed = dict.fromkeys(("True", "False"), None)
-    monkeypatch.setattr(checks, "CONSTANTS", checks.CONSTANTS | changed)
+    monkeypatch.setattr(watching, "CONSTANTS", watching.CONSTANTS | changed)
     failure = _failure("another flag")
     assert any(flag in failure for flags in repeats.FLAGS.values() for flag in flags)
 

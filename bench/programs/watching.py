@@ -1,0 +1,93 @@
+"""A verification that looks at more than results: at operands, memory and lines of the kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from bench.programs.hazards import Uses
+from bench.programs.leftovers import Origins
+from bench.programs.program import CONSTANTS, Views
+from bench.programs.walks import Shown
+from neuroncore.plain.memory import Operand
+from neuroncore.replay.verification import Verification
+
+FILE = "<program"  # the beginning of the names of files (`Program.file`)
+
+
+class Failure(Exception):
+    """What must not happen: of a `kind`, which a shrunk program has to have too."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind, self.text = kind, text
+
+
+class Watched(Verification):
+    """A verification that also holds the operands of instructions to where the generator has them:
+    `expected` has them by the line of the kernel, for each time that it is executed. `uses`, if
+    given, gets the bytes of all operands, and `origins` finds what was never written."""
+
+    def __init__(
+        self, record: Any, expected: Mapping[int, Sequence[Views]], uses: Uses | None = None
+    ) -> None:
+        super().__init__(record)
+        self.expected, self.uses, self.origins = expected, uses, Origins()
+        self.shown = Shown(self.instructions)
+        self.missing = {*expected}  # lines without an instruction so far
+        self.rows: dict[int, int] = {}  # of the last core: the last instruction of each line
+        self.file = ""  # of the kernel's source
+        self._lines: dict[CodeType, dict[int, int]] = {}
+        self._times: Counter[tuple[int, int]] = Counter()
+
+    def _compared(self, core: int, number: int, row: Any, i: Any, storages: Any) -> Any:
+        line = self._line(core, row)
+        if line in self.expected:
+            times = self._times[core, line]
+            self._times[core, line] += 1
+            views = self.expected[line]
+            self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
+        self.missing.discard(line)
+        self.rows[line] = number
+        self.origins.note(row, vars(i))
+        if self.uses is not None:
+            self.uses.note(core, number, row, vars(i))
+        found = super()._compared(core, number, row, i, storages)
+        self.shown.note(core, number, row, vars(i))  # with the emulator's bits
+        return found
+
+    def _line(self, core: int, row: Any) -> int:
+        """The line of the kernel that an instruction is of; 0 if it is of another function."""
+        code, at = self.replay.record.programs[core].lines[row.line]
+        self.file = self.file or code.co_filename * code.co_filename.startswith(FILE)
+        if code not in self._lines:
+            spans = ((range(first, end, 2), line) for first, end, line in code.co_lines())
+            self._lines[code] = {n: line for span, line in spans if line for n in span}
+        return self._lines[code].get(at, 0) if code.co_filename.startswith(FILE) else 0
+
+    def _hold(self, views: Views, i: Any, name: str) -> None:
+        for key, view in views.items():
+            operand = getattr(i, key, None)
+            if isinstance(view, str):
+                if isinstance(operand, float | int) and repr(operand) != repr(CONSTANTS[view]):
+                    said = f"{key} of {name} is {operand}, not {view}"
+                    raise Failure(f"verify: {key} of {name}", said)
+                continue
+            if not isinstance(operand, Operand):
+                continue
+            if operand.form.name.rstrip("_") != view.form.rstrip("_"):
+                said = f"{key} of {name}, {view.text}, is {operand.form.name}, not {view.form}"
+                raise Failure(f"verify: format of {key} of {name}", said)
+            if (shape := operand.positions.shape) != view.shape:
+                said = f"{key} of {name}, {view.text}, is {shape}, not {view.shape}"
+                raise Failure(f"verify: shape of {key} of {name}", said)
+            at, wanted = operand.positions.reshape(-1), view.at.reshape(-1)
+            wanted = wanted + view.apart * i.core.place
+            if not np.array_equal(at, wanted):
+                where = f"at bytes {at[:9].tolist()}, not {wanted[:9].tolist()}"
+                said = f"{key} of {name}, {view.text}, is {where}"
+                raise Failure(f"verify: place of {key} of {name}", said)
