@@ -26,6 +26,7 @@ ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
 STRIDED = 0.15  # of the arrays that a kernel is given
+NESTED = 10  # of so many programs two return more than a tuple
 UNUSUAL = 0.3  # of the inputs of floats
 CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
 """Arguments that instructions of the record must have as the kernel says them."""
@@ -112,7 +113,16 @@ class Program:
     def _body(self) -> Iterator[str]:
         for one in self.statements:
             yield from one.lines
-        yield f"return {', '.join(self.results) or None}"
+        yield f"return {self._returned()}"
+
+    def _returned(self) -> str:
+        """The results as a tuple, now and then in a dictionary and a list, or with the first one
+        twice."""
+        names = ", ".join(self.results)
+        if not names or self.seed % NESTED > 1:
+            return names or "None"
+        first = self.results[0]
+        return f"{{'a': {first}, 'b': [{names}]}}" if self.seed % NESTED else f"{first}, ({names},)"
 
     def kernel_source(self) -> str:
         """The file up to the end of the kernel."""
