@@ -35,7 +35,7 @@ CHOICES = (
     Choice(0.25, "maximum|minimum|max8|topk|nl.max|nl.min", ({"nan_minmax": "number"},)),
     Choice(0.25, "float8_e4m3fn", ({"fn_overflow": "saturate"},)),
     Choice(0.3, r"nisa\.rng|rand|dropout", ({"rng": "hardware"}, {"rng_seed": 77})),
-    Choice(0.3, "_mx", ({"mx_order": "chain"}, {"mx_scale": "ocp"})),
+    Choice(0.6, "_mx", ({"mx_order": "chain"}, {"mx_scale": "ocp"})),
     Choice(0.1, "matmul", ({"tf32_read": "truncate"}, {"fp32_matmul": "four_pass"})),
     Choice(0.04, "float", ({"subnormals": "flush"},)),
     Choice(0.06, "", ({"uninitialized": "zeros"},)),
