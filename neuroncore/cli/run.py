@@ -190,11 +190,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loads",
         choices=("ahead", "single", "limited", "once"),
-        help="the order and the number of loads, for the estimate; ahead: they run ahead "
-        "(default); single: a load for a product waits until the product has read the tile of the "
-        "load before it; limited: every load waits in this way if tiles that DMA writes take more "
-        "than 88 KiB of a partition; once: the same bytes are loaded only once. One source each "
-        "reports the last three",
+        help="for the estimate; ahead: loads run ahead (default); single: a load for a product "
+        "waits until the product has read the tile of the load before it; limited: every load "
+        "waits in this way if DMA writes more than 88 KiB of a partition; once: the same bytes are "
+        "loaded only once. One source each reports the last three",
     )
     parser.add_argument(
         "--clock-phase",

@@ -115,10 +115,9 @@ class Dma:
 
     A transfer occupies its queue for `issue_ns` if its descriptors exist. Software needs more time
     for each descriptor; hardware takes `hardware_issue_ns` if one of `hardware_generators` writes
-    the descriptors of all engines. The `gpsimd` times hold if GpSimd writes the descriptors of
-    transfers although the kernel does not request it; for the older API's compiler, they replace
-    all times of software. `software_start_ns` is used only by bench/instructions.py, to predict
-    single DMAs.
+    the descriptors of all engines. The `gpsimd` times hold if GpSimd writes the descriptors
+    although the kernel does not request it; for the older API they replace all times of software.
+    `software_start_ns` is used only by bench/instructions.py, to predict single DMAs.
     """
 
     engines: int

@@ -135,10 +135,10 @@ def harnesses(path: Path) -> list[Harness]:
                 _added_us(table),
                 str(table.get("grade", "")),
                 str(table.get("flags", "")),
-                _launch_path(table.get("launch", "framework")),
-                str(table.get("descriptors", "")),
-                str(table.get("loads", "")),
-                str(table.get("kernel_source", "")),
+                launch=_launch_path(table.get("launch", "framework")),
+                descriptors=str(table.get("descriptors", "")),
+                loads=str(table.get("loads", "")),
+                kernel_source=str(table.get("kernel_source", "")),
             )
             for table in tables
         ]

@@ -37,6 +37,7 @@ else:
 Array = npt.NDArray[Any]
 NOBODY_WAITS = np.zeros((0, 2), np.int64)
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Compiled.fate`
+WAITING = "single", "limited"  # values of `Options.loads` with which loads may wait
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +124,10 @@ def compiled(
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)
-    defines = policy.rewrites or program.loads in reported.WAITING
+    defines = policy.rewrites or program.loads in WAITING
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
     turns = _turns(program, accesses, flow, machine)
-    fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
+    (fate, instead), moves = _loaded_once(program, reads, machine, policy), NO_MOVES
     if policy.rewrites:
         loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
         loaded[turns] = -1
@@ -141,9 +142,6 @@ def compiled(
         repeated = np.where(loaded < 0, made, loaded)
         rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)
         fate, instead = _fates(len(program), rules)
-    elif program.loads == "once":
-        loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-        fate, instead = _fates(len(program), [(REPEATED, loaded)])
     return Compiled(
         written=written,
         program=program,
@@ -181,9 +179,21 @@ def _turns(
 ) -> Array:
     """Return, for each instruction, whether it is a load that waits for its turn, as the option
     `loads` asks (`reported`)."""
-    if program.loads not in reported.WAITING:
+    if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
+
+
+def _loaded_once(
+    program: Program, reads: Array, machine: Machine, policy: Policy
+) -> tuple[Array, Array]:
+    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders: it leaves
+    out repeated loads if the option `loads` asks for it, and nothing else. Instruction i reads the
+    first reads[i] of its operands."""
+    if policy.rewrites or program.loads != "once":
+        return _fates(len(program), ())
+    loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+    return _fates(len(program), [(REPEATED, loaded)])
 
 
 def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:

@@ -24,7 +24,6 @@ from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
-WAITING = "single", "limited"  # values of `Options.loads` with which loads may wait
 
 
 def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:

@@ -28,6 +28,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.machine import Machine
 from neuroncore.record.program import Program
+from neuroncore.time.loops.dependencies import Accesses
 from neuroncore.time.loops.iterations import independent
 
 Array = npt.NDArray[Any]
@@ -205,9 +206,10 @@ class _Distribution:
         plan = self.plans[key]
         if plan is None:
             return
-        accesses = self.columns.start, self.columns.operands, self.reads, *self.boxes.near
+        columns = self.columns
+        accesses = Accesses(columns.start, columns.operands, self.reads, *self.boxes.near)
         kept = np.where(plan.joined > 1, -1, plan.segment)
-        if not independent.over(rows.size)(rows.reshape(-1), width, *accesses, kept, self.writer):
+        if not independent.over(rows.size)(rows.reshape(-1), width, accesses, kept, self.writer):
             return
         parts = []
         for k in range(0, count, plan.together):

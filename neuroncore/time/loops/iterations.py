@@ -7,22 +7,13 @@ from typing import Any
 import numpy.typing as npt
 
 from neuroncore.base.jit import borrowing, compiled
+from neuroncore.time.loops.dependencies import Accesses
 
 Array = npt.NDArray[Any]
 
 
 @compiled
-def independent(
-    rows: Array,
-    width: int,
-    start: Array,
-    operands: Array,
-    inputs: Array,
-    near: Array,
-    near_start: Array,
-    segment: Array,
-    writer: Array,
-) -> bool:
+def independent(rows: Array, width: int, accesses: Accesses, segment: Array, writer: Array) -> bool:
     """Return whether a loop may run segment by segment: segment 0 of all iterations, then segment 1
     of all, and so on. If an iteration uses bytes that another one writes, both instructions must
     be in the same segment, because a segment keeps the order of its iterations.
@@ -32,6 +23,7 @@ def independent(
     the segment of row j of an iteration; it is -1 for rows of all iterations that are merged, which
     may share no written bytes. `writer` has an entry for each box, which is -1 before and after the
     call."""
+    start, operands, inputs, near, near_start = accesses
     apart = True
     for r in range(rows.shape[0]):
         i = rows[r]
