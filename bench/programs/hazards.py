@@ -13,7 +13,7 @@ from bench.programs.views import Array
 from neuroncore.memory.register import OPERATIONS
 from neuroncore.plain.memory import Operand, PlainTensor
 from neuroncore.record.program import Program
-from neuroncore.record.rows import Row
+from neuroncore.record.rows import Row, Rows
 from neuroncore.time.timeline import Timeline
 
 
@@ -71,7 +71,8 @@ class Uses:
 
 
 def decisions(program: Program) -> Array:
-    """Each load of a register by which the kernel decides, and each instruction after that."""
+    """Each load of a register by which the kernel decides, and each instruction after that; and
+    each load on which the place of an operand depends, and the instruction that has it."""
     made = np.array(program.data.registers, np.int64).reshape(-1, 3).tolist()
 
     def loads(register: int) -> Iterator[int]:
@@ -89,6 +90,10 @@ def decisions(program: Program) -> Array:
         for load in loads(register)
         for later in range(row, len(program))
     }
+    rows = Rows(program) if len(program.data.places) else ()
+    for number in range(len(rows)):
+        offsets = (register for one in rows[number].offsets for register in loads(one.number))
+        pairs |= {(load, number) for load in offsets}
     return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
 

@@ -237,6 +237,17 @@ def test_what_comes_after_a_decision_waits_for_the_load():
     assert loads == {"register_load"} and (pairs[:, 1] > pairs[:, 0]).all()
 
 
+def test_what_has_a_place_that_is_loaded_waits_for_the_load():
+    for program in map(generate, range(600)):
+        if "dynamic offset" in program.kinds and "a decision about a load" not in program.kinds:
+            record = checks.check(program).record.programs[0]
+            _, later = decisions(record).T
+            if len(later):
+                assert all(record.calls[call].dynamic for call in record.columns().call[later])
+                return
+    raise AssertionError("no program has one")
+
+
 def test_a_record_has_the_order_that_a_kernel_asks_for(monkeypatch):
     monkeypatch.setattr(Program, "wait", lambda *given: None)
     assert _failure("an order that is asked for") == "verify: depends_on"
