@@ -368,7 +368,7 @@ def hold(
     core, frame = current(), source.user_frame()
     flush()
     if frame is None or not syntax.is_assigned(frame):
-        run(made, None)
+        run(made, {})
         return made
     held = Pending(core, made, run, boxes, regions, sums, frame, frame.f_lasti)
     running(core).pending = held

@@ -85,7 +85,7 @@ def composed(
         for box in boxes
     ]
 
-    def run(dst: Tensor, _: bool | None) -> None:
+    def run(dst: Tensor, _: dict[str, Any]) -> None:
         for place, part in zip(places, parts, strict=True):
             out = dst.within(place)
             issue("tensor_copy", dst=out, src=part.shaped(out.shape))

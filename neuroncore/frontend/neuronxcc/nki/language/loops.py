@@ -62,7 +62,7 @@ def loop_reduce(
     form: Format = format_of(dtype or data.dtype, position=2)
     boxes = chosen(mask, data.shape)
 
-    def run(dst: Tensor, _: bool | None) -> None:
+    def run(dst: Tensor, _: dict[str, Any]) -> None:
         if dst is total and loops and (noting := running().notes) is not None:
             noting.fault()  # the tile belongs to the loops; another run of them has another tile
         with running().accumulating():
