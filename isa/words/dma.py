@@ -27,7 +27,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 
 READ = reads("", SBUF, *HBM, starts=False, free_dims=None)
-WRITTEN = replace(READ, reads=False, writes=True, partial=True)
+WRITTEN = replace(READ, reads=False, writes=True, partial=True, skips=True)
 WIDTHS = (2, 4)  # bytes of elements that the DMA engines transpose
 Source = Annotated[Tile, replace(READ, moved=True)]
 Moved = Annotated[Tile, replace(WRITTEN, moved=True)]

@@ -42,6 +42,7 @@ class Operand:
     reads: bool = False
     writes: bool = False
     partial: bool = False  # reads or writes only some elements; the body decides which
+    skips: bool = False  # partial only because an index may be out of bounds
     regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
     dtypes: tuple[Format, ...] | None = None
     widths: tuple[int, ...] | None = None  # the bytes that an element may have

@@ -169,7 +169,7 @@ class Leftovers(Generic[T]):
             self._wrote(arguments, call, results, why)
             return
         self._known(why)
-        self._wrote(arguments, call, dict.fromkeys(writes), {})
+        self._wrote(arguments, call, dict.fromkeys(writes), {}, indexed=True)
 
     def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
         """Remember the findings `why` about values that the command accumulates in the accumulator
@@ -187,13 +187,16 @@ class Leftovers(Generic[T]):
         call: Call,
         results: dict[str, Array | None],
         why: dict[T, None],
+        indexed: bool = False,
     ) -> None:
+        """Mark the results of an instruction. It is `indexed` if an index may lead out of bounds,
+        or if its operands are not tracked: then it may leave out elements."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         said = call.instruction.traits
         adds = said.multiplies and arguments.get(said.adds) is not False
         for name, mask in results.items():
             operand = operands[name.partition("[")[0]]
-            partial = operand is not None and operand.partial
+            partial = operand is not None and operand.partial and (indexed or not operand.skips)
             self._write(arguments[name], mask, adds or partial or name in call.reads, why)
 
     def _write(self, tile: Tile, mask: Array | None, again: bool, why: dict[T, None]) -> None:
