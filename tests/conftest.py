@@ -62,6 +62,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("--covered"):
+        if config.getoption("numprocesses", None):
+            raise pytest.UsageError("--covered needs one process: leave out -n")
         legality.KNOWN_MOST = 1 << 30  # forget nothing
 
 

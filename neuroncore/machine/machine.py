@@ -122,8 +122,7 @@ class Dma:
 
     engines: int
     partitions_per_engine: int
-    # the number of contiguous bytes below which the documentation calls a transfer inefficient
-    efficient_bytes: int
+    efficient_bytes: int  # the documentation calls fewer contiguous bytes inefficient
     gigabytes_per_s_per_engine: float
     packet_ns: float
     run_ns: float
@@ -143,10 +142,8 @@ class Dma:
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
-    # the bytes of loads or stores that the older compiler merges into one; 0 if it doesn't
-    merged_bytes: int
-    # bytes per partition that loads may write while they run ahead (`Options.loads`)
-    ahead_bytes: int
+    merged_bytes: int  # of loads or stores that the older compiler merges into one; or 0
+    ahead_bytes: int  # per partition, that early loads may write (`Options.loads`)
 
 
 @dataclass(frozen=True)
@@ -381,9 +378,8 @@ def aliases() -> dict[str, str]:
         for alias in load(name).aliases:
             other = alias if alias in names() else found.get(alias)
             if other is not None:
-                raise DefinitionError(
-                    f"isa/machines/{name}.toml: aliases has {alias!r}, which means {other}"
-                )
+                where = f"isa/machines/{name}.toml"
+                raise DefinitionError(f"{where}: aliases has {alias!r}, which means {other}")
             found[alias] = name
     return found
 
@@ -491,9 +487,8 @@ class _MachineReader(FactReader):
     def api_version(self) -> str:
         version: str = self.raw["api_version"]
         if not re.fullmatch(r"gen\d+", version):
-            raise DefinitionError(
-                f"{self.where}: api_version must be gen and a number: {version!r}"
-            )
+            message = f"{self.where}: api_version must be gen and a number: {version!r}"
+            raise DefinitionError(message)
         return version
 
     def engines(self) -> list[tuple[str, Any]]:
