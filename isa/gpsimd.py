@@ -18,7 +18,6 @@ from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
-from neuroncore.numerics.codec import WORDS
 from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL
@@ -185,7 +184,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
         expected="0 to 1",
         got=str(prob),
     )
-    bits = data.codes().view(WORDS[data.held.itemsize])
+    bits = data.codes().view(f"u{data.held.itemsize}")
     u = engines.uniform(core, vector, dst)
     kept = ~(u < numeric.scalar(prob, u))  # multiplying by it needs no branch for each element
     np.multiply(numeric.shaped(bits, dst.shape), kept, out=dst.codes().view(bits.dtype))

@@ -1,0 +1,29 @@
+"""Every instruction of one core also runs in float64: on every machine, in every format."""
+
+import pytest
+from accepted import accepted
+from calls import ONE_CORE, SIZES, Case
+from device import TARGETS, Device
+from every import every, for_all
+
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.precision.findings import Precision
+from neuroncore.precision.shadow import Shadow
+
+
+def cases(name, target):
+    """Each format that an operand may have, and each size."""
+    device = Device(target, experimental=True)  # for products with structured sparsity
+    device.core.shadow = Shadow(device.core, Precision())
+    forms = accepted(name, target) if INSTRUCTIONS[name].operands else ["float32"]
+    for turn in range(max(len(forms), len(SIZES)) if forms else 0):
+        yield Case(device, name, str(forms[turn % len(forms)]), *SIZES[turn % len(SIZES)], turn)
+
+
+@for_all("target", TARGETS)
+@pytest.mark.parametrize("name", ONE_CORE)
+def test_an_instruction_gives_the_same_bits_if_errors_are_followed(name, target):
+    made = [*cases(name, target)]
+    every(made, Case.issue)
+    if made:
+        made[0].device.agrees()
