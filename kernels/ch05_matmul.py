@@ -19,7 +19,7 @@ step below computes the same tiles, bit for bit, and loads fewer bytes than the 
 
 The last step saves little on trn2: the products of the Tensor engine take most of the time, and
 loads happen meanwhile. On trn1 DMA is slower, and the number of bytes still matters: the last two
-steps take 48.0 us and 34.4 us.
+steps take 49.4 us and 34.8 us.
 
     neuroncore run kernels/ch05_matmul.py                      # all four, one estimate each
     neuroncore run kernels/ch05_matmul.py::blocked --trace matmul.json

@@ -184,10 +184,10 @@ def tensor_copy_predicated(maker: Maker) -> None:
 
 
 def nc_stream_shuffle(maker: Maker) -> None:
-    lanes, free = maker.choose((32, 64, 96, 128)), maker.columns(40)
-    form = (maker.form(),)
-    src, dst = maker.to_read(lanes, free, form), maker.to_write(lanes, free, form, written=True)
-    mask = [maker.between(0, 31) if maker.chance(0.8) else 255 for _ in range(32)]
+    lanes, sources, free = maker.lanes(), maker.lanes(), maker.columns(40)
+    form, last = (maker.form(),), sources % 32 or 32  # partitions of the last quadrant
+    src, dst = maker.to_read(sources, free, form), maker.to_write(lanes, free, form, written=True)
+    mask = [maker.between(0, last - 1) if maker.chance(0.8) else 255 for _ in range(32)]
     maker.issue("nisa.nc_stream_shuffle", dst=dst, src=src, shuffle_mask=str(mask))
 
 

@@ -118,16 +118,18 @@ def scatter(maker: Maker) -> None:
     rows, form = maker.between(2, 60), maker.form()
     lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
     table = _table(maker, rows, free, form, changes=True)
-    index, picks = maker.known(lanes, 1, rows - 1, "int32", "distinct")
+    adds = maker.chance(0.3)
+    twice = not adds and maker.chance(0.3)  # the last one of equal rows is kept
+    kind = "known" if twice else "distinct"
+    index, picks = maker.known(lanes, 1, rows - 1, "int32", kind)
     dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))
     src = maker.to_read(lanes, free, (form,), anywhere=True)
-    adds = maker.chance(0.3)
     given: dict[str, Any] = {"dst": dst, "src": src}
     if adds:
         given = {"dst": dst, "srcs": [dst, src], "reduce_op": "nl.add"}
     if maker.chance(0.3):
         most = rows + maker.between(0, rows)
-        beyond, _ = maker.known(lanes, 1, most, "int32", "distinct" + AROUND)
+        beyond, _ = maker.known(lanes, 1, most, "int32", kind + AROUND)
         given = _skipping(given, dst, dst.text.replace(index.text, beyond.text))
     maker.issue("nisa.dma_compute" if adds else "nisa.dma_copy", **given)
     again = maker.to_write(rows, free, maker.forms, anywhere=True)
