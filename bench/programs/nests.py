@@ -60,7 +60,8 @@ def _end(maker: Maker, most: int) -> int:
 
 
 def moved(tiles: Tiles) -> None:
-    """Parts of an input go to parts of a result, some of their elements."""
+    """Parts of an input go to parts of a result, some of their elements; now and then with another
+    part added, which is the same one in the first iteration, and moves in another way."""
     maker, form, loops = tiles.maker, tiles.maker.choose(FORMS), nest(tiles.maker)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     (row, rows), (column, columns) = loops.sum(maker, lanes), loops.sum(maker, free)
@@ -73,9 +74,13 @@ def moved(tiles: Tiles) -> None:
         *(f"{column} + 2*j >= {maker.between(1, columns)}", f"k0 + i >= {maker.between(0, 3)}"),
     )
     mask = f", mask={maker.choose(ways)}" if maker.chance(0.8) else ""
+    value = f"nl.{maker.choose(UNARY[:4])}(u)"
+    if maker.chance(0.4):
+        place = maker.choose((f"{row} + i, j", f"i, {column} + j", "i, j"))
+        value = f"nl.add({value}, nl.load({source.text}[{place}]))"
     body = [
         f"u = nl.load({source.text}[{row} + i, {column} + j])",
-        f"v = nl.{maker.choose(UNARY[:4])}(u)",
+        f"v = {value}",
         f"nl.store({out}[{there} + i, {column} + j], v{mask})",
     ]
     say(maker, [*lines, *loops.around(maker, *body)], *["mask", "ragged end"] * bool(mask))
