@@ -219,7 +219,7 @@ class Maker(Windows):
                 if view.lanes == lanes and view.free == free and view.form in forms
                 and view.tensor.region in regions and (how.anywhere or view.starts_well)
                 and not (how.flat and len(view.shape) > 2) and (how.moves or not view.moved)
-                and not view.picked
+                and not view.picked and (how.reads or not view.tensor.is_shared)
                 and (view.is_written() if how.reads else view.is_free())
             ]  # fmt: skip
             if same:
