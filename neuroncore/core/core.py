@@ -321,7 +321,7 @@ class Core:
             self._tell(finding)
 
     def _tell(self, finding: Finding) -> None:
-        if not any(result is finding for result in self.findings):
+        if not any(known is finding for known in self.findings):
             self.findings.append(finding)
 
     # --- recording -------------------------------------------------------------------------------

@@ -94,8 +94,8 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
         check(name, source, used)
     old = source.storage
     place = source.start_partition, source.byte
-    geometry = unplaced(tile.region, tile.shape, tile.dtype, source.held, place)
-    storage = Storage(old.id, geometry, source.held, old.name)
+    layout = unplaced(tile.region, tile.shape, tile.dtype, source.held, place)
+    storage = Storage(old.id, layout, source.held, old.name)
     storage.born, storage.launch = old.born, old.launch
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)

@@ -111,12 +111,12 @@ class Leftovers(Generic[T]):
         """Put poison, or 0 with `zeros`, into the elements that `missing` flags. If the instruction
         is refused later, their bits are restored, and findings that were added in the meantime are
         removed."""
-        codes, result = tile.codes(), len(findings)
+        codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
         def undo() -> None:
             codes[missing] = old
-            del findings[result:]
+            del findings[count:]
 
         self._reads.append(undo)
         tile.poison_elements(missing, zeros)

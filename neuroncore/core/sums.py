@@ -229,7 +229,7 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     if fresh is not False:
         multiply(out, False)
     if fresh is not True:  # each pass is added separately, as above
-        total = np.array(dst.values(), out.dtype).reshape(shape)  # float64 beside the kernel
+        total = np.array(dst.values(), out.dtype).reshape(shape)  # float64 if precision is followed
         multiply(total, True)
         out = total if fresh is False else np.where(fresh.reshape(shape), out, total)
     dst.store(out.reshape(dst.shape))

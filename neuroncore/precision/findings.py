@@ -305,9 +305,9 @@ def made(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
     return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
 
-def laid_out(array: Array, geometry: Layout, held: Format = float64) -> Float64Tile:
+def laid_out(array: Array, layout: Layout, held: Format = float64) -> Float64Tile:
     """Return a new tile with this layout, whose memory is a contiguous array."""
-    storage = Storage(-1, geometry, held)
+    storage = Storage(-1, layout, held)
     storage.data = array.reshape(-1).view(np.uint8)
     found = Float64Tile.of(storage)
     found._array = array
@@ -362,8 +362,8 @@ def adopted(array: Array, owner: Storage) -> Double:
     """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
     array of that size."""
     place = owner.partition0, 0
-    geometry = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
-    storage = Storage(-1, geometry, float64, owner.name)
+    layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
+    storage = Storage(-1, layout, float64, owner.name)
     storage.data = array.reshape(-1).view(np.uint8)
     return Double(storage)
 

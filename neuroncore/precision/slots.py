@@ -33,9 +33,9 @@ class Slots:
     def fresh(self, name: str, like: Tile) -> Float64Tile:
         """Return a new uninitialized tile for the results of the operand `name`, in the shape of
         `like`."""
-        array, geometry = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
-        if geometry is not None:
-            return laid_out(array, geometry)
+        array, layout = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
+        if layout is not None:
+            return laid_out(array, layout)
         found = made(array, like)
         self._layouts[name] = found.storage.layout
         return found

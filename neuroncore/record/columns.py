@@ -245,13 +245,13 @@ def copied(
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
-        geometry = geometries[int(windows.geometry[window])].layout
+        layout = geometries[int(windows.geometry[window])].layout
         own = int(found.of_window[window])
-        key = geometry.given if geometry.placed else (found.number[own],)
+        key = layout.given if layout.placed else (found.number[own],)
         on[n] = copies.setdefault(key, len(copies))
         if on[n] == len(kinds):
             kind = found.kinds[int(found.kind[own])]
-            kinds.append(kind._replace(placed=False, row_bytes=geometry.row_bytes))
+            kinds.append(kind._replace(placed=False, row_bytes=layout.row_bytes))
     first = int(found.number.max()) + 1
     more = Windows(
         np.concatenate((windows.storage, first + on)),
