@@ -43,13 +43,13 @@ _HOMES = {
 def __getattr__(name: str) -> _Any:
     """A public name or a module of this package, which is imported when it is first used."""
     if name in _HOMES:
-        found = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
+        public = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
     elif name.startswith("_") or _util.find_spec(f"neuroncore.{name}") is None:
         raise AttributeError(f"module 'neuroncore' has no attribute {name!r}")
     else:
-        found = _importlib.import_module(f"neuroncore.{name}")
-    globals()[name] = found
-    return found
+        public = _importlib.import_module(f"neuroncore.{name}")
+    globals()[name] = public
+    return public
 
 
 def __dir__() -> list[str]:

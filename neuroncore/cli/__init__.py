@@ -97,16 +97,16 @@ def _ended(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except UsageError as error:
-        own = isinstance(error, values.NotPython)  # its message begins with the place
-        terminal.complain(error if own else f"neuroncore: {error}")
+        has_place = isinstance(error, values.NotPython)  # its message begins with the place
+        terminal.complain(error if has_place else f"neuroncore: {error}")
         if getattr(arguments, "json", False):
             usage.print_json(str(error))
     except BrokenPipeError:  # the reader of the output has closed the pipe
         _give_up_output()
         return 0
     except OSError as error:
-        what = error.filename or "the output"
-        print(f"neuroncore: {what} can't be written: {error.strerror}", file=sys.stderr)
+        output = error.filename or "the output"
+        print(f"neuroncore: {output} can't be written: {error.strerror}", file=sys.stderr)
         _give_up_output()
     except limits.TimeLimit as end:
         terminal.complain(f"neuroncore: {end}")
@@ -128,25 +128,26 @@ def _give_up_output() -> None:
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser with the arguments of the requested command; without `words`, with those of
-    all commands. It knows only the names of the other commands, for the help."""
-    made = usage.Parser(prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore.")
-    made.add_argument(
+    """Return the parser for the words of a command line. Only the requested command has arguments;
+    the others have a name and a help text, or are missing if the first word is a command. Without
+    `words`, all commands have arguments."""
+    root = usage.Parser(prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore.")
+    root.add_argument(
         "--version", action=_Version, nargs=0, help="show program's version number and exit"
     )
-    made.set_defaults(is_script=lambda _: False)
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
-    asked = next((word for word in words or () if not word.startswith("-")), None)
-    begins = asked in COMMANDS and words is not None and words[0] == asked
-    for name, (module, said) in COMMANDS.items():
-        if begins and name != asked:
+    root.set_defaults(is_script=lambda _: False)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    requested = next((word for word in words or () if not word.startswith("-")), None)
+    only_requested = requested in COMMANDS and words is not None and words[0] == requested
+    for name, (module, help_text) in COMMANDS.items():
+        if only_requested and name != requested:
             continue
-        command = commands.add_parser(name, help=said)
+        command = commands.add_parser(name, help=help_text)
         command.set_defaults(parser=command)
-        if words is None or name == asked:
+        if words is None or name == requested:
             home, _, add = module.partition(":")
             getattr(importlib.import_module(f"neuroncore.cli.{home}"), add or "add_to")(command)
-    return made
+    return root
 
 
 class _Version(argparse.Action):

@@ -43,7 +43,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="the folder with the kernels, which can read its files (default: the current folder)",
+        help="the folder of the kernels; they can read its files (default: the current folder)",
     )
     parser.add_argument(
         "--spec",
@@ -61,8 +61,8 @@ def command(arguments: argparse.Namespace) -> int:
     """Serve until standard input is closed."""
     if not arguments.folder.is_dir():
         raise UsageError(f"{arguments.folder} is not a folder")
-    with tempfile.TemporaryDirectory(prefix="neuroncore-") as given:
-        tools = Tools(arguments, given)
+    with tempfile.TemporaryDirectory(prefix="neuroncore-") as sources:
+        tools = Tools(arguments, sources)
         server = _server(tools)
         try:
             server.run()
@@ -98,11 +98,12 @@ class Tools:
     """The tools of the server. One thread executes them, one by one: a process ends with the thread
     that started it, and the server's own threads come and go."""
 
-    def __init__(self, arguments: argparse.Namespace, given: str) -> None:
-        """`given` is a folder for sources that clients send as text."""
+    def __init__(self, arguments: argparse.Namespace, sources: str) -> None:
+        """`arguments` are those of the command, and `sources` is a folder for files that clients
+        send as text."""
         self.folder: Path = arguments.folder.resolve()
-        self._given = Path(given).resolve()
-        self._specs = [str(Path(one).resolve()) for one in arguments.spec]
+        self._sources = Path(sources).resolve()
+        self._specs = [str(Path(spec).resolve()) for spec in arguments.spec]
         self._level = arguments.isolation
         self._limits: ProcessLimits = limits(arguments)._replace(answer=ANSWER)
         self._secret = secrets.randbits(63)  # the seed of hidden inputs, which no client learns
@@ -193,8 +194,8 @@ class Tools:
         """Compare two kernels on the same arguments: which is faster, how certain that is, and
         what differs.
 
-        old, new: FILE.py::KERNEL, relative to the server's folder. The others are those of the
-        tool run.
+        old, new: FILE.py::KERNEL, relative to the server's folder. The other parameters are those
+        of the tool run.
         """
         return self._command("diff", [old, new], args, target, options)
 
@@ -208,8 +209,8 @@ class Tools:
         """
         limits = self._limits._replace(answer=ProcessLimits().answer)
         setting = JudgingSetting(self._spec(spec), self._secret, self._level, limits, why=False)
-        one = Candidate(candidate, source or self._read(candidate))
-        verdict = self._in_thread(lambda: self._judged(setting, one))
+        submission = Candidate(candidate, source or self._read(candidate))
+        verdict = self._in_thread(lambda: self._judged(setting, submission))
         return json.dumps({**verdict, "repeat": None}, indent=1)
 
     def explain(self, code: str = "") -> str:
@@ -240,7 +241,7 @@ class Tools:
         if not source:
             return self._printed([name, *files, *more])
         *before, kernel = files
-        with tempfile.TemporaryDirectory(dir=self._given) as folder:
+        with tempfile.TemporaryDirectory(dir=self._sources) as folder:
             file, colons, function = kernel.partition("::")
             path = Path(folder, Path(file).name)
             path.write_text(source, "utf-8")
@@ -253,13 +254,15 @@ class Tools:
             _wrong(f"{refusal.code}: {refusal.message}")
         if code > 1:
             _wrong(text)
-        named = ", ".join(f"{name} {value}" for name, value in held._asdict().items())
-        return f"{text}isolation  {self._level} ({named})"
+        granted = ", ".join(f"{name} {value}" for name, value in held._asdict().items())
+        return f"{text}isolation  {self._level} ({granted})"
 
     def _isolated(self) -> IsolatedCommands:
         if self._commands is None:
             folder = str(self.folder)
-            self._commands = IsolatedCommands(folder, self._level, self._limits, [str(self._given)])
+            self._commands = IsolatedCommands(
+                folder, self._level, self._limits, [str(self._sources)]
+            )
         return self._commands
 
     def _read(self, candidate: str) -> str:
@@ -272,9 +275,10 @@ class Tools:
             _wrong(f"{candidate} can't be read: {error}")
 
     def _spec(self, name: str) -> str:
-        matching = [one for one in self._specs if not name or Path(one).name == Path(name).name]
+        matching = [path for path in self._specs if not name or Path(path).name == Path(name).name]
         if len(matching) != 1:
-            known = ", ".join(Path(one).name for one in self._specs) or "none: start it with --spec"
+            names = ", ".join(Path(path).name for path in self._specs)
+            known = names or "none: start the server with --spec"
             _wrong(f"the server's specifications are {known}; name one of them")
         return matching[0]
 

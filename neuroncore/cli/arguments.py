@@ -50,9 +50,9 @@ def argument(text: str, rng: np.random.Generator) -> Any:
             ) from None
     form = lookup(match[1])
     shape = tuple(int(n) for n in match[2].split(","))
-    one, size = target_machine(), prod(shape) * form.itemsize
-    if size > one.hbm.stack_bytes:
-        room = f"the HBM of {one.name} has {one.hbm.stack_bytes}"
+    target, size = target_machine(), prod(shape) * form.itemsize
+    if size > target.hbm.stack_bytes:
+        room = f"the HBM of {target.name} has {target.hbm.stack_bytes}"
         raise UsageError(f"--args {text!r} can't be created: it has {size} bytes, and {room}")
     try:
         return _random(form, shape, rng)
@@ -68,7 +68,8 @@ def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> A
 
 
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file. Raise UsageError if it cannot be read, or NotPython."""
+    """Return the syntax tree of a file. Raise UsageError if the file cannot be read or is a saved
+    run, and NotPython if Python cannot read its text."""
     if not path.is_file():
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
     linecache.checkcache(str(path.absolute()))  # the file may have changed since the last run
@@ -97,11 +98,11 @@ def _not_text(path: Path, content: bytes) -> NotPython:
     number."""
     try:
         content.decode()
-        first, what = content.find(b"\0"), "a null byte, which Python does not allow"
+        first, problem = content.find(b"\0"), "a null byte, which Python does not allow"
     except UnicodeDecodeError as error:
-        first, what = error.start, f"byte {content[error.start]:#x} is not UTF-8"
+        first, problem = error.start, f"byte {content[error.start]:#x} is not UTF-8"
     line = content.count(b"\n", 0, max(first, 0)) + 1
-    return NotPython(f"{path}:{line}: {what}")
+    return NotPython(f"{path}:{line}: {problem}")
 
 
 class FromSource(SourceFileLoader):
@@ -113,7 +114,8 @@ class FromSource(SourceFileLoader):
 
 
 def module(path: Path) -> ModuleType:
-    """Import a file as a module. Its folder is first on the path, as when Python runs the file."""
+    """Import a file as a module. Its folder becomes the first of `sys.path`, as when Python runs
+    the file. Raise UsageError if the name does not end in .py, and the errors of `parsed`."""
     parsed(path)
     name = re.sub(r"\W", "_", path.stem)
     if path.suffix != ".py":
@@ -136,13 +138,15 @@ def function(text: str, home: ModuleType) -> Callable[..., Any]:
 
 
 def member(home: ModuleType, name: str) -> Callable[..., Any]:
-    found = getattr(home, name, None)
-    if not callable(found):
+    """Return a function of a module. Raise UsageError, with the most similar name, if the module
+    has no such function."""
+    attribute = getattr(home, name, None)
+    if not callable(attribute):
         functions = [n for n, value in vars(home).items() if callable(value)]
         hint = did_you_mean(name, functions)
         message = f"{home.__file__} has no function {name!r}"
         raise UsageError(f"{message}; {hint}" if hint else message)
-    return found  # type: ignore[no-any-return]
+    return attribute  # type: ignore[no-any-return]
 
 
 def check_call(
@@ -157,18 +161,19 @@ def check_call(
         signature.bind(*args, **kwargs)
     except TypeError as error:
         count = len(args) + len(kwargs)
-        given = "1 argument was passed" if count == 1 else f"{count} arguments were passed"
-        raise UsageError(f"{name}{signature}: {error}; {given}") from None
+        passed = "1 argument was passed" if count == 1 else f"{count} arguments were passed"
+        raise UsageError(f"{name}{signature}: {error}; {passed}") from None
 
 
 def arguments_from(
     make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments, from the result of `make`. It gets a random
-    generator if it has a parameter for one, and the rank if it has a parameter of that name."""
+    """Return positional and keyword arguments, from the result of `make`: a dict, a tuple or list,
+    or one argument. `make` gets the rank if it has a parameter `rank`, and a random generator if it
+    has any other parameter."""
     _, named = with_rank(make, ((), {}), rank)
     wants = inspect.signature(make).parameters.keys() - {"rank"}
-    made = make(rng, **named) if wants else make(**named)
-    if isinstance(made, dict):
-        return (), made
-    return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}
+    values = make(rng, **named) if wants else make(**named)
+    if isinstance(values, dict):
+        return (), values
+    return (tuple(values) if isinstance(values, tuple | list) else (values,)), {}

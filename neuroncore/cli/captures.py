@@ -81,8 +81,8 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 def load(arguments: argparse.Namespace, file: str) -> Measured:
     """Return the capture in a file, together with the compiled program if the command names one."""
-    found: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
-    return found
+    capture: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
+    return capture
 
 
 def import_(arguments: argparse.Namespace) -> int:
@@ -91,56 +91,57 @@ def import_(arguments: argparse.Namespace) -> int:
     if arguments.file.endswith(".neff"):
         hint = "`neuroncore why` estimates it, `neuroncore neff` lists it"
         raise UsageError(f"{arguments.file} is a compiled program, not a trace: {hint}")
-    found = load(arguments, arguments.file)
+    capture = load(arguments, arguments.file)
     if arguments.source:
         kept = kept_run(arguments, arguments.source)
         failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
-        found = found.at_source(slowest(kept.runs[0]))
+        capture = capture.at_source(slowest(kept.runs[0]))
     if arguments.trace:
-        _write_trace(found, arguments.trace)
+        _write_trace(capture, arguments.trace)
     if arguments.html:
-        write_page(found, arguments.html)
+        write_page(capture, arguments.html)
     if arguments.json:
-        document = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
-        terminal.write_json(document | {"why": found.why().to_dict()})
+        document = {"schema": SCHEMA, "kernel": capture.kernel, "summary": capture.summary}
+        terminal.write_json(document | {"why": capture.why().to_dict()})
         return 0
-    for line in (*_figures(found), "", *str(found.why()).splitlines()[1:]):
+    for line in (*_figures(capture), "", *str(capture.why()).splitlines()[1:]):
         terminal.write(line)
     return 0
 
 
 def why(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore why` for a capture, and return the exit code."""
-    result = load(arguments, arguments.file).why(arguments.top)
+    reasons = load(arguments, arguments.file).why(arguments.top)
     if arguments.json:
-        terminal.write_json({"schema": WHY_SCHEMA, "launches": [result.to_dict()], "error": None})
+        terminal.write_json({"schema": WHY_SCHEMA, "launches": [reasons.to_dict()], "error": None})
     else:
-        terminal.write(str(result))
+        terminal.write(str(reasons))
     return 0
 
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
     """Execute `neuroncore diff` if at least one side is a capture; the other side may be a Run."""
     sides = []
-    for own, other in ((old, new), (new, old)):
-        if hasattr(own, "timelines"):
-            sides.append(differing.estimated(own.kernel, slowest(own)))
+    for run, other in ((old, new), (new, old)):
+        if hasattr(run, "timelines"):  # a Run; a capture has none
+            sides.append(differing.estimated(run.kernel, slowest(run)))
         else:
-            joined = own.at_source(slowest(other)) if hasattr(other, "timelines") else own
+            joined = run.at_source(slowest(other)) if hasattr(other, "timelines") else run
             sides.append(joined.side)
-    found = differing.compared(*sides)
-    write_sides(arguments, found.to_dict(), old, new)
+    comparison = differing.compared(*sides)
+    write_sides(arguments, comparison.to_dict(), old, new)
     if arguments.json:
-        terminal.write_json(found.to_dict())
+        terminal.write_json(comparison.to_dict())
     else:
-        terminal.write(str(found))
+        terminal.write(str(comparison))
     return 0
 
 
 def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: Any) -> None:
-    """Write the page of a comparison, if the command requests one."""
+    """Write the page of a comparison if the command has --html. `document` is the comparison as a
+    JSON object, and `runs` are the two sides, each a Run or a capture."""
     path = arguments.html
     if path is None:
         return
@@ -168,14 +169,14 @@ def slowest(run: Run) -> Timeline:
 def view(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore profile view` for a session file that is a trace of a device."""
     arguments.neff = arguments.neff_path
-    found, form = load(arguments, str(arguments.session_file)), arguments.output_format
+    capture, form = load(arguments, str(arguments.session_file)), arguments.output_format
     if form == "perfetto":
-        _write_trace(found, arguments.output_file or Path("perfetto.json"))
+        _write_trace(capture, arguments.output_file or Path("perfetto.json"))
         return 0
-    text = "\n".join(_figures(found))
+    text = "\n".join(_figures(capture))
     if form in ("summary-json", "json"):
-        figures = {found.kernel: found.summary}
-        tables = {"summary": [found.summary], "why": found.why().to_dict()}
+        figures = {capture.kernel: capture.summary}
+        tables = {"summary": [capture.summary], "why": capture.why().to_dict()}
         text = json.dumps(figures if form == "summary-json" else tables)
     if arguments.output_file is None:
         terminal.write(text)
@@ -184,18 +185,18 @@ def view(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_trace(found: Measured, path: Path) -> None:
+def _write_trace(capture: Measured, path: Path) -> None:
     try:
-        found.trace(path)
+        capture.trace(path)
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
     print(f"wrote {path}", file=sys.stderr)
 
 
-def write_page(found: Measured, path: Path) -> None:
+def write_page(capture: Measured, path: Path) -> None:
     """Write the page of a capture. Raises UsageError if nothing was traced or the file can't be
     written."""
-    cores, files = found.shown()
+    cores, files = capture.shown()
     if not cores:
         raise UsageError("no instruction of a kernel was traced")
     try:
@@ -205,12 +206,12 @@ def write_page(found: Measured, path: Path) -> None:
     print(f"wrote {path}", file=sys.stderr)
 
 
-def _figures(found: Measured) -> list[str]:
+def _figures(capture: Measured) -> list[str]:
     """Return the lines of `profile view`: a field and its value in each line, in alphabetical
     order."""
-    result = found.summary
-    width = max(map(len, result))
-    return [found.kernel, *(f"    {name:{width}}  {result[name]}" for name in sorted(result))]
+    summary = capture.summary
+    width = max(map(len, summary))
+    return [capture.kernel, *(f"    {name:{width}}  {summary[name]}" for name in sorted(summary))]
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -247,9 +248,9 @@ def neff(arguments: argparse.Namespace) -> int:
     elif arguments.args or arguments.inputs:
         raise UsageError("name the kernel with --source FILE.py::KERNEL")
     if arguments.json:
-        result = listing.document(program)
-        result |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
-        terminal.write_json(result)
+        document = listing.document(program)
+        document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
+        terminal.write_json(document)
         return 0
     for line in sides.text(rows) if rows is not None else listing.text(program, arguments.all):
         terminal.write(line)

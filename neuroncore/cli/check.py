@@ -34,11 +34,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument(
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--args", nargs="+", metavar="ARG", help="the kernel's arguments, as for `run`"
     )
-    given.add_argument("--inputs", metavar="FUNC", help="a function that returns the arguments")
+    group.add_argument("--inputs", metavar="FUNC", help="a function that returns the arguments")
     parser.add_argument(
         "--api",
         choices=RELEASES,
@@ -88,18 +88,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     if arguments.target:
         machine.load(arguments.target)  # rejects unknown names before reading anything
-    found = together([_checked(file, arguments) for file in arguments.files])
+    checked = together([_checked(file, arguments) for file in arguments.files])
     if arguments.json:
-        terminal.write_json(found.to_dict())
+        terminal.write_json(checked.to_dict())
     else:
-        terminal.write("\n".join(lines(found)))
+        terminal.write("\n".join(lines(checked)))
     if arguments.sarif:
-        arguments.sarif.write_text(json.dumps(sarif_log(found.findings), indent=2), "utf-8")
-    if found.unfinished:
-        print(f"neuroncore: {found.unfinished}", file=sys.stderr)
-    if found.ours:
+        arguments.sarif.write_text(json.dumps(sarif_log(checked.findings), indent=2), "utf-8")
+    if checked.unfinished:
+        print(f"neuroncore: {checked.unfinished}", file=sys.stderr)
+    if checked.ours:
         return EmulatorError.exit_code
-    return int(found.count("error") > 0 or (arguments.strict and found.count("warning") > 0))
+    return int(checked.count("error") > 0 or (arguments.strict and checked.count("warning") > 0))
 
 
 def _checked(what: str, arguments: argparse.Namespace) -> Checked:
@@ -123,23 +123,23 @@ def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
     command line. Raise UsageError for arguments without a kernel."""
     if not kernel and (arguments.args or arguments.inputs):
         raise UsageError("--args and --inputs need a kernel: FILE.py::KERNEL")
-    given = ["--args", *arguments.args] if arguments.args else []
+    words = ["--args", *arguments.args] if arguments.args else []
     for name in ("inputs", "ranks", "lnc", "instance"):
         if (value := getattr(arguments, name)) is not None:
-            given += [f"--{name}", str(value)]
-    return given
+            words += [f"--{name}", str(value)]
+    return words
 
 
-def lines(found: Checked) -> Iterator[str]:
+def lines(checked: Checked) -> Iterator[str]:
     """Yield the lines of the output: each finding with its reason, hint and source, then the counts
     of findings and the extent of the checks."""
-    for one in found.findings:
-        yield from _told(one)
-    yield f"{found.counts} ({found.extent})"
+    for finding in checked.findings:
+        yield from _finding_lines(finding)
+    yield f"{checked.counts} ({checked.extent})"
 
 
-def _told(one: Finding) -> Iterator[str]:
-    yield str(one)
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield str(finding)
     for name in ("because", "hint", "source"):
-        if said := getattr(one, name):
-            yield f"  {name:9} {said}"
+        if text := getattr(finding, name):
+            yield f"  {name:9} {text}"

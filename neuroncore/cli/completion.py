@@ -40,15 +40,15 @@ def completion(arguments: argparse.Namespace) -> int:
 
 def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Return a parser and the parsers of its commands."""
-    found = [parser]
+    parsers = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for each in dict.fromkeys(action.choices.values()):
-                found += _parsers(each)
-    return found
+                parsers += _parsers(each)
+    return parsers
 
 
 def _names_a_file(action: argparse.Action) -> bool:
     """Return whether the value of an argument is a file, judging by its placeholder."""
-    named = action.metavar if isinstance(action.metavar, str) else ""
-    return "FILE" in named or "OUT" in named or action.dest in ("old", "new")
+    placeholder = action.metavar if isinstance(action.metavar, str) else ""
+    return "FILE" in placeholder or "OUT" in placeholder or action.dest in ("old", "new")

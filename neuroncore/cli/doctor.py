@@ -61,15 +61,15 @@ def warm(arguments: argparse.Namespace) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    found: dict[str, Diagnosis] = {}
+    diagnoses: dict[str, Diagnosis] = {}
     for name, check in CHECKS.items():
-        found[name] = _checked(check)
+        diagnoses[name] = _checked(check)
         if not arguments.json:
-            for line in _lines(name, found[name]):
+            for line in _lines(name, diagnoses[name]):
                 terminal.write(line)
-    works = all(one.status != "error" for one in found.values())
+    works = all(diagnosis.status != "error" for diagnosis in diagnoses.values())
     if arguments.json:
-        checks = [{"name": name, **one._asdict()} for name, one in found.items()]
+        checks = [{"name": name, **diagnosis._asdict()} for name, diagnosis in diagnoses.items()]
         terminal.write_json({"schema": SCHEMA, "passed": works, "checks": checks})
     return int(not works)
 
@@ -81,10 +81,10 @@ def _checked(check: Callable[[], Diagnosis]) -> Diagnosis:
         return Diagnosis("error", f"{type(error).__name__}: {error}", "please report it")
 
 
-def _lines(name: str, one: Diagnosis) -> Iterator[str]:
-    yield f"{one.status:8} {name:10} {one.sentence}"
-    if one.hint:
-        yield f"{'':20}{one.hint}"
+def _lines(name: str, diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"{diagnosis.status:8} {name:10} {diagnosis.sentence}"
+    if diagnosis.hint:
+        yield f"{'':20}{diagnosis.hint}"
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -92,13 +92,13 @@ def _lines(name: str, one: Diagnosis) -> Iterator[str]:
 
 def packages() -> Diagnosis:
     versions = {name: installed(name) for name in NEEDED}
-    if missing := [name for name, found in versions.items() if found is None]:
+    if missing := [name for name, number in versions.items() if number is None]:
         return Diagnosis(
             "error", f"{', '.join(missing)} missing", "pip install " + " ".join(missing)
         )
-    result = ", ".join(f"{name} {found}" for name, found in versions.items())
+    listed = ", ".join(f"{name} {number}" for name, number in versions.items())
     python = ".".join(map(str, sys.version_info[:3]))
-    return Diagnosis("ok", f"Python {python}, {result}")
+    return Diagnosis("ok", f"Python {python}, {listed}")
 
 
 def cache() -> Diagnosis:
@@ -116,11 +116,11 @@ def cache() -> Diagnosis:
 def names() -> Diagnosis:
     """Check that `import nki` finds this package."""
     with neuroncore.activated():
-        found = importlib.import_module("nki")
+        nki = importlib.import_module("nki")
     home = str(Path(neuroncore.__file__).parent)
-    if not str(found.__file__).startswith(home):
+    if not str(nki.__file__).startswith(home):
         hint = "another nki is installed in this environment; use a separate one"
-        return Diagnosis("warning", f"`import nki` finds {found.__file__}", hint)
+        return Diagnosis("warning", f"`import nki` finds {nki.__file__}", hint)
     return Diagnosis("ok", "`import nki` finds this package")
 
 

@@ -63,10 +63,10 @@ def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
     return harness.harness_time(name, run.machine.name, slowest)
 
 
-def fields(found: HarnessTime | None) -> dict[str, Any]:
+def fields(time: HarnessTime | None) -> dict[str, Any]:
     """Return the fields for JSON about the time that a measuring tool would report; none if there
     is no such time."""
-    return {} if found is None else {"harness": found.to_dict()}
+    return {} if time is None else {"harness": time.to_dict()}
 
 
 SCHEMA = "neuroncore.run/2"
@@ -89,21 +89,21 @@ class Document:
         self.briefly: list[tuple[Run, Agreement | None]] = []
         self.last: Run | None = None
         self.source: Sequence[Finding] = ()
-        self.unsaid: Sequence[Finding] = ()  # findings about the source that are not printed yet
+        self.unprinted: Sequence[Finding] = ()  # findings about the source
         self.refused = False  # whether --strict refused the run
 
     def read(self, findings: Sequence[Finding]) -> None:
         """Store the findings about the source. An error is printed as a warning, unless --strict
         refuses the run because of it."""
-        self.source = self.unsaid = findings
-        for one in findings:
-            if one.severity == "error" and self.arguments.strict:
-                print(one, file=sys.stderr)
-                self._refuse(one)
+        self.source = self.unprinted = findings
+        for finding in findings:
+            if finding.severity == "error" and self.arguments.strict:
+                print(finding, file=sys.stderr)
+                self._refuse(finding)
 
-    def _refuse(self, one: Finding) -> None:
+    def _refuse(self, finding: Finding) -> None:
         self.refused = True
-        self.failure = self.failure or {**one.to_dict(), "statement": str(one)}
+        self.failure = self.failure or {**finding.to_dict(), "statement": str(finding)}
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
@@ -122,36 +122,36 @@ class Document:
         after the error that ended the session. Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
-        for line, same in by_line(likely_wrong(self.unsaid)).items():
+        for line, same in by_line(likely_wrong(self.unprinted)).items():
             self.reported.add(line)
             if (abspath(line.file), line.number) != spot:
-                self.say(counted([replace(one, severity="warning") for one in same]))
-        self.unsaid = ()
+                self.say(counted([replace(finding, severity="warning") for finding in same]))
+        self.unprinted = ()
 
-    def add(self, run: Run, found: Agreement | None) -> None:
+    def add(self, run: Run, agreement: Agreement | None) -> None:
         """Print or store the results of a finished launch."""
         self.say_source()
         self.timelines += run.timelines
         asked = self.arguments
         if asked.html or asked.serve:
-            outcome = None if found is None else documents.compared(found)
+            outcome = None if agreement is None else documents.compared(agreement)
             shown = run.shown(asked.values, asked.answers, asked.window)
             self.shown.append(replace(shown, outcome=outcome))
-        self.differs |= found is not None and not found
+        self.differs |= agreement is not None and not agreement
         orders = run.orders(self.arguments.orders) if self._tries_orders else None
         verdict = run.verify() if getattr(asked, "verify", False) else None
         if verdict is not None and verdict.difference is not None:
-            said = f"{run.kernel}: the emulator {verdict}"
-            self.failure = self.failure or {"statement": said, "ours": True}
+            statement = f"{run.kernel}: the emulator {verdict}"
+            self.failure = self.failure or {"statement": statement, "ours": True}
         findings = run.findings if asked.answers else without_advice(run.findings)
         findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
         time = measured(asked, run)
         brief = self._is_brief
-        self.say(_in_a_line(run, found) if brief else f"{run.kernel} on {run.machine.name}")
+        self.say(_in_a_line(run, agreement) if brief else f"{run.kernel} on {run.machine.name}")
         if brief:
-            self.briefly.append((run, found))
+            self.briefly.append((run, agreement))
         for line in (
-            *(() if brief else _in_full(run, found, asked.answers)),
+            *(() if brief else _in_full(run, agreement, asked.answers)),
             *([f"harness    {time}"] if time else ()),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
@@ -161,15 +161,15 @@ class Document:
         ):
             self.say(f"  {line}")
         if asked.json:
-            document = _launch(run, found, findings, asked.answers) | fields(time)
+            document = _launch(run, agreement, findings, asked.answers) | fields(time)
             document |= {"orders": str(orders)} if orders else {}
             document |= {"verify": verdict.to_dict()} if verdict else {}
             document |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
             self.launches.append(document)
         self.last = run
-        for one in run.findings:
-            if one.severity == "error" and self.arguments.strict:
-                self._refuse(one)
+        for finding in run.findings:
+            if finding.severity == "error" and self.arguments.strict:
+                self._refuse(finding)
 
     @property
     def _is_brief(self) -> bool:
@@ -184,7 +184,8 @@ class Document:
         return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """Return lines for a launch: its new findings, and the number of repeated ones."""
+        """Yield a line for each new finding of a launch, and a line with the number of findings by
+        code that an earlier launch had at the same source line."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.reported:
@@ -199,8 +200,8 @@ class Document:
         """Print the details of a script's launch if there is only one; otherwise, how to see
         them."""
         if len(self.briefly) == 1:
-            ((run, found),) = self.briefly
-            for line in _in_full(run, found, self.arguments.answers):
+            ((run, agreement),) = self.briefly
+            for line in _in_full(run, agreement, self.arguments.answers):
                 self.say(f"  {line}")
         elif self.briefly:
             self.say(f"{len(self.briefly)} launches; -v prints the details of each")
@@ -248,7 +249,7 @@ class Document:
             "target": target_machine(self.arguments.target).name,
             "seed": self.arguments.seed,
             "versions": {n: version(n) for n in ("neuroncore", *PACKAGES)},
-            "findings": [one.to_dict() for one in self.source],
+            "findings": [finding.to_dict() for finding in self.source],
             "launches": self.launches,
             "error": self.failure,
         }
@@ -261,31 +262,31 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
         yield from (f"  {line}" for line in listing.listing(timeline.compiled))
 
 
-def _in_a_line(run: Run, found: Agreement | None) -> str:
+def _in_a_line(run: Run, agreement: Agreement | None) -> str:
     """Return the kernel, the time of its slowest core, and the comparison."""
-    said = f"{run.kernel} on {run.machine.name}"
+    line = f"{run.kernel} on {run.machine.name}"
     if run.world.ranks > 1:
-        said += f", {run.world.ranks} ranks"
+        line += f", {run.world.ranks} ranks"
     slowest = max(run.timelines, key=lambda timeline: timeline.total_ns, default=None)
     if slowest is not None:
-        said += f"   {estimate(slowest).time}"
-    return said if found is None else f"{said}   {_verdict(found)}"
+        line += f"   {estimate(slowest).time}"
+    return line if agreement is None else f"{line}   {_verdict(agreement)}"
 
 
-def _in_full(run: Run, found: Agreement | None, answers: bool) -> Iterator[str]:
-    if found is not None:
-        yield from _compared(found)
+def _in_full(run: Run, agreement: Agreement | None, answers: bool) -> Iterator[str]:
+    if agreement is not None:
+        yield from _compared(agreement)
     yield from _timed(run, answers)
 
 
-def _verdict(found: Agreement) -> str:
-    return "agrees" if found else "DIFFERS"
+def _verdict(agreement: Agreement) -> str:
+    return "agrees" if agreement else "DIFFERS"
 
 
-def _compared(found: Agreement) -> Iterator[str]:
-    yield from compared(found.comparisons)
-    limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
-    yield f"{_verdict(found)}   (a relative L2 error of {limits} is allowed)"
+def _compared(agreement: Agreement) -> Iterator[str]:
+    yield from compared(agreement.comparisons)
+    limits = ", ".join(f"{t:.3g}" for t in agreement.tolerances)
+    yield f"{_verdict(agreement)}   (a relative L2 error of {limits} is allowed)"
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:
@@ -309,16 +310,16 @@ def _estimated(
     timelines: list[Timeline], programs: Sequence[Sequence[int]], answers: bool
 ) -> Iterator[str]:
     total = sum(map(len, programs))
-    for number, (timeline, own) in enumerate(zip(timelines, programs, strict=False)):
-        if len(own) > 1:
-            yield f"core {number}, {len(own)} of {total} programs, one after another"
+    for number, (timeline, programs_here) in enumerate(zip(timelines, programs, strict=False)):
+        if len(programs_here) > 1:
+            yield f"core {number}, {len(programs_here)} of {total} programs, one after another"
         elif total > 1:
             yield f"core {number}"
         yield from as_text(timeline, answers)
 
 
 def _launch(
-    run: Run, found: Agreement | None, findings: Sequence[Finding], answers: bool
+    run: Run, agreement: Agreement | None, findings: Sequence[Finding], answers: bool
 ) -> dict[str, Any]:
     hidden = () if answers else ("bound_by",)
 
@@ -328,12 +329,12 @@ def _launch(
     return {
         "kernel": run.kernel,
         "target": run.machine.name,
-        "results": [c.to_dict() for c in found.comparisons] if found is not None else [],
-        "agrees": None if found is None else bool(found),
-        "programs": [list(own) for own in run.programs],
+        "results": [c.to_dict() for c in agreement.comparisons] if agreement is not None else [],
+        "agrees": None if agreement is None else bool(agreement),
+        "programs": [list(core) for core in run.programs],
         "estimate": shown(run.summary),
         "cores": [*map(shown, run.summaries)],
-        "findings": [one.to_dict() for one in findings],
+        "findings": [finding.to_dict() for finding in findings],
         "flags": effects(run.timelines[0].program.flags) if run.timelines else [],
         **(_together(run) if run.world.ranks > 1 else {}),
         **({"precision": precision.document(run.precision)} if run.precision else {}),
@@ -344,7 +345,7 @@ def _together(run: Run) -> dict[str, Any]:
     """Return the collectives of a run, and the rank for which the others waited longest."""
     rank, waited = collectives.slowest(run.timelines, run.collectives)
     return {
-        "collectives": [one.to_dict() for one in run.collectives],
+        "collectives": [operation.to_dict() for operation in run.collectives],
         "slowest_rank": rank,
         "waited_for_it": waited / 1e9,
     }

@@ -33,11 +33,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    found = environment()
+    facts = environment()
     if arguments.json:
-        terminal.write_json({"schema": SCHEMA, **found})
+        terminal.write_json({"schema": SCHEMA, **facts})
         return 0
-    for line in lines(found):
+    for line in lines(facts):
         terminal.write(line)
     return 0
 
@@ -53,7 +53,7 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": platform.machine(),
         "processors": os.cpu_count() or 1,
-        "packages": {name: found for name, found in names.items() if found is not None},
+        "packages": {name: number for name, number in names.items() if number is not None},
         "cache": str(cache_folder()),
         "target": target_machine().name,
         "variables": {name: os.environ[name] for name in sorted(os.environ) if _is_ours(name)},
@@ -72,10 +72,10 @@ def _is_ours(name: str) -> bool:
     return name.startswith(OURS)
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    for name, value in found.items():
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
         if isinstance(value, dict):
             yield f"{name:16}{'' if value else 'none'}"
-            yield from (f"  {key:14}{one}" for key, one in value.items())
+            yield from (f"  {key:14}{entry}" for key, entry in value.items())
         else:
             yield f"{name:16}{value}"

@@ -91,9 +91,9 @@ def spec(arguments: argparse.Namespace) -> Spec:
     return with_secret(load_spec(arguments.spec), arguments)
 
 
-def with_secret(found: Spec, arguments: argparse.Namespace) -> Spec:
+def with_secret(judged: Spec, arguments: argparse.Namespace) -> Spec:
     """Return a specification with the secret of --secret, if there is one."""
-    return found if arguments.secret is None else replace(found, secret=arguments.secret)
+    return judged if arguments.secret is None else replace(judged, secret=arguments.secret)
 
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
 
 def add_isolation(parser: argparse.ArgumentParser) -> None:
     """Add the options of the isolated process in which a candidate runs."""
-    usual = ProcessLimits()
+    defaults = ProcessLimits()
     parser.add_argument(
         "--isolation",
         choices=LEVELS,
@@ -118,13 +118,13 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=int,
-        default=usual.cpu_seconds,
+        default=defaults.cpu_seconds,
         help="CPU time of a candidate (default: %(default)s)",
     )
     parser.add_argument(
         "--memory",
         type=float,
-        default=usual.memory / 2**30,
+        default=defaults.memory / 2**30,
         metavar="GIB",
         help="address space of a candidate (default: %(default)g)",
     )
@@ -181,29 +181,30 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
     begun = time.perf_counter()
     old = _done(arguments.jsonl) if arguments.resume else {}
     candidates = [Candidate(str(file), _source(file)) for file in files]
-    keys = {one: one.key(wanted) for one in candidates}
-    left = [one for one in candidates if keys[one] not in old]
-    known = [old[keys[one]] for one in candidates if keys[one] in old]
-    found: list[dict[str, Any]] = []
+    keys = {candidate: candidate.key(wanted) for candidate in candidates}
+    pending = [candidate for candidate in candidates if keys[candidate] not in old]
+    known = [old[keys[candidate]] for candidate in candidates if keys[candidate] in old]
+    verdicts: list[dict[str, Any]] = []
     secret = ""
-    result = progress(lambda: f"{len(found)} of {plural(len(candidates), 'candidate')}")
-    with _files(arguments) as (output, traces), result:
-        for verdict in itertools.chain(known, evaluate(wanted, left, pool(arguments))):
-            if len(found) >= len(known):
+    shown_progress = progress(lambda: f"{len(verdicts)} of {plural(len(candidates), 'candidate')}")
+    with _files(arguments) as (output, traces), shown_progress:
+        for verdict in itertools.chain(known, evaluate(wanted, pending, pool(arguments))):
+            if len(verdicts) >= len(known):
                 _write(output, verdict)
                 secret = _secret(verdict)
             if traces is not None:
                 _write(traces, trace.trace(verdict, wanted, hacks=arguments.trace_hacks))
-            found.append(brief(verdict))
+            verdicts.append(brief(verdict))
     took = duration((time.perf_counter() - begun) * 1e9)
-    return _end(found, f"{took}{secret}", ranked=arguments.rank)
+    return _end(verdicts, f"{took}{secret}", ranked=arguments.rank)
 
 
 def brief(verdict: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a verdict that counts and ranks use. Storing the whole verdicts of
     thousands of candidates would take too much memory."""
     names = ("candidate", "passed", "latency_us")
-    shapes = [{name: one[name] for name in ("latency_us", "busy_ns")} for one in verdict["shapes"]]
+    times = ("latency_us", "busy_ns")
+    shapes = [{name: shape[name] for name in times} for shape in verdict["shapes"]]
     error = verdict["error"] and {"code": verdict["error"]["code"]}
     return {**{name: verdict[name] for name in names}, "error": error, "shapes": shapes[:1]}
 
@@ -213,23 +214,22 @@ def _write(file: TextIO, content: dict[str, Any]) -> None:
     file.flush()
 
 
-def _end(found: Sequence[dict[str, Any]], how: str, *, ranked: bool) -> int:
-    """Print the number of candidates that passed, the errors of the others, and `how` (the
-    duration); with `ranked` also a ranking. Return the exit code: 1 if a candidate failed, else 0.
-    """
-    passed = sum(one["passed"] for one in found)
-    counted = plural(len(found), "candidate")
-    print(f"neuroncore: {counted}, {passed} passed, {how}", file=sys.stderr)
-    if passed < len(found):
-        print(f"neuroncore: the others: {_codes(found)}", file=sys.stderr)
+def _end(verdicts: Sequence[dict[str, Any]], remark: str, *, ranked: bool) -> int:
+    """Print the number of candidates that passed, a remark, and the errors of the other candidates;
+    with `ranked` also a ranking. Return the exit code: 1 if a candidate failed, else 0."""
+    passed = sum(verdict["passed"] for verdict in verdicts)
+    counted = plural(len(verdicts), "candidate")
+    print(f"neuroncore: {counted}, {passed} passed, {remark}", file=sys.stderr)
+    if passed < len(verdicts):
+        print(f"neuroncore: the others: {_codes(verdicts)}", file=sys.stderr)
     if ranked:
-        print("\n".join(ranking(found)), file=sys.stderr)
-    return int(passed < len(found))
+        print("\n".join(ranking(verdicts)), file=sys.stderr)
+    return int(passed < len(verdicts))
 
 
 def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
     """Return the codes of errors with their counts, the most frequent first."""
-    counts = Counter(one["error"]["code"] for one in verdicts if not one["passed"])
+    counts = Counter(verdict["error"]["code"] for verdict in verdicts if not verdict["passed"])
     return ", ".join(f"{count} {code}" for code, count in counts.most_common())
 
 
@@ -249,7 +249,7 @@ def _source(file: Path) -> str:
 def _done(file: Path) -> dict[str, dict[str, Any]]:
     """Return the verdicts in a file, by their keys. An incomplete last line is removed from the
     file."""
-    found = {}
+    verdicts = {}
     content = file.read_bytes() if file.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
@@ -257,10 +257,10 @@ def _done(file: Path) -> dict[str, dict[str, Any]]:
     for line in whole.decode("utf-8").splitlines():
         try:
             verdict = json.loads(line)
-            found[verdict["key"]] = verdict
+            verdicts[verdict["key"]] = verdict
         except (ValueError, LookupError, TypeError):
             continue
-    return found
+    return verdicts
 
 
 @contextmanager
@@ -285,14 +285,15 @@ def _opened(path: Path, append: bool = False) -> TextIO:
 def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table: place, latency, candidate, and the probability that the order is
     right."""
-    for one in rank(verdicts):
-        sure = one["faster"]
-        than = "" if sure is None else f"   faster than the next with probability {sure:.0%}"
-        yield f"{one['place']:4}  {one['latency_us']:10.2f} us  {one['candidate']}{than}"
+    for place in rank(verdicts):
+        probability = place["faster"]
+        figures = f"{place['place']:4}  {place['latency_us']:10.2f} us  {place['candidate']}"
+        comparison = f"   faster than the next with probability {probability or 0:.0%}"
+        yield figures if probability is None else figures + comparison
 
 
 def _examine(wanted: Spec, file: Path, settings: Pool) -> int:
-    found = blindness.examined(wanted, Candidate(str(file), _source(file)), settings)
-    for line in found.lines():
+    report = blindness.examined(wanted, Candidate(str(file), _source(file)), settings)
+    for line in report.lines():
         print(line)
-    return int(bool(found.unseen or found.idle_inputs or found.weak_results))
+    return int(bool(report.unseen or report.idle_inputs or report.weak_results))

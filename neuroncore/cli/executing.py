@@ -51,13 +51,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(arguments: argparse.Namespace) -> bool:
-    given = arguments.arrays, arguments.save, arguments.expect, arguments.tolerance
-    return arguments.execute or any(one is not None for one in given)
+    options = arguments.arrays, arguments.save, arguments.expect, arguments.tolerance
+    return arguments.execute or any(value is not None for value in options)
 
 
 def execute(arguments: argparse.Namespace, program: Neff) -> int:
-    """Print the figures of each output. The exit code is 1 if an output differs from the expected
-    one."""
+    """Execute a program and print the figures of each output. Return the exit code: 1 if an output
+    differs from the expected one, else 0."""
     if arguments.source or arguments.args or arguments.inputs:
         raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
     drawn = arguments.arrays is None
@@ -81,12 +81,12 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
     return int(not all(row.get("agrees", True) for row in rows.values()))
 
 
-def _finite(result: Any) -> Any:
+def _finite(value: Any) -> Any:
     """Replace infinities and NaN by their names, in a number or in a dict with its nested dicts,
     because JSON does not have them."""
-    if isinstance(result, dict):
-        return {key: _finite(value) for key, value in result.items()}
-    return str(result) if isinstance(result, float) and not np.isfinite(result) else result
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _text(program: Neff, source: str, rows: Mapping[str, Figures]) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) 
 
 
 def _loaded(path: Path) -> dict[str, Array]:
-    """Return the arrays in a numpy file. Raises UsageError if it is not such a file."""
+    """Return the arrays in a .npz file, by name. Raises UsageError if the file is not one."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -143,8 +143,8 @@ def _save(path: Path, outputs: Mapping[str, Array]) -> None:
     """Save arrays to a file. Formats that numpy does not have are saved as float32, which
     represents all of their numbers."""
     native = {
-        name: one if one.dtype.name in NATIVE else one.astype(np.float32)
-        for name, one in outputs.items()
+        name: array if array.dtype.name in NATIVE else array.astype(np.float32)
+        for name, array in outputs.items()
     }
     try:
         with path.open("wb") as file:

@@ -28,24 +28,24 @@ def command(arguments: argparse.Namespace) -> int:
     """List the exercises, print one, or check an answer; return the exit code."""
     known = exercises()
     name: str = arguments.name or ""
-    listed = [one for key, one in known.items() if not name or key.startswith(f"{name}.")]
+    listed = [exercise for key, exercise in known.items() if not name or key.startswith(f"{name}.")]
     if listed and arguments.answer is None:
-        for one in listed:
-            terminal.write(f"{one.name:8} {one.text}")
+        for exercise in listed:
+            terminal.write(f"{exercise.name:8} {exercise.text}")
         return 0
     if name not in known:
         near = did_you_mean(name, known) or "list them with `neuroncore exercises`"
         raise UsageError(f"there is no exercise {name!r}; {near}")
-    one = known[name]
+    exercise = known[name]
     if arguments.answer is None:
-        terminal.write(one.text + (f" (in {one.unit})" if one.unit else ""))
+        terminal.write(exercise.text + (f" (in {exercise.unit})" if exercise.unit else ""))
         return 0
-    return _check(one, arguments.answer)
+    return _check(exercise, arguments.answer)
 
 
-def _check(one: Exercise, given: float) -> int:
-    if not one.value:
-        raise UsageError(f"{one.name} is an open question: no number is its answer")
-    right, said = one.verdict(given)
-    terminal.write(said)
+def _check(exercise: Exercise, answer: float) -> int:
+    if not exercise.value:
+        raise UsageError(f"{exercise.name} is an open question: no number is its answer")
+    right, message = exercise.verdict(answer)
+    terminal.write(message)
     return 0 if right else 1

@@ -26,7 +26,8 @@ SYMPTOMS = "AWS's tools report it as "  # the start of a line that lists other n
 @dataclass(frozen=True)
 class ExplainPage:
     """The page about a name. `code` is the error code, or LEGAL if nothing is refused; `severity`
-    is "" for errors that are raised."""
+    is "" for errors that are raised. `header` is the Python code that precedes the example, and
+    `diff` is the example, or ""."""
 
     name: str
     code: str
@@ -61,14 +62,14 @@ class ExplainPage:
 def pages() -> dict[str, ExplainPage]:
     """Return all pages by name."""
     folder = Path(__file__).with_name("explanations")
-    texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
+    texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".md")]
     of_rules = {code: _page_of(rule) for code, rule in rules().items()}
     return of_rules | {page.name: page for text in texts for page in _pages(text)}
 
 
 def _page_of(rule: CodeRule) -> ExplainPage:
-    said = {"because": rule.because, "hint": rule.hint, "source": rule.source}
-    fields = "\n".join(f"  {name:9} {text}" for name, text in said.items())
+    parts = {"because": rule.because, "hint": rule.hint, "source": rule.source}
+    fields = "\n".join(f"  {name:9} {text}" for name, text in parts.items())
     text = f"{rule.severity}: {rule.sentence}\n{fields}"
     return ExplainPage(rule.code, rule.code, text, rule.header.strip(), rule.example, rule.severity)
 
@@ -84,8 +85,8 @@ def _pages(text: str) -> Iterator[ExplainPage]:
 
 
 def _block(text: str, language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    return found[1].rstrip("\n") if found else ""
+    match = re.search(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return match[1].rstrip("\n") if match else ""
 
 
 def codes() -> set[str]:
@@ -106,12 +107,12 @@ def explain(arguments: argparse.Namespace) -> int:
     if name is None:
         print("\n".join(_list()))
         return 0
-    found = [pages()[name]] if name in pages() else []
-    found += [page for page in pages().values() if name in page.symptoms]
-    if not found:
+    matching = [pages()[name]] if name in pages() else []
+    matching += [page for page in pages().values() if name in page.symptoms]
+    if not matching:
         hint = did_you_mean(name, pages())
         raise UsageError(f"unknown error code {name!r}" + (f"; {hint}" if hint else ""))
-    print("\n\n".join("\n".join(_printed(page)) for page in found))
+    print("\n\n".join("\n".join(_printed(page)) for page in matching))
     return 0
 
 

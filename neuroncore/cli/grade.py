@@ -50,8 +50,8 @@ def command(arguments: argparse.Namespace) -> int:
     assignment = assigned(arguments.spec)
     if assignment is None:
         judged = evaluate(spec(arguments), files, pool(arguments))
-        fields, rows = list(FIELDS), [row(one) for one in judged]
-        passed = sum(one["status"] == "passed" for one in rows)
+        fields, rows = list(FIELDS), [row(verdict) for verdict in judged]
+        passed = sum(line["status"] == "passed" for line in rows)
         end = f"{passed} passed"
     else:
         fields, rows = _fields(assignment), _scored(assignment, files, arguments)
@@ -107,7 +107,7 @@ def _scored(assignment: Assignment, files: list[Path], arguments: argparse.Names
         asked = with_secret(load_spec(part.spec), arguments)
         for verdict in evaluate(asked, files, pool(arguments)):
             verdicts[verdict["candidate"]][part.name] = verdict
-    return [_score(name, assignment, those) for name, those in verdicts.items()]
+    return [_score(name, assignment, by_test) for name, by_test in verdicts.items()]
 
 
 def _score(name: str, assignment: Assignment, verdicts: dict[str, dict[str, Any]]) -> Row:
@@ -117,7 +117,9 @@ def _score(name: str, assignment: Assignment, verdicts: dict[str, dict[str, Any]
         for part in assignment.parts
         if part.limits and verdicts[part.name]["passed"]
     }
-    errors = (f"{test}: {_error(one)}" for test, one in verdicts.items() if one["error"])
+    errors = (
+        f"{test}: {_error(verdict)}" for test, verdict in verdicts.items() if verdict["error"]
+    )
     total = sum(points.values())
     return {"submission": name, "points": total, **points, **times, "errors": "; ".join(errors)}
 

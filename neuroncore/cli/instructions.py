@@ -53,38 +53,39 @@ def document(names: Iterable[str]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "instructions": [_fields(INSTRUCTIONS[name]) for name in names if name in INSTRUCTIONS],
-        "operators": [_of_operator(name) for name in names if name in OPERATORS],
-        "functions": [_of_function(name) for name in names if name in FUNCTIONS],
+        "operators": [_operator_fields(name) for name in names if name in OPERATORS],
+        "functions": [_function_fields(name) for name in names if name in FUNCTIONS],
     }
 
 
-def _fields(one: Instruction) -> dict[str, Any]:
+def _fields(instruction: Instruction) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "module": one.module,
-        "equation": one.equation,
-        "engines": [each.name for each in one.engines],
-        "machines": [each.name for each in _machines_with(one.feature)],
-        "opcode": one.opcode,
-        "defined": str(one.where),
+        "name": instruction.name,
+        "module": instruction.module,
+        "equation": instruction.equation,
+        "engines": [engine.name for engine in instruction.engines],
+        "machines": [core.name for core in _machines_with(instruction.feature)],
+        "opcode": instruction.opcode,
+        "defined": str(instruction.where),
         "parameters": [
             {
-                "name": each.name,
-                "required": each.required,
-                "description": _parameter(each),
-                "shape": [term.text for term in one.shapes.get(each.name, ())],
+                "name": parameter.name,
+                "required": parameter.required,
+                "description": _parameter(parameter),
+                "shape": [term.text for term in instruction.shapes.get(parameter.name, ())],
             }
-            for each in one.parameters
+            for parameter in instruction.parameters
         ],
         "rules": [
-            {"sentence": rule.sentence, "because": rule.because or None} for rule in one.rules
+            {"sentence": rule.sentence, "because": rule.because or None}
+            for rule in instruction.rules
         ],
-        "cost": inspect.getdoc(one.cost) or "",
-        "meaning": inspect.getsource(meaning(one.name)),
+        "cost": inspect.getdoc(instruction.cost) or "",
+        "meaning": inspect.getsource(meaning(instruction.name)),
     }
 
 
-def _of_operator(name: str) -> dict[str, Any]:
+def _operator_fields(name: str) -> dict[str, Any]:
     row = OPERATORS[name]
     return {
         "name": name,
@@ -96,7 +97,7 @@ def _of_operator(name: str) -> dict[str, Any]:
     }
 
 
-def _of_function(name: str) -> dict[str, Any]:
+def _function_fields(name: str) -> dict[str, Any]:
     function = FUNCTIONS[name]
     valid = [end if isfinite(end) else None for end in function.valid]  # None: unlimited
     return {"name": name, "definition": function.definition, "valid": valid}
@@ -106,49 +107,49 @@ def _list() -> None:
     width = max(map(len, INSTRUCTIONS))
     for family in dict.fromkeys(i.family for i in INSTRUCTIONS.values()):
         print(f"isa/{family}.py")
-        for one in INSTRUCTIONS.values():
-            if one.family == family:
-                print(f"  {one.name:{width}}  {one.equation.splitlines()[0]}")
+        for instruction in INSTRUCTIONS.values():
+            if instruction.family == family:
+                print(f"  {instruction.name:{width}}  {instruction.equation.splitlines()[0]}")
     print(f"operators  {' '.join(OPERATORS)}")
     print(f"functions  {' '.join(FUNCTIONS)}")
 
 
-def _described(one: Instruction) -> Iterator[str]:
-    yield f"{one.name}({', '.join(p.name for p in one.parameters)})"
-    yield from (f"  {line}" for line in one.equation.splitlines())
+def _described(instruction: Instruction) -> Iterator[str]:
+    yield f"{instruction.name}({', '.join(p.name for p in instruction.parameters)})"
+    yield from (f"  {line}" for line in instruction.equation.splitlines())
     yield ""
-    yield f"engines   {', '.join(e.name for e in one.engines)}"
-    yield f"machines  {', '.join(m.name for m in _machines_with(one.feature))}"
-    yield f"opcode    {one.opcode}"
-    yield f"defined   {one.where}"
+    yield f"engines   {', '.join(e.name for e in instruction.engines)}"
+    yield f"machines  {', '.join(m.name for m in _machines_with(instruction.feature))}"
+    yield f"opcode    {instruction.opcode}"
+    yield f"defined   {instruction.where}"
     yield ""
-    width = max(len(p.name) for p in one.parameters)
-    for parameter in one.parameters:
-        shape = one.shapes.get(parameter.name)
-        said = f"[{', '.join(term.text for term in shape)}]  " if shape else ""
-        yield f"  {parameter.name:{width}}  {said}{_parameter(parameter)}"
-    for letter, size in one.given.items():
+    width = max(len(p.name) for p in instruction.parameters)
+    for parameter in instruction.parameters:
+        shape = instruction.shapes.get(parameter.name)
+        shape_text = f"[{', '.join(term.text for term in shape)}]  " if shape else ""
+        yield f"  {parameter.name:{width}}  {shape_text}{_parameter(parameter)}"
+    for letter, size in instruction.given.items():
         yield f"  {letter:{width}}  {inspect.getdoc(size)}"
     yield ""
-    yield from _rules(one)
-    yield from _cost(one)
+    yield from _rules(instruction)
+    yield from _cost(instruction)
     yield ""
-    yield from _meaning(one)
+    yield from _meaning(instruction)
 
 
-def _meaning(one: Instruction) -> Iterator[str]:
-    """Yield the source of an instruction's plain function, in which `i` has the arguments by
-    name."""
-    function = meaning(one.name)
+def _meaning(instruction: Instruction) -> Iterator[str]:
+    """Yield the source of the function that defines an instruction in plain numpy. Its parameter
+    `i` has the arguments by name."""
+    function = meaning(instruction.name)
     place = function.__module__.replace(".", "/")  # the same for every installation
     yield f"meaning   {place}.py:{function.__code__.co_firstlineno}"
     yield from (f"  {line}".rstrip() for line in inspect.getsource(function).splitlines())
 
 
-def _rules(one: Instruction) -> Iterator[str]:
+def _rules(instruction: Instruction) -> Iterator[str]:
     """Yield each rule, with the first call in the tables that breaks it."""
-    breaking = counterexample.breaking(one)
-    for number, rule in enumerate(one.rules):
+    breaking = counterexample.breaking(instruction)
+    for number, rule in enumerate(instruction.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
         if rule.because:
             yield from _wrapped("", f"because {rule.because}", 12)
@@ -156,25 +157,26 @@ def _rules(one: Instruction) -> Iterator[str]:
             yield from _wrapped("", f"refused: {row} ({row.code})", 12)
 
 
-def _cost(one: Instruction) -> Iterator[str]:
-    """Yield the cost of an instruction, and its time for the example call."""
-    for number, line in enumerate((inspect.getdoc(one.cost) or "").splitlines()):
+def _cost(instruction: Instruction) -> Iterator[str]:
+    """Yield the cost of an instruction, an example call, and for each machine that accepts the call
+    its time in nanoseconds."""
+    for number, line in enumerate((inspect.getdoc(instruction.cost) or "").splitlines()):
         yield f"{'cost' if number == 0 else '':8}  {line}"
-    calls = [(m, example.call(one, m)) for m in _machines_with(one.feature)]
+    calls = [(m, example.call(instruction, m)) for m in _machines_with(instruction.feature)]
     errors = {m.name: list(whole_call(call, m)) for m, call in calls}
     legal = [(m, call) for m, call in calls if not errors[m.name]]
     if not legal:
-        result = [found[0].statement for found in errors.values()]
-        result.append(f"no machine has {one.feature}")
-        yield from _wrapped("example", f"no legal example: {result[0]}")
+        reasons = [refused[0].statement for refused in errors.values()]
+        reasons.append(f"no machine has {instruction.feature}")
+        yield from _wrapped("example", f"no legal example: {reasons[0]}")
         return
-    of = "nisa" if one.module == "nki.isa" else one.module
-    yield from _wrapped("example", f"{of}.{one.name}({', '.join(_shown(legal[0][1]))})")
+    module = "nisa" if instruction.module == "nki.isa" else instruction.module
+    yield from _wrapped("example", f"{module}.{instruction.name}({', '.join(_shown(legal[0][1]))})")
     for m, call in legal:
-        paid = one.cost(call, m)
-        busy = paid.transfer.ns if paid.transfer else paid.busy_ns
-        then = f", its result {paid.latency_ns:.0f} ns later" if paid.latency_ns else ""
-        yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{then}"
+        cost = instruction.cost(call, m)
+        busy = cost.transfer.ns if cost.transfer else cost.busy_ns
+        latency = f", its result {cost.latency_ns:.0f} ns later" if cost.latency_ns else ""
+        yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{latency}"
 
 
 def _wrapped(head: str, text: str, indent: int = 10) -> list[str]:
@@ -206,9 +208,9 @@ def _parameter(parameter: Parameter) -> str:
         return f"{'reduction: ' if declared.reduces else ''}{', '.join(allowed)}"
     if isinstance(declared, Act):
         return "activation function"
-    said = str(declared) if isinstance(declared, Immediate | Register) else ""
+    described = str(declared) if isinstance(declared, Immediate | Register) else ""
     default = "" if parameter.required else f"default {parameter.default!r}"
-    return "; ".join(filter(None, (said, default)))
+    return "; ".join(filter(None, (described, default)))
 
 
 def _operand(operand: Operand) -> str:

@@ -27,62 +27,65 @@ SCHEMA = "neuroncore.machines/1"
 WIDEST_GROUP = 4  # of a group with more servers, only the first two and the last are drawn
 
 
-def lines(one: Instance) -> Iterator[str]:
+def lines(instance: Instance) -> Iterator[str]:
     """Yield the lines about an instance that precede its facts."""
-    names = ", ".join((one.name, *one.aliases))
-    yield f"{names}: {one.description}"
+    names = ", ".join((instance.name, *instance.aliases))
+    yield f"{names}: {instance.description}"
     yield ""
-    yield f"chips        {one.chips} x {one.chip.description}"
-    ranks = ", ".join(f"{one.ranks(size)} at LNC{size}" for size in one.chip.logical_core_sizes)
-    yield f"cores        {one.cores}; ranks {ranks}"
-    banks = one.chips * one.chip.hbm_banks
-    yield f"memory       {one.hbm_bytes / 2**30:,.0f} GiB in {banks} banks"
-    yield f"links        {_links(one)}"
-    yield f"hosts        {_hosts(one)}"
-    yield f"collectives  {_collectives(one)}"
-    if one.chips > 1:
-        yield f"distance     {_distance(one.topology)}"
+    yield f"chips        {instance.chips} x {instance.chip.description}"
+    sizes = instance.chip.logical_core_sizes
+    ranks = ", ".join(f"{instance.ranks(size)} at LNC{size}" for size in sizes)
+    yield f"cores        {instance.cores}; ranks {ranks}"
+    banks = instance.chips * instance.chip.hbm_banks
+    yield f"memory       {instance.hbm_bytes / 2**30:,.0f} GiB in {banks} banks"
+    yield f"links        {_links(instance)}"
+    yield f"hosts        {_hosts(instance)}"
+    yield f"collectives  {_collectives(instance)}"
+    if instance.chips > 1:
+        yield f"distance     {_distance(instance.topology)}"
         yield ""
-        yield from drawing(one.topology)
+        yield from drawing(instance.topology)
 
 
-def _links(one: Instance) -> str:
-    if not one.links:
+def _links(instance: Instance) -> str:
+    if not instance.links:
         return "none"
     groups = (
         f"{group.per_chip} of {group.gigabytes_per_s:g} GB/s each way ({', '.join(group.axes)})"
-        for group in one.links
+        for group in instance.links
     )
-    return f"of a chip {'; '.join(groups)}: {one.links_each_way:,.0f} GB/s in each direction"
+    return f"of a chip {'; '.join(groups)}: {instance.links_each_way:,.0f} GB/s in each direction"
 
 
-def _hosts(one: Instance) -> str:
-    host = one.host
+def _hosts(instance: Instance) -> str:
+    host = instance.host
     network = f"{host.efa_interfaces} x {host.efa_gigabits_per_s:g} Gb/s of EFA"
     return f"{plural(host.servers, 'server')}, {host.vcpus} vCPUs, {host.memory_gib:,} GiB, " + (
         network if host.efa_interfaces else "no EFA"
     )
 
 
-def _collectives(one: Instance) -> str:
-    if one.scaled_from:
-        return f"time from {one.scaled_from}, {SCALED}"
-    table = one.collectives
+def _collectives(instance: Instance) -> str:
+    if instance.scaled_from:
+        return f"time from {instance.scaled_from}, {SCALED}"
+    table = instance.collectives
     return (
-        f"time fitted to a published table of {one.ranks(table.lnc)} ranks at LNC{table.lnc}, "
+        f"time fitted to a published table of {instance.ranks(table.lnc)} ranks at LNC{table.lnc}, "
         f"{table.least_bytes >> 20} to {table.most_bytes >> 20} MiB; otherwise {SCALED}"
     )
 
 
 def _distance(topology: Topology) -> str:
     profiles = list(topology.hops) or [""]
-    found = []
+    texts = []
     for profile in profiles:
         apart = topology.distances(profile)
-        of = f" ({profile})" if profile else ""
+        suffix = f" ({profile})" if profile else ""
         unit = "switches" if profile else "links"
-        found.append(f"at most {max(apart)} {unit}, {sum(apart) / len(apart):.3f} on average{of}")
-    return "; ".join(found)
+        texts.append(
+            f"at most {max(apart)} {unit}, {sum(apart) / len(apart):.3f} on average{suffix}"
+        )
+    return "; ".join(texts)
 
 
 def drawing(topology: Topology) -> Iterator[str]:
@@ -178,43 +181,43 @@ def machines(arguments: argparse.Namespace) -> int:
 
 def document(name: str | None) -> dict[str, Any]:
     """Return the JSON object for a machine or an instance; without a name, for all."""
-    every: Sequence[str] = ()
-    each: Sequence[str] = ()
+    machine_names: Sequence[str] = ()
+    instance_names: Sequence[str] = ()
     if name is None:
-        every, each = machine.names(), instances.names()
+        machine_names, instance_names = machine.names(), instances.names()
     elif instances.known(name):
-        each = (name,)
+        instance_names = (name,)
     else:
-        every = (_machine(name).name,)
+        machine_names = (_machine(name).name,)
     return {
         "schema": SCHEMA,
-        "machines": [_machine_fields(machine.load(one)) for one in every],
-        "instances": [_instance_fields(instances.find(one)) for one in each],
+        "machines": [_machine_fields(machine.load(key)) for key in machine_names],
+        "instances": [_instance_fields(instances.find(key)) for key in instance_names],
     }
 
 
-def _machine_fields(one: Machine) -> dict[str, Any]:
-    facts, sources = _with_harness(one)
+def _machine_fields(core: Machine) -> dict[str, Any]:
+    facts, sources = _with_harness(core)
     return {
-        "name": one.name,
-        "generation": one.generation,
-        "description": one.description,
+        "name": core.name,
+        "generation": core.generation,
+        "description": core.description,
         "facts": _fact_fields(facts),
         "sources": dict(sources),
     }
 
 
-def _instance_fields(one: Instance) -> dict[str, Any]:
+def _instance_fields(instance: Instance) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "aliases": list(one.aliases),
-        "description": one.description,
-        "chips": one.chips,
-        "cores": one.cores,
-        "ranks": {str(size): one.ranks(size) for size in one.chip.logical_core_sizes},
-        "hbm_bytes": one.hbm_bytes,
-        "facts": _fact_fields({**one.facts, **one.chip.facts}),
-        "sources": {**one.chip.sources, **one.sources},
+        "name": instance.name,
+        "aliases": list(instance.aliases),
+        "description": instance.description,
+        "chips": instance.chips,
+        "cores": instance.cores,
+        "ranks": {str(size): instance.ranks(size) for size in instance.chip.logical_core_sizes},
+        "hbm_bytes": instance.hbm_bytes,
+        "facts": _fact_fields({**instance.facts, **instance.chip.facts}),
+        "sources": {**instance.chip.sources, **instance.sources},
     }
 
 
@@ -232,12 +235,12 @@ def _machine(name: str) -> Machine:
         raise UsageError(f"{error}; instances are {', '.join(instances.names())}") from None
 
 
-def _side_by_side(found: list[Machine]) -> Iterator[str]:
-    yield from (f"{one.name}: {one.generation}, {one.description}" for one in found)
-    paths = list(dict.fromkeys(path for one in found for path in one.facts))
+def _side_by_side(cores: list[Machine]) -> Iterator[str]:
+    yield from (f"{core.name}: {core.generation}, {core.description}" for core in cores)
+    paths = list(dict.fromkeys(path for core in cores for path in core.facts))
     width = max(map(len, paths))
     for path in paths:
-        cells = [_cell(one.facts.get(path)) for one in found]
+        cells = [_cell(core.facts.get(path)) for core in cores]
         yield f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip()
     yield ""
     yield "d documented, m measured, a assumed; `neuroncore machines NAME` prints the sources"
@@ -248,22 +251,23 @@ def _cell(fact: Fact | None) -> str:
     return "-" if fact is None else f"{fact.value} ({fact.grade[0]})"
 
 
-def _one_machine(one: Machine) -> Iterator[str]:
-    yield f"{one.name}: {one.generation}, {one.description}"
-    yield from _facts(*_with_harness(one))
+def _one_machine(core: Machine) -> Iterator[str]:
+    yield f"{core.name}: {core.generation}, {core.description}"
+    yield from _facts(*_with_harness(core))
 
 
-def _with_harness(one: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
+def _with_harness(core: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
     """Return the facts of a machine with the overheads of tools that measure on it, and the sources
     of both."""
-    added = {f"harness_us.{name}": fact for name, fact in harness.overheads(one.name).items()}
-    return {**one.facts, **added}, {**one.sources, **harness.sources()}
+    added = {f"harness_us.{name}": fact for name, fact in harness.overheads(core.name).items()}
+    return {**core.facts, **added}, {**core.sources, **harness.sources()}
 
 
-def _one_instance(one: Instance) -> Iterator[str]:
-    yield from lines(one)
+def _one_instance(instance: Instance) -> Iterator[str]:
+    yield from lines(instance)
     yield ""
-    yield from _facts({**one.facts, **one.chip.facts}, {**one.chip.sources, **one.sources})
+    chip = instance.chip
+    yield from _facts({**instance.facts, **chip.facts}, {**chip.sources, **instance.sources})
 
 
 def _facts(facts: Mapping[str, Fact], sources: Mapping[str, str]) -> Iterator[str]:
@@ -290,11 +294,14 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A published number. For claims about the Tensor engine, `rate` is the rate of the format
-    relative to bfloat16. `formula` computes the number from values of the core and the `instance`;
-    it is empty if no formula is known. The result is rounded to a multiple of `to`, or by default
-    to the last printed digit; with `cut` it is truncated instead. Claims with the same `quantity`
-    should have the same number."""
+    """A published number, as a row of isa/published.toml. `of` is a core, chip or instance with
+    `cores` cores, `what` the quantity in words, `printed` the number as it is published in `source`
+    (a key of the file's sources), in `unit`. For claims about the Tensor engine, `rate` is the rate
+    of the format relative to bfloat16. `formula` computes the number from values of the core, of
+    the `instance` and of other claims by their `name`; it is empty if no formula is known. The
+    result of the formula is rounded to a multiple of `to`, or by default to the last printed digit;
+    with `cut` it is truncated instead. Claims with the same `quantity` should have the same
+    number."""
 
     of: str
     machine: str
@@ -333,11 +340,11 @@ class Claim:
 def claims(text: str) -> list[Claim]:
     """Return the claims of published.toml, in their order."""
     groups = tomllib.loads(text)["claim"]
-    found = []
+    published_claims = []
     for group in groups:
         rows = group.pop("rows")
-        found += [Claim(**{**group, **row}) for row in rows]
-    return found
+        published_claims += [Claim(**{**group, **row}) for row in rows]
+    return published_claims
 
 
 def published() -> list[Claim]:
@@ -367,13 +374,13 @@ def of_instance(name: str) -> dict[str, float]:
     EFA."""
     if not name:
         return {}
-    one = instances.load(name)
-    links = {f"L_{group.name}": 2 * group.each_way for group in one.links}
+    instance = instances.load(name)
+    links = {f"L_{group.name}": 2 * group.each_way for group in instance.links}
     return {
-        "M": one.hbm_bytes / 2**30,
-        "C": one.chip.cc_cores,
-        "L": 2 * one.links_each_way,
-        "E": one.host.efa_interfaces * one.host.efa_gigabits_per_s,
+        "M": instance.hbm_bytes / 2**30,
+        "C": instance.chip.cc_cores,
+        "L": 2 * instance.links_each_way,
+        "E": instance.host.efa_interfaces * instance.host.efa_gigabits_per_s,
         **links,
     }
 
@@ -428,13 +435,13 @@ def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Publi
 
 def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
     """Return the quantities for which published numbers differ, with their claims."""
-    found: dict[str, list[Claim]] = {}
+    groups: dict[str, list[Claim]] = {}
     for claim in every:
         if claim.quantity:
-            found.setdefault(claim.quantity, []).append(claim)
+            groups.setdefault(claim.quantity, []).append(claim)
     return {
         quantity: claims
-        for quantity, claims in found.items()
+        for quantity, claims in groups.items()
         if len({claim.decimal for claim in claims}) > 1
     }
 
@@ -460,10 +467,10 @@ def check() -> int:
     return int(wrong > 0)
 
 
-def _contradictions(found: Mapping[str, list[Claim]]) -> Iterator[str]:
-    yield f"{len(found)} contradictions: quantities with different published numbers"
+def _contradictions(groups: Mapping[str, list[Claim]]) -> Iterator[str]:
+    yield f"{len(groups)} contradictions: quantities with different published numbers"
     yield "(the files have the first one, if a formula gives it)"
-    for quantity, every in found.items():
+    for quantity, every in groups.items():
         printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
         yield f"  {quantity}: " + "; ".join(printed)
 

@@ -198,10 +198,10 @@ def _tables(profile: Document, neff: Document | None) -> Document:
 
 
 def _timeline(profile: Document) -> Document:
-    held = profile["profile"]
-    if held["trace"] is None:
+    contents = profile["profile"]
+    if contents["trace"] is None:
         raise UsageError(
-            f"the timeline was not saved: {held['instructions']} instructions are more than "
+            f"the timeline was not saved: {contents['instructions']} instructions are more than "
             f"{saved.TRACED}; use `neuroncore run --trace OUT.json`"
         )
-    return {"traceEvents": held["trace"], "displayTimeUnit": "ns"}
+    return {"traceEvents": contents["trace"], "displayTimeUnit": "ns"}

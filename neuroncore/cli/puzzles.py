@@ -108,12 +108,13 @@ def _file(text: str) -> Path:
 
 def _puzzle(stem: str) -> Puzzle:
     if stem not in names():
-        raise UsageError(f"{stem}.py is not a puzzle; its name must be that of `puzzles start`")
+        known = "the files of puzzles have the names that `neuroncore puzzles start` writes"
+        raise UsageError(f"{stem}.py is not a puzzle; {known}")
     return load(stem)
 
 
 def _all() -> list[Path]:
-    found = [file for name in names() if (file := Path(f"{name}.py")).exists()]
-    if not found:
+    files = [file for name in names() if (file := Path(f"{name}.py")).exists()]
+    if not files:
         raise UsageError("no puzzles in this folder; write them with `neuroncore puzzles start`")
-    return found
+    return files

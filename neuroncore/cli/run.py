@@ -15,10 +15,10 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import LaunchPath, Options, Order, phase, profile
+from neuroncore.base.options import LaunchPath, Options, Order, choices, phase, profile
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
-from neuroncore.cli.session import Session, leaving_told, shown
+from neuroncore.cli.session import Session, reporting_exits, shown
 from neuroncore.cli.usage import add_time_limit, add_world, check_world, natural
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
@@ -150,22 +150,35 @@ def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a kernel's arguments and for the estimate."""
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument(
+    """Add the options for a kernel's arguments, for the estimate and for the output."""
+    exclusive = parser.add_mutually_exclusive_group()
+    exclusive.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
     )
-    given.add_argument(
+    exclusive.add_argument(
         "--inputs",
         metavar="FUNC",
         help="NAME or FILE.py:NAME, a function that returns the arguments",
     )
-    parser.add_argument("--seed", type=natural, default=0)
+    parser.add_argument(
+        "--seed", type=natural, default=0, help="the seed of random arguments (default: 0)"
+    )
     parser.add_argument(
         "--target",
         metavar="MACHINE",
         help=f"{', '.join(machine.names())} (overrides NEURON_PLATFORM_TARGET_OVERRIDE)",
     )
+    _add_estimate(parser)
+    parser.add_argument(
+        "--no-answers",
+        dest="answers",
+        action="store_false",
+        help="hide the bottleneck and the advice (for coursework)",
+    )
+
+
+def _add_estimate(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only estimates use, those of ESTIMATED."""
     parser.add_argument(
         "--order",
         choices=get_args(Order),
@@ -183,13 +196,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--descriptors",
-        choices=("hardware", "software"),
+        choices=choices()["descriptors"],
         help="the writer of the descriptors of DMAs of today's API without a dge_mode, for the "
         "estimate (default: hardware)",
     )
     parser.add_argument(
         "--loads",
-        choices=("ahead", "single", "limited", "once"),
+        choices=choices()["loads"],
         help="for the estimate; ahead: loads run ahead (default); single: a load for a product "
         "waits until the product has read the tile of the load before it; limited: every load "
         "waits in this way if DMA writes more than 88 KiB of a partition; once: the same bytes are "
@@ -202,12 +215,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for the estimate: how much of a window of the Tensor engine's clock has passed when "
         "the first product begins, from 0 to less than 1. On a device it differs from run to run "
         "(default: a phase that gives about the mean of all phases)",
-    )
-    parser.add_argument(
-        "--no-answers",
-        dest="answers",
-        action="store_false",
-        help="hide the bottleneck and the advice (for coursework)",
     )
 
 
@@ -239,10 +246,15 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help="round casts to narrow floats stochastically",
     )
-    parser.add_argument("--matmul", choices=("chain", "blas"))
+    parser.add_argument(
+        "--matmul",
+        choices=choices()["matmul"],
+        help="the method of matrix products. chain: fused multiply-adds in a fixed order, with the "
+        "same bits on every machine (default); blas: numpy's BLAS",
+    )
     parser.add_argument(
         "--uninitialized",
-        choices=("report", "zeros", "raise"),
+        choices=choices()["uninitialized"],
         help="the value of uninitialized memory: NaN (report) or 0 (zeros), with a warning, or an "
         "error (raise)",
     )
@@ -272,10 +284,10 @@ def _options(arguments: argparse.Namespace) -> Options:
     return _overridden(chosen, arguments, ("matmul", *ESTIMATED, "uninitialized"))
 
 
-def _overridden(chosen: Options, arguments: argparse.Namespace, names: Sequence[str]) -> Options:
-    """Return the options `chosen`, overridden by the arguments `names` that are not None."""
-    given = {name: getattr(arguments, name) for name in names}
-    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
+def _overridden(base: Options, arguments: argparse.Namespace, names: Sequence[str]) -> Options:
+    """Return the options `base`, overridden by the arguments `names` that are not None."""
+    values = {name: getattr(arguments, name) for name in names}
+    return replace(base, **{name: value for name, value in values.items() if value is not None})
 
 
 def clock_phase(text: str) -> float:
@@ -317,10 +329,10 @@ def _values(text: str) -> range | Literal["some"] | None:
 def _window(text: str) -> documents.PageWindow:
     """Return a window of the page: an interval of instructions or times."""
     with contextlib.suppress(ValueError):
-        if found := re.fullmatch(r"(\d+):(\d+)", text):
-            return documents.PageWindow(int(found[1]), int(found[2]))
-        if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
-            first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
+        if match := re.fullmatch(r"(\d+):(\d+)", text):
+            return documents.PageWindow(int(match[1]), int(match[2]))
+        if match := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
+            first, last = (float(match[n]) * NANOSECONDS[match[n + 1]] for n in (1, 3))
             return documents.PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not A:B, in instructions or times with B after A"
@@ -336,8 +348,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
     """Run a session, write its document, and return the exit code."""
-    asked = "html", "serve", "save", "orders", "verify"
-    keeps = any(getattr(arguments, name) for name in asked)
+    keeping = "html", "serve", "save", "orders", "verify"
+    keeps = any(getattr(arguments, name) for name in keeping)
     session = Session(arguments, document, compares=True, keeps=keeps)
     document.read(_source_findings(arguments))
     if not document.refused:
@@ -375,7 +387,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
         tools.on_the_path(),
         tools.serving(served),
         chosen,
-        leaving_told(),
+        reporting_exits(),
         progress(session.so_far),
     ):
         if kernel:
@@ -404,14 +416,14 @@ def _check_writable(option: str, path: Path | None) -> None:
     """Raise UsageError before the run if an output file can't be written."""
     if path is None:
         return
-    there = path.exists()
-    if there and not (path.is_file() or path.is_dir()):
+    existed = path.exists()
+    if existed and not (path.is_file() or path.is_dir()):
         return  # opening a pipe would wait for its reader
     try:
         path.open("ab").close()
     except OSError as error:
         raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
-    if not there:
+    if not existed:
         path.unlink()
 
 
@@ -426,16 +438,16 @@ class KeptRun:
     def header(self) -> None:
         """Print nothing before both sides have run."""
 
-    def add(self, run: Run, found: Agreement | None) -> None:
+    def add(self, run: Run, agreement: Agreement | None) -> None:
         self.runs.append(run)
 
 
 def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
-    """Run one side of a comparison, and return its document. It has one launch, or in `failure` an
-    error that has already been reported. Raise UsageError if there is any other number of launches.
-    """
-    kept, own = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
-    launch(own, Session(own, kept, keeps=True), options(own))
+    """Run one side of a comparison, and return its document. The document has one launch, or an
+    error in `failure` that has already been reported. Raise UsageError if the file launches no
+    kernel or several."""
+    kept, side = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
+    launch(side, Session(side, kept, keeps=True), options(side))
     if kept.failure is None and len(kept.runs) != 1:
         raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
     return kept

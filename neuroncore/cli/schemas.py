@@ -241,14 +241,14 @@ def command(arguments: argparse.Namespace) -> int:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document by its name."""
-    own = {"schema": {"const": name}}
-    made = _compiled(SPECIFICATIONS[name])
-    required = list(dict.fromkeys(["schema", *made.get("required", ())]))
+    constant = {"schema": {"const": name}}
+    compiled = _compiled(SPECIFICATIONS[name])
+    required = list(dict.fromkeys(["schema", *compiled.get("required", ())]))
     return {
         "$schema": DIALECT,
         "title": name,
-        **made,
-        "properties": {**made["properties"], **own},
+        **compiled,
+        "properties": {**compiled["properties"], **constant},
         "required": required,
     }
 
@@ -267,12 +267,12 @@ def _compiled(shape: Any) -> dict[str, Any]:
 
 
 def _object(shape: dict[str, Any]) -> dict[str, Any]:
-    named = {key: value for key, value in shape.items() if key != "*"}
-    made: dict[str, Any] = {
+    fields = {key: value for key, value in shape.items() if key != "*"}
+    compiled: dict[str, Any] = {
         "type": "object",
-        "properties": {key.removesuffix("?"): _compiled(value) for key, value in named.items()},
-        "required": [key for key in named if not key.endswith("?")],
+        "properties": {key.removesuffix("?"): _compiled(value) for key, value in fields.items()},
+        "required": [key for key in fields if not key.endswith("?")],
     }
     if "*" in shape:
-        made["additionalProperties"] = _compiled(shape["*"])
-    return made
+        compiled["additionalProperties"] = _compiled(shape["*"])
+    return compiled

@@ -55,11 +55,13 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"
 
 @dataclass(frozen=True)
 class TableScore:
-    """The result of a comparison of a table with estimates."""
+    """The result of a comparison of a table with estimates. `asserted` has the rows of the source
+    ASSERTED, and `points` all others. `missing` has the id, the kernel and the reason of each row
+    that has no estimate."""
 
     points: Sequence[ScoredPoint]
     asserted: Sequence[ScoredPoint]
-    missing: Sequence[tuple[str, str, str]]  # of each row without an estimate: id, kernel, reason
+    missing: Sequence[tuple[str, str, str]]
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -122,8 +124,8 @@ def score(arguments: argparse.Namespace) -> int:
     offsets = arguments.offsets or arguments.recorder.parent / "offsets.toml"
     known = measurements.harnesses(offsets) if arguments.offsets or offsets.is_file() else []
     if arguments.clock_phase is not None:
-        own = {"clock_phase": str(arguments.clock_phase)}
-        rows = [row if row.get("clock_phase") else {**row, **own} for row in rows]
+        default = {"clock_phase": str(arguments.clock_phase)}
+        rows = [row if row.get("clock_phase") else {**row, **default} for row in rows]
     scored = compared(rows, arguments.records, known)
     by = arguments.by or ["generation", "source"]
     if arguments.json:
@@ -158,10 +160,10 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Tab
             points[row["id"]] = _point(row, estimate(record, row["generation"], facts), known)
         else:
             missing.append((row["id"], row["kernel"], record))
-    found = [points[row["id"]] for row in rows if row["id"] in points]
+    ordered = [points[row["id"]] for row in rows if row["id"] in points]
     return TableScore(
-        [p for p in found if p.source != ASSERTED],
-        [p for p in found if p.source == ASSERTED],
+        [p for p in ordered if p.source != ASSERTED],
+        [p for p in ordered if p.source == ASSERTED],
         missing,
     )
 
@@ -189,13 +191,13 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 
 
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """Yield the name of each group of rows, and its errors. `by` names the properties by which rows
-    are grouped."""
+    """Yield the name of each group of rows, and its errors, or None for a group without rows. `by`
+    names the properties by which rows are grouped, keys of GROUPS."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
-        for value, own in grouped(scored.points, GROUPS[name]):
-            yield f"{name} {value}", errors(own)
+        for value, points in grouped(scored.points, GROUPS[name]):
+            yield f"{name} {value}", errors(points)
     yield f"{ASSERTED}, not included in all", errors(scored.asserted)
 
 
@@ -209,16 +211,16 @@ def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
     yield ""
     columns = f"{'median error':>13} {'within 20 %':>12} {'in range':>9} {'half-width':>11}"
     yield f"{'kernels':>8} {columns}"
-    for name, found in _groups(scored, by):
-        if found is not None:
-            shares = f"{found.covered:9.1%} {found.half_width:11.1%}"
-            yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%} {shares}   {name}"
+    for name, figures in _groups(scored, by):
+        if figures is not None:
+            shares = f"{figures.close:12.1%} {figures.covered:9.1%} {figures.half_width:11.1%}"
+            yield f"{figures.count:8} {figures.median:13.1%} {shares}   {name}"
     yield ""
     yield f"{'variants':>8} {'Spearman':>13} {'pairs in order':>14}"
-    result = chains(scored.points)
-    for c in result:
+    scored_chains = chains(scored.points)
+    for c in scored_chains:
         yield f"{c.count:8} {_number(c.spearman):>13} {f'{c.right} of {c.pairs}':>12}   {c.name}"
-    yield _order_text(order(result))
+    yield _order_text(order(scored_chains))
     if scored.missing:
         yield ""
         yield f"{len(scored.missing)} rows without a record"
@@ -234,11 +236,11 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _order_text(found: Order) -> str:
-    accuracy = "-" if found.accuracy is None else f"{found.accuracy:.1%}"
+def _order_text(total: Order) -> str:
+    accuracy = "-" if total.accuracy is None else f"{total.accuracy:.1%}"
     return (
-        f"{found.chains} chains: median Spearman {_number(found.spearman)}, pairs that differ by "
-        f"more than 10 % in the right order {accuracy} ({found.right} of {found.pairs})"
+        f"{total.chains} chains: median Spearman {_number(total.spearman)}, pairs that differ by "
+        f"more than 10 % in the right order {accuracy} ({total.right} of {total.pairs})"
     )
 
 
@@ -246,14 +248,14 @@ def _document(scored: TableScore, by: Sequence[str]) -> dict[str, Any]:
     def rows(points: Sequence[ScoredPoint]) -> list[dict[str, Any]]:
         return [{**asdict(p), "ratio": p.ratio} for p in points]
 
-    result: list[Chain] = chains(scored.points)
-    total = order(result)
+    scored_chains: list[Chain] = chains(scored.points)
+    total = order(scored_chains)
     return {
         "schema": SCORE_SCHEMA,
         "rows": rows(scored.points),
         "asserted": rows(scored.asserted),
         "errors": {name: asdict(e) for name, e in _groups(scored, by) if e is not None},
-        "chains": [asdict(c) for c in result],
+        "chains": [asdict(c) for c in scored_chains],
         "order": {**asdict(total), "accuracy": total.accuracy},
         "missing": [dict(zip(("id", "kernel", "why"), m, strict=True)) for m in scored.missing],
     }
@@ -313,23 +315,23 @@ def calibrate(arguments: argparse.Namespace) -> int:
     rows = []
     for number, row in enumerate(_read(Path(arguments.rows)), 2):
         measured = _microseconds(row["microseconds"], number) * 1e3
-        own = {**vars(arguments), "args": row["arguments"].split(), "target": row["machine"]}
-        own |= {name: row[name] for name in FACTS if row.get(name)}
+        options = {**vars(arguments), "args": row["arguments"].split(), "target": row["machine"]}
+        options |= {name: row[name] for name in FACTS if row.get(name)}
         if "clock_phase" in row:
-            own["clock_phase"] = measurements.phase_of(row, f"line {number}")
-        kept = kept_run(argparse.Namespace(**own), row["kernel"])
+            options["clock_phase"] = measurements.phase_of(row, f"line {number}")
+        kept = kept_run(argparse.Namespace(**options), row["kernel"])
         failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         estimate = slowest(kept.runs[0]).total_ns
         rows.append(MeasuredRow(row["kernel"], row["machine"], row["harness"], measured, estimate))
-    found = summaries(rows)
+    groups = summaries(rows)
     document: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
-    document["harnesses"] = [one._asdict() for one in found]
+    document["harnesses"] = [group._asdict() for group in groups]
     if arguments.json:
         terminal.write_json(document)
         return 0
-    for line in _calibrated(rows, found):
+    for line in _calibrated(rows, groups):
         terminal.write(line)
     return 0
 
@@ -376,17 +378,19 @@ def summaries(rows: Sequence[MeasuredRow]) -> list[Summary]:
     ]
 
 
-def _calibrated(rows: Sequence[MeasuredRow], found: Sequence[Summary]) -> Iterator[str]:
+def _calibrated(rows: Sequence[MeasuredRow], groups: Sequence[Summary]) -> Iterator[str]:
     yield f"{'measured':>10}{'estimate':>10}{'ratio':>8}   kernel"
     for row in rows:
         times = "".join(f"{duration(ns):>10}" for ns in (row.measured, row.estimate))
         yield f"{times}{row.ratio:>8.2f}   {row.kernel} on {row.machine}, {row.harness}"
-    for one in found:
+    for group in groups:
         yield ""
-        yield f"{one.harness} on {one.machine}: {plural(one.number, 'row')}"
-        yield f"  median error {one.error:.1%}, {one.near} within {NEAR:.0%}"
-        sign = "more" if one.offset >= 0 else "less"
-        yield f"  measurements are {duration(abs(one.offset))} {sign}, or {one.factor:.2f} times"
-        known = overheads(machine.load(one.machine).name).get(one.harness)
+        yield f"{group.harness} on {group.machine}: {plural(group.number, 'row')}"
+        yield f"  median error {group.error:.1%}, {group.near} within {NEAR:.0%}"
+        sign = "more" if group.offset >= 0 else "less"
+        difference = f"{duration(abs(group.offset))} {sign}"
+        yield f"  measurements are {difference}, or {group.factor:.2f} times"
+        known = overheads(machine.load(group.machine).name).get(group.harness)
         if known is not None:
-            yield f"  {known.value:g} us of this are of {one.harness}, as in isa/harnesses.toml"
+            overhead = f"the overhead of {group.harness}, as in isa/harnesses.toml"
+            yield f"  {known.value:g} us of this are {overhead}"

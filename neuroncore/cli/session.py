@@ -67,19 +67,20 @@ def print_our_fault(error: Exception) -> None:
 
 
 @contextlib.contextmanager
-def leaving_told() -> Iterator[None]:
-    """A context manager: os._exit in a kernel or in the main thread raises SystemExit, because it
-    would end the process silently with exit code 0. In other threads and forked processes it is
-    unchanged."""
-    leave, own = os._exit, os.getpid()
+def reporting_exits() -> Iterator[None]:
+    """A context manager: os._exit in a kernel or in the main thread raises SystemExit, because
+    os._exit(0) would end the process silently. In other threads and in forked processes, os._exit
+    is unchanged."""
+    leave, process = os._exit, os.getpid()
 
-    def left(status: int) -> NoReturn:
-        mine = running() is not None or threading.current_thread() is threading.main_thread()
-        if mine and os.getpid() == own:
+    def exit_or_raise(status: int) -> NoReturn:
+        in_kernel = running() is not None
+        on_main = threading.current_thread() is threading.main_thread()
+        if (in_kernel or on_main) and os.getpid() == process:
             raise SystemExit(status)
         leave(status)
 
-    os._exit = left
+    os._exit = exit_or_raise
     try:
         yield
     finally:
@@ -93,8 +94,8 @@ def left_in_a_launch(leaving: SystemExit) -> bool:
 
 
 def not_python(error: SyntaxError) -> NotPython | None:
-    """Return the error for an imported file that is not Python; None if the text is not from a
-    file."""
+    """Return the error for an imported file that is not Python source. Return None if the source of
+    the SyntaxError is not a file."""
     file = error.filename
     if file is None or not Path(file).is_file():
         return None
@@ -122,20 +123,21 @@ def print_traceback(error: BaseException) -> None:
     """Print the user's frames of an error; for a fault of the emulator, its last frames too."""
     link: BaseException | None = error
     while link is not None:
-        link.__traceback__ = _of_the_user(link.__traceback__)
+        link.__traceback__ = _users_frames(link.__traceback__)
         link = link.__cause__ or link.__context__
     traceback.print_exception(error)
 
 
-def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
+def _users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback with only the user's frames, and all frames inside the last of these."""
     links = []
     while trace is not None:
         links.append(trace)
         trace = trace.tb_next
-    own = max((n for n, link in enumerate(links) if source.is_users(link.tb_frame)), default=-1)
+    last = max((n for n, link in enumerate(links) if source.is_users(link.tb_frame)), default=-1)
     kept: TracebackType | None = None
     for number, link in reversed([*enumerate(links)]):
-        if number > own or source.is_users(link.tb_frame):
+        if number > last or source.is_users(link.tb_frame):
             kept = TracebackType(kept, link.tb_frame, link.tb_lasti, link.tb_lineno)
     return kept
 
@@ -182,7 +184,7 @@ class Document(Protocol):
     failure: dict[str, Any] | None
 
     def header(self) -> None: ...
-    def add(self, run: Run, found: Agreement | None) -> None: ...
+    def add(self, run: Run, agreement: Agreement | None) -> None: ...
 
 
 class Stop(NamedTuple):
@@ -209,7 +211,8 @@ class Session:
         self.core: Core | None = None  # the first core of the current launch
         self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
-        self.called: tuple[Arguments, Arguments] | None = None  # the reference and its state
+        # the kernel's arguments, and a copy of them before the launch
+        self.called: tuple[Arguments, Arguments] | None = None
         self.one_by_one = threading.Lock()  # because several threads may launch kernels
 
     # --- launches, as an observer of the settings ----------------------------------------------
@@ -218,11 +221,11 @@ class Session:
         self.core = core
 
     def done(self, *ranks: Launch) -> None:
-        whole, found = of(*ranks, arguments=self.called), None
+        run, agreement = of(*ranks, arguments=self.called), None
         with self.one_by_one:
             if self.reference is not None:
-                found = whole.compare(self.reference, self.arguments.tol)
-            self.document.add(whole, found)
+                agreement = run.compare(self.reference, self.arguments.tol)
+            self.document.add(run, agreement)
         self.core = None
 
     def so_far(self) -> str:
@@ -241,8 +244,8 @@ class Session:
             if self.compares:
                 self._refer(home, args, kwargs)
             if getattr(self.arguments, "ranks", None):
-                more = range(1, self.arguments.ranks)
-                others = [self._kernel_arguments(home, rng, rank) for rank in more]
+                numbers = range(1, self.arguments.ranks)
+                others = [self._kernel_arguments(home, rng, rank) for rank in numbers]
                 self._run_on_ranks(_jitted(kernel), [(args, kwargs), *others])
                 return
             if self.reference is not None:
@@ -253,13 +256,13 @@ class Session:
     def _run_on_ranks(self, kernel: Any, per_rank: list[Arguments]) -> None:
         """Launch a kernel on several ranks, with the arguments of each rank, and pass the result to
         the document as one launch."""
-        kept = [copied(one) for one in per_rank]
+        before = [copied(arguments) for arguments in per_rank]
         self.document.header()
         asked = self.arguments
         launches = kernel.on_ranks(per_rank, asked.lnc, instance=asked.instance)
-        run = of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
-        found = run.compare(self.reference, asked.tol) if self.reference is not None else None
-        self.document.add(run, found)
+        run = of_ranks(launches, [(rank.arguments, rank.named) for rank in launches], before)
+        agreement = run.compare(self.reference, asked.tol) if self.reference is not None else None
+        self.document.add(run, agreement)
 
     def _kernel_arguments(
         self, home: ModuleType, rng: np.random.Generator, rank: int = 0
@@ -287,8 +290,8 @@ class Session:
 
     def look_at(self, file: Path) -> None:
         """Report a saved run as if it had just finished."""
-        run, asked = load(file), self.arguments.target
-        if asked and machine.load(asked).name != run.machine.name:
+        run, target = load(file), self.arguments.target
+        if target and machine.load(target).name != run.machine.name:
             raise UsageError(
                 f"{file} is a run on {run.machine.name}: --target can't change the machine"
             )
@@ -335,27 +338,30 @@ class Session:
             self._failed(too_deep(error), error)
         except SystemExit as leaving:
             if left_in_a_launch(leaving):
-                said = f"a kernel ended the process with exit code {leaving.code or 0}"
-                self._failed(f"neuroncore: {said}", leaving, said)
+                statement = f"a kernel ended the process with exit code {leaving.code or 0}"
+                self._failed(f"neuroncore: {statement}", leaving, statement)
             elif leaving.code not in (None, 0):
-                # the script passed a message instead of a number
-                own = not isinstance(leaving.code, int)
-                said = f"the script exited with {leaving.code}"
-                self._failed(str(leaving.code) if own else f"neuroncore: {said}", leaving, said)
+                statement = f"the script exited with {leaving.code}"
+                is_message = not isinstance(leaving.code, int)  # the script's text, not a number
+                text = str(leaving.code) if is_message else f"neuroncore: {statement}"
+                self._failed(text, leaving, statement)
         except SyntaxError as error:
-            if (result := not_python(error)) is not None:
-                raise result from None
+            if (wrong_file := not_python(error)) is not None:
+                raise wrong_file from None
             self._raised(error)
         except Exception as error:
             self._raised(error)
 
-    def _failed(self, said: str | None, error: BaseException, statement: str = "") -> None:
+    def _failed(self, text: str | None, error: BaseException, statement: str = "") -> None:
+        """Store an error as the failure of the session, and print `text` on standard error unless
+        it is None. `statement` describes errors other than KernelError in the document; without it,
+        the message of the error does."""
         plain = {"statement": statement or str(error)}
         self.document.failure = error.to_dict() if isinstance(error, KernelError) else plain
-        result = str(error) if isinstance(error, KernelError) else statement
-        self.stop = Stop(error, (said or result).removeprefix("neuroncore: "))
-        if said is not None:
-            terminal.complain(said)
+        message = str(error) if isinstance(error, KernelError) else statement
+        self.stop = Stop(error, (text or message).removeprefix("neuroncore: "))
+        if text is not None:
+            terminal.complain(text)
 
     def _our_fault(self, error: EmulatorError) -> None:
         self.document.failure = {"statement": str(error), "ours": True}
@@ -363,16 +369,16 @@ class Session:
         print_traceback(error)
 
     def _raised(self, error: Exception) -> None:
-        of_ours = misuse.explanation(error)
-        if isinstance(of_ours, EmulatorError):
-            self._our_fault(of_ours)
+        explained = misuse.explanation(error)
+        if isinstance(explained, EmulatorError):
+            self._our_fault(explained)
             return
-        if of_ours is not None:
-            self._failed(str(of_ours), of_ours)
+        if explained is not None:
+            self._failed(str(explained), explained)
             return
         cause = error.__cause__  # the IndexError that the older API raises with mode="simulation"
-        result = cause if isinstance(cause, KernelError) else error
-        self._failed(None, result, f"{type(error).__name__}: {error}")
+        stored = cause if isinstance(cause, KernelError) else error
+        self._failed(None, stored, f"{type(error).__name__}: {error}")
         print_traceback(error)
 
 

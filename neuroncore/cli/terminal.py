@@ -53,9 +53,9 @@ def write(text: str) -> None:
         raise Unwritable(error.errno, error.strerror) from None
 
 
-def write_json(result: Any) -> None:
+def write_json(document: Any) -> None:
     """Print a JSON object. Raise ValueError for numbers that JSON does not have."""
-    print(json.dumps(result, indent=2, allow_nan=False), flush=True)
+    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
 
 
 def complain(text: Any) -> None:
@@ -81,5 +81,5 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 def _painted(line: str) -> str:
     for pattern, color in COLORS:
-        line = pattern.sub(lambda found, color=color: f"{color}{found[0]}{RESET}", line)  # type: ignore[misc]
+        line = pattern.sub(lambda match, color=color: f"{color}{match[0]}{RESET}", line)  # type: ignore[misc]
     return line

@@ -35,8 +35,8 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """A context manager: programs that are started inside find neuron-profile and `import nki`. If
-    no file can be written, as in an isolated process, neuron-profile is missing."""
+    """A context manager: programs that are started inside find neuron-profile and `import nki`.
+    They do not find neuron-profile if no file can be written, as in an isolated process."""
     alias = str(PATH)
     with ExitStack() as stack:
         stack.enter_context(_first("PYTHONPATH", alias, ""))
@@ -56,8 +56,8 @@ def serving(named: Sequence[Checkout]) -> Iterator[None]:
     """A context manager: imports from these checkouts work here and in programs that are started
     inside."""
     with ExitStack() as stack:
-        for one in reversed(named):
-            stack.enter_context(_first(WITH, f"{one.repository.name}={one.given}", ""))
+        for checkout in reversed(named):
+            stack.enter_context(_first(WITH, f"{checkout.repository.name}={checkout.given}", ""))
         yield
 
 
@@ -77,16 +77,14 @@ def _first(variable: str, folder: str, default: str) -> Iterator[None]:
 
 
 def write(folder: Path) -> None:
-    """Write the programs, for the Python interpreter that is running.
-
-    They are written on demand, because an installed file does not know its interpreter.
-    """
+    """Write the programs neuron-profile and neuron-explorer into a folder. They start the Python
+    interpreter that is running now, which a file in the package could not name."""
     root = str(Path(neuroncore.__file__).parents[1])
     on_windows = os.name == "nt"
-    made = batch_file(sys.executable, root) if on_windows else shell_script(sys.executable, root)
+    program = batch_file(sys.executable, root) if on_windows else shell_script(sys.executable, root)
     for name in NAMES:
         unfinished = folder / f".{name}.{os.getpid()}"
-        unfinished.write_text(made, newline="")
+        unfinished.write_text(program, newline="")
         unfinished.chmod(0o755)
         file = folder / (f"{name}.cmd" if on_windows else name)
         unfinished.replace(file)  # replace, because the old program may be running
@@ -116,8 +114,8 @@ def batch_file(python: str, root: str) -> str:
 def _folder() -> Path:
     """Return the folder for the programs of this interpreter: in the user's cache, or a new folder
     if the cache can't be written."""
-    mine = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
-    folder = cache_folder() / f"tools-{mine}"
+    digest = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
+    folder = cache_folder() / f"tools-{digest}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder)

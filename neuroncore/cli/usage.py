@@ -31,8 +31,8 @@ class Parser(argparse.ArgumentParser):
     """A parser that suggests the nearest choice, and raises Misuse instead of ending Python."""
 
     def error(self, message: str) -> NoReturn:
-        if found := CHOICE.search(message):
-            hint = did_you_mean(found[1], re.findall(r"[\w.-]+", found[2]))
+        if match := CHOICE.search(message):
+            hint = did_you_mean(match[1], re.findall(r"[\w.-]+", match[2]))
             message += f"; {hint}" if hint else ""
         raise Misuse(self, message)
 

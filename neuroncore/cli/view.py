@@ -66,7 +66,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def view(arguments: argparse.Namespace) -> int:
     if not (arguments.html or arguments.serve):
-        arguments.html = _usual(arguments.file)
+        arguments.html = _default_page(arguments.file)
     if captures.named(arguments.file):
         return _view_capture(arguments)
     if arguments.watch:
@@ -81,8 +81,8 @@ def view(arguments: argparse.Namespace) -> int:
 
 
 def _view_capture(arguments: argparse.Namespace) -> int:
-    """Write the page of a trace, or of the estimate of a compiled program. Its files do not
-    change."""
+    """Write the page of a trace, or of the estimate of a compiled program. Raises UsageError for
+    --serve and --watch, because a capture has no values and does not change."""
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
         raise UsageError(f"{arguments.file} is a capture: {option} is for kernels and scripts")
@@ -92,8 +92,9 @@ def _view_capture(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _usual(file: str) -> Path:
-    """Return the default file of a page. Raises UsageError if it exists and is not such a page."""
+def _default_page(file: str) -> Path:
+    """Return the default file of a page. Raises UsageError if the file exists and is not a page of
+    a run."""
     name, _, kernel = file.partition("::")
     path = Path(f"{kernel or Path(name).stem}.html")
     if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
@@ -125,22 +126,22 @@ def _watch(arguments: argparse.Namespace) -> int:
     opens = ["--open"] * arguments.open
     code = 0
     while True:
-        seen = _changes(folder)
+        before = _changes(folder)
         command = [sys.executable, "-m", "neuroncore", words[0], "--watched", *opens, *words[1:]]
         code, opens = subprocess.run(command, check=False).returncode, []
         if code == 2:
             return code  # wrong usage
         terminal.write(f"watching   {folder} (Ctrl-C ends it)")
-        while _changes(folder) == seen:
+        while _changes(folder) == before:
             time.sleep(SECONDS)
 
 
 def _changes(folder: Path) -> dict[Path, int]:
     """Return the time of the last change of each Python file in a folder."""
-    found = {}
+    times = {}
     for path in folder.glob("*.py"):
         try:
-            found[path] = path.stat().st_mtime_ns
+            times[path] = path.stat().st_mtime_ns
         except OSError:  # an editor is replacing the file
             continue
-    return found
+    return times

@@ -57,13 +57,13 @@ class Reasons:
     def header(self) -> None:
         """Print nothing: the first line of each answer names its launch."""
 
-    def add(self, run: Run, found: Agreement | None) -> None:
+    def add(self, run: Run, agreement: Agreement | None) -> None:
         why = run.why(self.arguments.top)
-        result = why if self.arguments.answers else why.without_answers()
+        shown = why if self.arguments.answers else why.without_answers()
         measured = document.measured(self.arguments, run)
-        self.launches.append(result.to_dict() | document.fields(measured))
+        self.launches.append(shown.to_dict() | document.fields(measured))
         if not self.arguments.json:
-            terminal.write(str(result) + (f"\nharness    {measured}" if measured else ""))
+            terminal.write(str(shown) + (f"\nharness    {measured}" if measured else ""))
 
     def close(self) -> int:
         if not self.launches and self.failure is None:
@@ -112,12 +112,12 @@ def diff(arguments: argparse.Namespace) -> int:
     if failed:
         return failed
     old, new = (side.runs[0] for side in sides)
-    found = old.diff(new, answers=arguments.answers)
-    captures.write_sides(arguments, found.to_dict(), old, new)
+    comparison = old.diff(new, answers=arguments.answers)
+    captures.write_sides(arguments, comparison.to_dict(), old, new)
     if arguments.json:
-        terminal.write_json(found.to_dict())
+        terminal.write_json(comparison.to_dict())
     else:
-        terminal.write(str(found))
+        terminal.write(str(comparison))
     return 0
 
 
