@@ -70,13 +70,13 @@ class _History:
 
 
 class _Sources:
-    """The instructions and transfers that increment each semaphore, sorted by the times at which
-    they end."""
+    """The instructions and transfers that increment each semaphore: (end in nanoseconds, event),
+    sorted, by (engine, semaphore). The engine is -1 for transfers."""
 
     def __init__(
         self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array
     ) -> None:
-        found: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        events: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for row, engine, kind, end in zip(
             kernel.tolist(),
             rows["engine"][kernel].tolist(),
@@ -85,20 +85,20 @@ class _Sources:
             strict=True,
         ):
             for update in kinds[kind].updates:
-                found.setdefault((engine, update.number), []).append((end, row))
+                events.setdefault((engine, update.number), []).append((end, row))
         for number, (end, semaphore) in enumerate(
             zip(moves["end_ns"].tolist(), moves["semaphore"].tolist(), strict=True)
         ):
-            found.setdefault((-1, semaphore), []).append((end, len(rows) + number))
-        self._found = {key: sorted(each) for key, each in found.items()}
+            events.setdefault((-1, semaphore), []).append((end, len(rows) + number))
+        self._events = {key: sorted(each) for key, each in events.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
         """Return the event that changed a semaphore at the time `ns`. `by` is the engine that
         changed it, or -1 for DMA. The event is the last one that ended until then (with a tolerance
         of SLACK_NS); -1 if there is none."""
-        own = self._found.get((by, semaphore), ())
-        at = bisect_right(own, (ns + SLACK_NS, 1 << 60))
-        return own[at - 1][1] if at else -1
+        events = self._events.get((by, semaphore), ())
+        after = bisect_right(events, (ns + SLACK_NS, 1 << 60))
+        return events[after - 1][1] if after else -1
 
 
 def causes(
@@ -133,17 +133,18 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """Return the condition of an instruction that became true last, up to its begin; None if it
-    waits for no semaphore, or if the times are unknown."""
-    found = None
+    """Return the condition of an instruction that became true last, up to the begin of the
+    instruction. Return None if the instruction waits for no semaphore, or if the times are
+    unknown."""
+    latest = None
     for wait in kind.waits:
         history = histories.get(wait.number)
         if not wait.kind.startswith("S") or history is None:
             continue
         reached = history.reached(wait.value, begin + SLACK_NS)
-        if reached is not None and (found is None or reached[0] > found.ns):
-            found = Wait(reached[0], sources.of(reached[1], wait.number, reached[0]))
-    return found
+        if reached is not None and (latest is None or reached[0] > latest.ns):
+            latest = Wait(reached[0], sources.of(reached[1], wait.number, reached[0]))
+    return latest
 
 
 def _path(rows: Array, kernel: Array, moves: Array, cause: Array) -> list[int]:

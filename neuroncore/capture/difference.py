@@ -91,10 +91,10 @@ class CaptureSide:
 def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
     """Return the side for neuroncore's estimate of a kernel: the instructions of neuroncore's
     compiled program, with their times."""
-    found = counted(timeline)
+    counts = counted(timeline)
     kinds = {
         (QUEUES[queue], opcode): CaptureKind(count, 0.0)
-        for (queue, opcode), count in found.opcodes.items()
+        for (queue, opcode), count in counts.opcodes.items()
         if queue < LOADS and opcode != WEIGHTS
     }
     taken, lines = _times(timeline)
@@ -108,8 +108,8 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
         busy=timeline.busy_share,
         kinds=kinds,
         lines=lines,
-        transfers=found.transfers,
-        transfer_bytes=found.transfer_bytes,
+        transfers=counts.transfers,
+        transfer_bytes=counts.transfer_bytes,
     )
 
 
@@ -119,12 +119,12 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)
-    own = np.flatnonzero((timeline.compiled.fate == ISSUED) & (timeline.queue < LOADS))
-    taken = timeline.busy[own]
+    issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (timeline.queue < LOADS))
+    taken = timeline.busy[issued]
     rows = zip(
-        timeline.queue[own].tolist(),
-        columns.call[own].tolist(),
-        columns.line[own].tolist(),
+        timeline.queue[issued].tolist(),
+        columns.call[issued].tolist(),
+        columns.line[issued].tolist(),
         taken.tolist(),
         strict=True,
     )
@@ -197,8 +197,8 @@ def compared(old: CaptureSide, new: CaptureSide) -> CaptureDifference:
 def _rows(
     old: Mapping[tuple[str, str], CaptureKind], new: Mapping[tuple[str, str], CaptureKind]
 ) -> list[DifferenceRow]:
-    made = [DifferenceRow(*key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
-    return sorted((row for row in made if row.old != row.new), key=lambda r: -abs(r.change_ns))
+    pairs = [DifferenceRow(*key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
+    return sorted((row for row in pairs if row.old != row.new), key=lambda r: -abs(r.change_ns))
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
@@ -213,8 +213,8 @@ def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _text(found: CaptureDifference) -> Iterator[str]:
-    old, new = found.old, found.new
+def _text(difference: CaptureDifference) -> Iterator[str]:
+    old, new = difference.old, difference.new
     yield f"{old.kernel} ({old.how} on {old.target}) -> {new.kernel} ({new.how} on {new.target})"
     change = f"{new.ns / old.ns - 1:+.1%}" if old.ns else ""
     yield f"kernel     {duration(old.ns)} -> {duration(new.ns)}   {change}"
@@ -225,11 +225,13 @@ def _text(found: CaptureDifference) -> Iterator[str]:
     for engine in dict.fromkeys((*old.busy, *new.busy)):
         times = (side.busy.get(engine, 0.0) * side.ns for side in (old, new))
         yield f"  {engine:<10}" + "".join(f"{duration(ns):>10}" for ns in times)
-    for title, rows in (("engine and opcode", found.opcodes), ("engine and line", found.lines)):
-        yield from _table(title, rows, LEAST * max(old.ns, new.ns))
+    least = LEAST * max(old.ns, new.ns)
+    yield from _table("engine and opcode", difference.opcodes, least)
+    yield from _table("engine and line", difference.lines, least)
 
 
 def _table(title: str, rows: Sequence[DifferenceRow], least: float) -> Iterator[str]:
+    """Yield the lines of a table of the rows that differ by more than `least` nanoseconds."""
     shown = [row for row in rows if abs(row.change_ns) > least][:SHOWN]
     if shown:
         yield ""

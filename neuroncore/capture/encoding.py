@@ -49,12 +49,12 @@ class Condition(NamedTuple):
     number: int
     value: int
 
-    def said(self, names: Names, mark: str = "") -> str:
+    def profiler_text(self, names: Names, mark: str = "") -> str:
         """Return the text that the profiler writes for a condition, with `mark` in front. `names`
         has the names of semaphores by number."""
         name = f" ({names[self.number]})" if self.number in names else ""
-        left = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
-        return f"{left}{self.value}" if self.kind.endswith("=") else left
+        text = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
+        return f"{text}{self.value}" if self.kind.endswith("=") else text
 
 
 class DecodedOperand(NamedTuple):
@@ -175,16 +175,16 @@ class DecodedInstruction(NamedTuple):
     def block(self, name: str) -> Block:
         return next(each for each in self.blocks if each.name == name)
 
-    def said(self, names: Names | None = None) -> str:
+    def profiler_text(self, names: Names | None = None) -> str:
         """Return the waits, updates, settings and operands of an instruction as the text that the
         profiler writes. `names` has the names of semaphores by number."""
         if self.printed is not None:
             return self.printed
         names = names or {}
-        first, *others = [wait.said(names) for wait in self.waits] or [""]
-        done = [f"{update.said(names)}@complete" for update in self.updates]
-        each = {one.name: str(one) for one in self.operands}
-        each |= {one.name: str(one) for one in self.blocks}
+        first, *others = [wait.profiler_text(names) for wait in self.waits] or [""]
+        done = [f"{update.profiler_text(names)}@complete" for update in self.updates]
+        each = {part.name: str(part) for part in self.operands}
+        each |= {part.name: str(part) for part in self.blocks}
         text = _tables().texts.get(self.opcode, "").format(**self.settings, **each)
         return " ".join(" ".join([first, *done, text, *others]).split())
 
@@ -209,8 +209,8 @@ def decoded(word: bytes) -> DecodedInstruction:
     return DecodedInstruction(
         opcode=name,
         role=role,
-        waits=tuple(one for one in waits if one is not None),
-        updates=tuple(one for one in updates if one is not None),
+        waits=tuple(condition for condition in waits if condition is not None),
+        updates=tuple(condition for condition in updates if condition is not None),
         operands=tuple(operands),
         blocks=tuple(blocks),
         settings=settings,
@@ -242,8 +242,8 @@ def our_operator(name: str) -> str:
 def our_function(name: str) -> tuple[str, bool]:
     """Return neuroncore's name for an activation function of the profiler, and whether the function
     adds a bias to its input. Raise LookupError for an unknown function."""
-    found = _tables().ours["functions"][name]
-    return found["name"], found["bias"]
+    row = _tables().ours["functions"][name]
+    return row["name"], row["bias"]
 
 
 def unpublished(words: Array) -> Array:
@@ -252,13 +252,13 @@ def unpublished(words: Array) -> Array:
     opcode, [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
-    found = np.zeros(len(words), np.bool_)
+    unknown = np.zeros(len(words), np.bool_)
     known = tables.published.get(name, {})
     for at in range(1, WIDTH):
         if at not in layout.bytes or str(at) in known:
             values = [0, *([USUAL] if at == 1 else known.get(str(at), []))]
-            found |= ~np.isin(words[:, at], values)
-    return found
+            unknown |= ~np.isin(words[:, at], values)
+    return unknown
 
 
 def role(opcode: str) -> str:
@@ -270,10 +270,12 @@ def role(opcode: str) -> str:
 
 
 class _OpcodeLayout(NamedTuple):
+    """A layout: functions that decode the fields of an instruction from its 64 bytes."""
+
     operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
     settings: Mapping[str, Callable[[bytes, _Tables], Any]]
-    second: bool  # whether it has a second condition
+    second: bool  # whether the instruction has a second wait and a second update
     bytes: frozenset[int]  # the positions of bytes that are decoded
 
 
@@ -324,15 +326,15 @@ def _by_code(table: Mapping[str, int]) -> dict[int, str]:
 
 def _layout(name: str, table: Mapping[str, Any]) -> _OpcodeLayout:
     operands, blocks, settings = [], [], {}
-    for field, said in table.items():
+    for field, spec in table.items():
         if field == "text":
             continue
-        if "steps" in said:
-            blocks.append(_block(field, said))
-        elif "rank" in said:
-            operands.append(_operand(field, said))
+        if "steps" in spec:
+            blocks.append(_block(field, spec))
+        elif "rank" in spec:
+            operands.append(_operand(field, spec))
         else:
-            settings[field] = _setting(field, said)
+            settings[field] = _setting(field, spec)
     known = {*settings, *(f for f in table if f != "text")}
     if unknown := set(WORD.findall(table["text"])) - known:
         raise DefinitionError(f"isa/encoding.toml: {name} prints {unknown}, which it doesn't have")
@@ -341,24 +343,24 @@ def _layout(name: str, table: Mapping[str, Any]) -> _OpcodeLayout:
     return _OpcodeLayout(operands, blocks, settings, second, frozenset(read))
 
 
-def _bytes(said: Any) -> Iterator[int]:
+def _bytes(spec: Any) -> Iterator[int]:
     """Yield the positions of the bytes that a field of a layout reads."""
-    if not isinstance(said, dict):
+    if not isinstance(spec, dict):
         return
-    sizes = {**BYTES, "text": said.get("length", 0)}
-    if "steps" in said:
+    sizes = {**BYTES, "text": spec.get("length", 0)}
+    if "steps" in spec:
         sizes |= {"reads": 8, "writes": 8, "steps": 8, "sizes": 4, "element": 2}
-    elif "rank" in said:
-        sizes |= dict.fromkeys(("reads", "writes"), 4 + 4 * said["rank"])
-    for key, at in said.items():
+    elif "rank" in spec:
+        sizes |= dict.fromkeys(("reads", "writes"), 4 + 4 * spec["rank"])
+    for key, at in spec.items():
         if key in sizes:
             yield from range(at, at + sizes[key])
 
 
-def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], DecodedOperand]:
-    at, rank = said.get("reads", said.get("writes")), said["rank"]
-    pattern, reads, form = struct.Struct(f"<I{rank}h{rank}H"), "reads" in said, said.get("format")
-    shift, mask = {"low": (0, 15), "high": (4, 15), None: (0, 255)}[said.get("nibble")]
+def _operand(name: str, spec: Mapping[str, Any]) -> Callable[[bytes, _Tables], DecodedOperand]:
+    at, rank = spec.get("reads", spec.get("writes")), spec["rank"]
+    pattern, reads, form = struct.Struct(f"<I{rank}h{rank}H"), "reads" in spec, spec.get("format")
+    shift, mask = {"low": (0, 15), "high": (4, 15), None: (0, 255)}[spec.get("nibble")]
 
     def read(word: bytes, tables: _Tables) -> DecodedOperand:
         address, *rest = pattern.unpack_from(word, at)
@@ -370,14 +372,14 @@ def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], D
             steps=tuple(rest[:rank]),
             sizes=tuple(rest[rank:]),
             format="" if code is None else tables.formats.get(code, f"format{code}"),
-            rows=word[said["rows"]],
+            rows=word[spec["rows"]],
         )
 
     return read
 
 
-def _block(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Block]:
-    at, reads = said.get("reads", said.get("writes")), "reads" in said
+def _block(name: str, spec: Mapping[str, Any]) -> Callable[[bytes, _Tables], Block]:
+    at, reads = spec.get("reads", spec.get("writes")), "reads" in spec
 
     def read(word: bytes, tables: _Tables) -> Block:
         (raw,) = struct.unpack_from("<Q", word, at)
@@ -389,40 +391,40 @@ def _block(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Blo
             kind=kind,
             number=0 if plain else raw >> 32 & 0xFFFFFF,
             address=raw if plain else raw & 0xFFFFFFFF,
-            steps=struct.unpack_from("<2i", word, said["steps"]),
-            counts=struct.unpack_from("<2H", word, said["sizes"]),
-            element=struct.unpack_from("<H", word, said["element"])[0],
-            format=tables.formats.get(word[said["format"]], f"format{word[said['format']]}"),
+            steps=struct.unpack_from("<2i", word, spec["steps"]),
+            counts=struct.unpack_from("<2H", word, spec["sizes"]),
+            element=struct.unpack_from("<H", word, spec["element"])[0],
+            format=tables.formats.get(word[spec["format"]], f"format{word[spec['format']]}"),
         )
 
     return read
 
 
-def _setting(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Any]:
-    if "text" in said:
-        part = slice(said["text"], said["text"] + said["length"])
+def _setting(name: str, spec: Mapping[str, Any]) -> Callable[[bytes, _Tables], Any]:
+    if "text" in spec:
+        part = slice(spec["text"], spec["text"] + spec["length"])
         return lambda word, _: word[part].partition(b"\0")[0].decode("latin-1")
-    if "scalar" in said:
-        return _scalar(said["scalar"], said["flags"], said["bit"])
-    ((kind, at),) = [(kind, at) for kind, at in said.items() if kind in NUMBERS]
+    if "scalar" in spec:
+        return _scalar(spec["scalar"], spec["flags"], spec["bit"])
+    ((kind, at),) = [(kind, at) for kind, at in spec.items() if kind in NUMBERS]
     number = struct.Struct(NUMBERS[kind])
-    if "names" not in said:
-        if "unless" in said:
-            return lambda word, _: _unless(name, number.unpack_from(word, at)[0], said["unless"])
+    if "names" not in spec:
+        if "unless" in spec:
+            return lambda word, _: _unless(name, number.unpack_from(word, at)[0], spec["unless"])
         return lambda word, _: number.unpack_from(word, at)[0]
 
     def named(word: bytes, tables: _Tables) -> str:
         (code,) = number.unpack_from(word, at)
-        found = tables.names[said["names"]].get(code, f"{code:#x}")
-        return _unless(name, code, said["unless"], found) if "unless" in said else found
+        value = tables.names[spec["names"]].get(code, f"{code:#x}")
+        return _unless(name, code, spec["unless"], value) if "unless" in spec else value
 
     return named
 
 
-def _unless(name: str, code: int, usual: int, found: str | None = None) -> str:
-    """Return "NAME=VALUE" for a setting, or "" if `code` is its usual value. VALUE is `found`, or
-    the code if it has no name."""
-    return "" if code == usual else f"{name}={found or code}"
+def _unless(name: str, code: int, usual: int, text: str | None = None) -> str:
+    """Return "NAME=VALUE" for a setting, or "" if `code` is its usual value. VALUE is `text`, or
+    the code if there is no text."""
+    return "" if code == usual else f"{name}={text or code}"
 
 
 def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]:
@@ -436,8 +438,8 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
     """Return the wait or the update whose kind is at byte `at` of an instruction, and whose number
-    is at the next byte; None if byte `at` is 0. The value of the condition is at byte `value`; if
-    the argument `value` is 0, it is 1."""
+    is at the next byte; None if byte `at` is 0. The value of the condition is at byte `value`; or
+    the condition has the value 1 if the argument `value` is 0."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

@@ -32,7 +32,7 @@ ADDS = "++", "+="
 MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
 
-class Done(NamedTuple):
+class TimedInstruction(NamedTuple):
     """A timed instruction of an engine: its number in the engine's program, and three times in
     nanoseconds: its begin, when the engine is free again, and when the result is available."""
 
@@ -114,22 +114,24 @@ class _Replay:
     def __init__(self, graph: Graph, machine: Machine, phase_ns: float) -> None:
         self.graph, self.machine, self.times = graph, machine, machine.replay
         self.clock, self.semaphores = Clock(machine, phase_ns), _Semaphores()
-        self.at = {engine: 0 for engine in graph.code}
+        self.next_number = {engine: 0 for engine in graph.code}
         self.free = dict.fromkeys(graph.code, 0.0)
         self.array_free = 0.0  # when the array has finished its last product
         self.dma_free = 0.0
-        self.done: list[Done] = []
-        self.moves: list[tuple[Done, _Move, float, float]] = []
+        self.done: list[TimedInstruction] = []
+        self.moves: list[tuple[TimedInstruction, _Move, float, float]] = []
         self.streams = {engine: code.instructions for engine, code in graph.code.items()}
         self.static = {
-            engine: {(one.queue, one.number): one for one in blocks}
+            engine: {(block.queue, block.number): block for block in blocks}
             for engine, blocks in graph.blocks.items()
         }
 
     def run(self) -> None:
-        """Time all instructions of all engines. The next one is always the one that can begin
-        first."""
-        while any(self.at[engine] < len(stream) for engine, stream in self.streams.items()):
+        """Time all instructions of all engines. The next instruction is always the one that can
+        begin first."""
+        while any(
+            self.next_number[engine] < len(stream) for engine, stream in self.streams.items()
+        ):
             ready = [(begin, engine) for engine, begin in self._ready()]
             if not ready:
                 raise UsageError("the program waits for a semaphore value that is never reached")
@@ -137,24 +139,26 @@ class _Replay:
             self._take(engine, begin)
 
     def _ready(self) -> Iterator[tuple[int, float]]:
+        """Yield (engine, begin in nanoseconds) for the next instruction of each engine, if all of
+        its waits can be timed."""
         for engine, stream in self.streams.items():
-            if self.at[engine] == len(stream):
+            if self.next_number[engine] == len(stream):
                 continue
             times = [
                 self.semaphores.reached(wait.number, wait.value)
-                for wait in stream[self.at[engine]].waits
+                for wait in stream[self.next_number[engine]].waits
                 if wait.kind.startswith("S")
             ]
             if None not in times:
                 ready = max([0.0, *(ns for ns in times if ns is not None)])
-                if engine == GPSIMD and stream[self.at[engine]].blocks:
+                if engine == GPSIMD and stream[self.next_number[engine]].blocks:
                     ready += self.times.gpsimd_start_ns
                 yield engine, max(self.free[engine], ready)
 
     def _take(self, engine: int, begin: float) -> None:
-        number = self.at[engine]
+        number = self.next_number[engine]
         kind = self.streams[engine][number]
-        self.at[engine] += 1
+        self.next_number[engine] += 1
         move = self._move(engine, kind) if kind.role == "transfer" else None
         if move is not None:
             done = self._trigger(engine, number, begin, move)
@@ -165,7 +169,7 @@ class _Replay:
             end = begin + busy + latency
             if kind.role == "weights":  # until the array takes them
                 end = max(end, self.array_free)
-            done = Done(engine, number, begin, begin + busy, end)
+            done = TimedInstruction(engine, number, begin, begin + busy, end)
         self.free[engine] = done.free
         self.done.append(done)
         for update in kind.updates:
@@ -187,15 +191,15 @@ class _Replay:
         if kind.role != "compute":
             return (0.0 if kind.role == "setup" else self.times.order_ns), 0.0
         unit = self.machine.engines[ENGINES[engine].lower()]
-        streams = [one for one in kind.operands if one.free > 1] or list(kind.operands)
-        longest = float(max((one.free for one in streams), default=1))
+        streams = [operand for operand in kind.operands if operand.free > 1] or list(kind.operands)
+        longest = float(max((operand.free for operand in streams), default=1))
         rate = unit.rate[_rate(kind, streams)] if ENGINES[engine] == "Vector" else 1.0
-        reads_sbuf = any(one.reads and not one.in_psum for one in streams)
+        reads_sbuf = any(operand.reads and not operand.in_psum for operand in streams)
         cycles: float = unit.overhead_cycles + unit.sbuf_access_cycles * reads_sbuf
         cycles += unit.column_cycles * _takes_columns(kind) + longest / rate
         return max(cycles, unit.min_interval_cycles) / unit.clock_ghz, unit.latency_ns
 
-    def _product(self, number: int, begin: float, kind: DecodedInstruction) -> Done:
+    def _product(self, number: int, begin: float, kind: DecodedInstruction) -> TimedInstruction:
         unit, read = self.machine.engines["tensor"], kind.operand("src")
         if read.free > MOST_COLUMNS:
             raise UsageError(f"a product streams {read.free:,} columns")
@@ -207,9 +211,9 @@ class _Replay:
         self.clock.move(start, start + busy, passes * read.free)
         self.array_free = start + busy
         free, end = begin + self.times.product_ns, self.array_free + unit.latency_ns
-        return Done(TENSOR, number, begin, free, end)
+        return TimedInstruction(TENSOR, number, begin, free, end)
 
-    def _trigger(self, engine: int, number: int, begin: float, move: _Move) -> Done:
+    def _trigger(self, engine: int, number: int, begin: float, move: _Move) -> TimedInstruction:
         times = self.times
         issue, start, load = (
             (times.static_trigger_ns, times.static_start_ns, times.static_load_ns)
@@ -217,7 +221,7 @@ class _Replay:
             else (times.direct_trigger_ns, times.direct_start_ns, times.direct_load_ns)
         )
         shown = times.order_ns if engine == GPSIMD and not move.static else issue
-        done = Done(engine, number, begin, begin + issue, begin + shown)
+        done = TimedInstruction(engine, number, begin, begin + issue, begin + shown)
         moving = max(move.read, move.written) / times.gigabytes_per_s_per_engine
         busy = (move.elements * times.element_ns + moving) / RINGS
         first = max(begin + start, self.dma_free)
@@ -238,10 +242,10 @@ class _Replay:
         source, target = kind.blocks
         inside = {v.number for v in self.graph.variables.values() if v.kind == STATE_BUFFER}
         reads, writes = (
-            SBUF if one.kind == "variable" and one.number in inside else HBM
-            for one in (source, target)
+            SBUF if end.kind == "variable" and end.number in inside else HBM
+            for end in (source, target)
         )
-        elements = max(one.nbytes // max(one.element, 1) for one in (source, target))
+        elements = max(end.nbytes // max(end.element, 1) for end in (source, target))
         amount = int(settings["increment"])
         number, sizes = int(settings["semaphore"]), (source.nbytes, target.nbytes)
         return _Move(number, amount, *sizes, elements, reads, writes, False)
@@ -249,8 +253,8 @@ class _Replay:
 
 def _static(block: StaticBlock, graph: Graph) -> _Move:
     def memory(name: str) -> int:
-        found = graph.variables.get(name)
-        return SBUF if found is not None and found.kind == STATE_BUFFER else HBM
+        variable = graph.variables.get(name)
+        return SBUF if variable is not None and variable.kind == STATE_BUFFER else HBM
 
     read, written = (sum(sizes) for sizes in zip(*map(_sizes, block.moves), strict=True))
     ends = ((m.source_sizes, m.target_sizes, m.nbytes) for m in block.moves)
@@ -266,14 +270,14 @@ def _sizes(move: DmaMove) -> tuple[int, int]:
 def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
     """Return the name of the Vector engine's rate for an instruction whose large operands are
     `streams`."""
-    if sum(one.reads for one in streams) > 1:
+    if sum(operand.reads for operand in streams) > 1:
         return "two_streams"
-    apart = any(one.steps[0] not in (0, 1) for one in streams if one.free > 1)
-    reduces = len({one.free for one in kind.operands}) > 1
-    if any(one.in_psum for one in streams) or apart or reduces:
+    apart = any(operand.steps[0] not in (0, 1) for operand in streams if operand.free > 1)
+    reduces = len({operand.free for operand in kind.operands}) > 1
+    if any(operand.in_psum for operand in streams) or apart or reduces:
         return "default"
     read, written = (
-        {one.free_bytes // one.free for one in streams if one.reads == reads}
+        {operand.free_bytes // operand.free for operand in streams if operand.reads == reads}
         for reads in (True, False)
     )
     if read == written == {2}:
@@ -297,10 +301,10 @@ def estimate(program: Neff, machine: Machine) -> Capture:
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
-    each.sort(key=lambda one: one.busiest.window_ns)
+    each.sort(key=lambda capture: capture.busiest.window_ns)
     low, high = (
-        one.busiest.window_ns * share
-        for one, share in zip((each[0], each[-1]), machine.replay.range, strict=True)
+        capture.busiest.window_ns * share
+        for capture, share in zip((each[0], each[-1]), machine.replay.range, strict=True)
     )
     return replace(each[len(each) // 2], range_ns=(low, high))
 
@@ -319,18 +323,20 @@ def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
 
 def _core(replay: _Replay, number: int) -> MeasuredCore:
     graph = replay.graph
-    done = sorted(replay.done, key=lambda one: (one.begin, one.engine, one.number))
+    done = sorted(
+        replay.done, key=lambda finished: (finished.begin, finished.engine, finished.number)
+    )
     # by identity, because equal words are decoded once
     kinds: dict[int, tuple[int, DecodedInstruction]] = {}
     rows = np.zeros(len(done), INSTRUCTION)
     names, places = [], {}
-    for at, one in enumerate(done):
-        code, kind = graph.code[one.engine], replay.streams[one.engine][one.number]
+    for at, finished in enumerate(done):
+        code, kind = graph.code[finished.engine], replay.streams[finished.engine][finished.number]
         which, _ = kinds.setdefault(id(kind), (len(kinds), kind))
-        statement = code.statements[one.number]
-        rows[at] = one.begin, one.end, one.engine, which, True, statement
-        names.append(code.names[one.number])
-        places[one.engine, one.number] = at
+        statement = code.statements[finished.number]
+        rows[at] = finished.begin, finished.end, finished.engine, which, True, statement
+        names.append(code.names[finished.number])
+        places[finished.engine, finished.number] = at
     return MeasuredCore(
         name=graph.name,
         number=number,
@@ -351,27 +357,27 @@ def _core(replay: _Replay, number: int) -> MeasuredCore:
 
 def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
     queues = list(replay.graph.queues.values())
-    made = np.zeros(len(replay.moves), MOVE)
+    rows = np.zeros(len(replay.moves), MOVE)
     for at, (trigger, move, _, end) in enumerate(replay.moves):
         row = places[trigger.engine, trigger.number]
         owns = [n for n, queue in enumerate(queues) if move.semaphore in queue.semaphores]
         sizes = move.written, move.read, move.source, move.target
-        made[at] = trigger.begin, end, row, owns[0] if owns else -1, move.semaphore, *sizes
-    return np.sort(made, order="begin_ns", kind="stable")
+        rows[at] = trigger.begin, end, row, owns[0] if owns else -1, move.semaphore, *sizes
+    return np.sort(rows, order="begin_ns", kind="stable")
 
 
 def _elements(replay: _Replay) -> Array:
     """Return one row of ELEMENT for each transfer, which lasts from its first byte to its last."""
-    made = np.zeros(len(replay.moves), ELEMENT)
+    rows = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
-        made[at] = first, end - replay.times.done_ns, 0, -1, move.written
-    return np.sort(made, order="begin_ns", kind="stable")
+        rows[at] = first, end - replay.times.done_ns, 0, -1, move.written
+    return np.sort(rows, order="begin_ns", kind="stable")
 
 
 def _updates(semaphores: _Semaphores) -> Array:
-    found = [
+    changes = [
         (ns, number, value + 1, semaphores.by[number])
         for number, times in semaphores.times.items()
         for value, ns in enumerate(times)
     ]
-    return np.array(sorted(found), UPDATE)
+    return np.array(sorted(changes), UPDATE)

@@ -64,25 +64,25 @@ def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Arr
 
 def drawn(program: Neff, seed: int) -> dict[str, Array]:
     """Return normally distributed random numbers for the inputs of a program, in their formats."""
-    dice = np.random.default_rng(seed)
-    found = {}
+    rng = np.random.default_rng(seed)
+    arrays = {}
     for name, (form, shape) in program.inputs.items():
-        values = dice.standard_normal(shape).astype(np.float32)
-        found[name] = values.astype(lookup(form).numpy)
-    return found
+        values = rng.standard_normal(shape).astype(np.float32)
+        arrays[name] = values.astype(lookup(form).numpy)
+    return arrays
 
 
 def working(program: Neff) -> Graph:
     """Return the program of the core that has instructions. Raise UsageError if several cores have
     some, because the order between cores is not known."""
-    found = [
+    graphs = [
         graph
         for graph in program.graphs
         if any(kind.role != "setup" for code in graph.code.values() for kind in code.instructions)
     ]
-    if len(found) > 1:
-        raise UsageError(f"the program is for {len(found)} cores; it can be executed on one")
-    return found[0] if found else program.graphs[0]
+    if len(graphs) > 1:
+        raise UsageError(f"the program is for {len(graphs)} cores; it can be executed on one")
+    return graphs[0] if graphs else program.graphs[0]
 
 
 # --- what is not known ----------------------------------------------------------------------------
@@ -90,21 +90,21 @@ def working(program: Neff) -> Graph:
 
 def refused(graph: Graph) -> Counter[str]:
     """Return how many instructions can't be executed, by reason."""
-    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for code in graph.code.values():
         for kind in code.instructions:
             reason = _reason(kind)
-            found.update([f"{kind.opcode} ({reason})"] if reason else [])
+            reasons.update([f"{kind.opcode} ({reason})"] if reason else [])
         for name, count in _unusual(code):
-            found[f"{name} (a setting that no published program has)"] += count
-    found.update(
+            reasons[f"{name} (a setting that no published program has)"] += count
+    reasons.update(
         f"static DMA block (unknown operation {move.operation})"
         for blocks in graph.blocks.values()
         for block in blocks
         for move in block.moves
         if move.operation not in OPERATIONS
     )
-    return found
+    return reasons
 
 
 def _reason(kind: DecodedInstruction) -> str:
@@ -113,7 +113,7 @@ def _reason(kind: DecodedInstruction) -> str:
         return "unknown opcode"
     if not encoding.does(kind.opcode):
         return "unknown effect"
-    formats = [*(one.format for one in kind.operands), *(one.format for one in kind.blocks)]
+    formats = [part.format for part in (*kind.operands, *kind.blocks)]
     for form in formats:
         if form and encoding.our_format(form) not in FORMATS:
             return f"unknown {form}"
@@ -164,16 +164,16 @@ def _codes(
     """Return the codes of an input. An input whose format numpy lacks may be given as raw bytes of
     the same width."""
     if name not in inputs:
-        given = ", ".join(inputs) or "nothing"
-        raise UsageError(f"the program's input {name} is missing; there is {given}")
-    found = np.asarray(inputs[name])
-    if found.shape != shape:
-        raise UsageError(f"the input {name} has the shape {found.shape}, expected {shape}")
-    if found.dtype == form.numpy or found.dtype == np.dtype((np.void, form.itemsize)):
-        return np.ascontiguousarray(found).view(form.storage)
-    if found.dtype.kind not in "fiu" and str(found.dtype) not in FORMATS:
-        raise UsageError(f"the input {name} is an array of {found.dtype}, expected {form}")
-    return codec.encode(form, np.ascontiguousarray(found, np.float32))
+        names = ", ".join(inputs) or "nothing"
+        raise UsageError(f"the program's input {name} is missing; there is {names}")
+    array = np.asarray(inputs[name])
+    if array.shape != shape:
+        raise UsageError(f"the input {name} has the shape {array.shape}, expected {shape}")
+    if array.dtype == form.numpy or array.dtype == np.dtype((np.void, form.itemsize)):
+        return np.ascontiguousarray(array).view(form.storage)
+    if array.dtype.kind not in "fiu" and str(array.dtype) not in FORMATS:
+        raise UsageError(f"the input {name} is an array of {array.dtype}, expected {form}")
+    return codec.encode(form, np.ascontiguousarray(array, np.float32))
 
 
 def _put(state: State, name: str, codes: Array) -> None:
@@ -184,11 +184,11 @@ def _put(state: State, name: str, codes: Array) -> None:
 
 
 def _output(state: State, name: str, form: str, shape: tuple[int, ...]) -> Array:
-    found = lookup(form)
+    output_format = lookup(form)
     data = state.storage.tensors.get(name)
-    if data is None or data.size != int(np.prod(shape)) * found.itemsize:
+    if data is None or data.size != int(np.prod(shape)) * output_format.itemsize:
         raise UsageError(f"the program has no tensor {name} of the shape {shape}")
-    return data.view(found.numpy).reshape(shape)
+    return data.view(output_format.numpy).reshape(shape)
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -197,36 +197,37 @@ def _output(state: State, name: str, form: str, shape: tuple[int, ...]) -> Array
 def _run(state: State, graph: Graph) -> None:
     """Execute the instructions of each engine until all have ended. Raises UsageError if all
     engines wait."""
-    at = dict.fromkeys(graph.code, 0)
+    next_numbers = dict.fromkeys(graph.code, 0)
     while True:
-        before = sum(at.values())
+        before = sum(next_numbers.values())
         waiting = [
-            found
+            waiting_engine
             for engine, code in graph.code.items()
-            if (found := _advance(state, engine, code, at)) is not None
+            if (waiting_engine := _advance(state, engine, code, next_numbers)) is not None
         ]
         if not waiting:
             return
-        if sum(at.values()) == before:
+        if sum(next_numbers.values()) == before:
             raise UsageError(_deadlock(state, graph, waiting))
 
 
-def _advance(state: State, engine: int, code: Code, at: dict[int, int]) -> Waiting | None:
-    """Execute an engine's instructions until one has to wait, and return that one; None at the
-    end."""
+def _advance(state: State, engine: int, code: Code, next_numbers: dict[int, int]) -> Waiting | None:
+    """Execute an engine's instructions until one has to wait. Return this instruction, or None at
+    the end of the program. `next_numbers` has the number of each engine's next instruction, and is
+    updated."""
     stream = code.instructions
-    while at[engine] < len(stream):
-        kind = stream[at[engine]]
+    while next_numbers[engine] < len(stream):
+        kind = stream[next_numbers[engine]]
         for wait in kind.waits:
             if not WAITS[wait.kind](state.semaphores.get(wait.number, 0), wait.value):
-                return Waiting(engine, at[engine], wait)
+                return Waiting(engine, next_numbers[engine], wait)
         try:
             MEANINGS[encoding.does(kind.opcode)](state, kind)
         except UsageError as error:
-            raise UsageError(f"{_named(engine, code, at[engine])}: {error}") from None
+            raise UsageError(f"{_named(engine, code, next_numbers[engine])}: {error}") from None
         for update in kind.updates:
             state.add(update.number, UPDATES[update.kind] * update.value)
-        at[engine] += 1
+        next_numbers[engine] += 1
     return None
 
 

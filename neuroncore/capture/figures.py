@@ -34,7 +34,7 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
     total = capture.total_ns or 1.0
     flops, moved = _flops(capture), _bytes(capture)
     core = capture.busiest
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "is_simulation": not capture.measured,
         "instance_type": capture.instance,
         "total_time": capture.total_ns / 1e9,
@@ -46,7 +46,7 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
         **_clock(core),
         "opcodes": dict(sorted(_opcodes(core).items())),
     }
-    return found | (
+    return figures | (
         _of_peak(machine, len(capture.cores), total, flops, moved) if machine is not None else {}
     )
 
@@ -62,25 +62,29 @@ def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
 def _engines(capture: Capture, total: float) -> dict[str, Any]:
     """Return the counts and times of engines. Instructions of the runtime that wait for something
     are counted but not timed."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     shown = list(_shown(capture))
     every = []
     for number, engine in enumerate(ENGINES):
-        own = [(core, rows[rows["engine"] == number]) for core, rows in shown]
-        timed = np.concatenate([rows[_works(core, rows)] for core, rows in own])
+        of_engine = [(core, rows[rows["engine"] == number]) for core, rows in shown]
+        timed = np.concatenate([rows[_works(core, rows)] for core, rows in of_engine])
         name = f"{engine.lower()}_engine"
         active = union_ns(timed["begin_ns"], timed["end_ns"])
         every.append(timed)
-        found[f"{name}_instruction_count"] = sum(len(rows) for _, rows in own)
-        found[f"{name}_instruction_time"] = float((timed["end_ns"] - timed["begin_ns"]).sum()) / 1e9
-        found[f"{name}_active_time"] = active / 1e9
-        found[f"{name}_active_time_percent"] = active / total
-    all_of_them = np.concatenate(every)
-    active = union_ns(all_of_them["begin_ns"], all_of_them["end_ns"])
-    return found | {"total_active_time": active / 1e9, "total_active_time_percent": active / total}
+        figures[f"{name}_instruction_count"] = sum(len(rows) for _, rows in of_engine)
+        busy_ns = float((timed["end_ns"] - timed["begin_ns"]).sum())
+        figures[f"{name}_instruction_time"] = busy_ns / 1e9
+        figures[f"{name}_active_time"] = active / 1e9
+        figures[f"{name}_active_time_percent"] = active / total
+    all_engines = np.concatenate(every)
+    active = union_ns(all_engines["begin_ns"], all_engines["end_ns"])
+    figures |= {"total_active_time": active / 1e9, "total_active_time_percent": active / total}
+    return figures
 
 
 def _works(core: MeasuredCore, rows: Array) -> Array:
+    """Return, for each of some instructions, whether it is timed: instructions of the compiler, and
+    those of the runtime that wait for nothing."""
     idle = np.array([bool(kind.waits) for kind in core.kinds], np.bool_)
     works: Array = rows["own"] | ~idle[rows["kind"]]
     return works
@@ -95,7 +99,7 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
     active = union_ns(elements["begin_ns"], elements["end_ns"])
     moves = np.concatenate([core.moves for core in capture.cores])
     count, size = len(moves), int(moves["bytes"].sum())
-    found = {
+    figures = {
         "dma_active_time": active / 1e9,
         "dma_active_time_percent": active / total,
         "dma_packet_time": float((elements["end_ns"] - elements["begin_ns"]).sum()) / 1e9,
@@ -106,13 +110,13 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
     packets, sizes = Counter[str](), Counter[str]()
     for core, rows in shown:
         for number in np.unique(rows["queue"]).tolist():
-            kind, own = _kind_of_queue(core, number), rows[rows["queue"] == number]
-            packets[kind] += len(own)
-            sizes[kind] += int(own["bytes"].sum())
+            kind, of_queue = _kind_of_queue(core, number), rows[rows["queue"] == number]
+            packets[kind] += len(of_queue)
+            sizes[kind] += int(of_queue["bytes"].sum())
     for kind in ("static", "software_dynamic", "hardware_dynamic"):
-        found[f"{kind}_dma_packet_count"] = packets[kind]
-        found[f"{kind}_dma_size"] = sizes[kind]
-    return found
+        figures[f"{kind}_dma_packet_count"] = packets[kind]
+        figures[f"{kind}_dma_size"] = sizes[kind]
+    return figures
 
 
 def _kind_of_queue(core: MeasuredCore, number: int) -> str:
@@ -126,10 +130,10 @@ def _opcodes(core: MeasuredCore) -> Counter[str]:
     """Return how often the kernel ran each opcode."""
     kinds = core.instructions["kind"][core.kernel]
     numbers, counts = np.unique(kinds, return_counts=True)
-    found = Counter[str]()
+    totals = Counter[str]()
     for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        found[core.kinds[number].opcode] += count
-    return found
+        totals[core.kinds[number].opcode] += count
+    return totals
 
 
 def _counted(capture: Capture) -> Iterator[tuple[MeasuredCore, DecodedInstruction, int]]:
@@ -141,34 +145,34 @@ def _counted(capture: Capture) -> Iterator[tuple[MeasuredCore, DecodedInstructio
 
 
 def _flops(capture: Capture) -> dict[str, int]:
-    found = {"hardware_flops": 0, "transpose_flops": 0, "matmul_instruction_count": 0}
+    totals = {"hardware_flops": 0, "transpose_flops": 0, "matmul_instruction_count": 0}
     for _, kind, count in _counted(capture):
         if kind.role == "product":
             cells = kind.settings["rows"] * kind.settings["columns"]
             flops = PRODUCTS * cells * kind.operand("src").free * count
-            found["hardware_flops"] += flops
-            found["matmul_instruction_count"] += count
+            totals["hardware_flops"] += flops
+            totals["matmul_instruction_count"] += count
             if kind.settings["transpose"] == "ENABLED":
-                found["transpose_flops"] += flops
-    return found
+                totals["transpose_flops"] += flops
+    return totals
 
 
 def _bytes(capture: Capture) -> dict[str, int]:
     """Return the byte counters: for operands of engines the bytes in one partition, for transfers
     all bytes. Counters of HBM and SBUF are left out if the source of a transfer is unknown."""
-    found = Counter(dict.fromkeys(BYTES, 0))
+    totals = Counter(dict.fromkeys(BYTES, 0))
     for _, kind, count in _counted(capture):
         for operand in kind.operands:
             memory = "psum" if operand.in_psum else "sbuf"
             verb = "read" if operand.reads else "write"
-            found[f"{memory}_{verb}_bytes"] += _bytes_of(operand, kind) * count
+            totals[f"{memory}_{verb}_bytes"] += _bytes_of(operand, kind) * count
     moves = np.concatenate([core.moves for core in capture.cores])
     for number, memory in ((HBM, "hbm"), (SBUF, "sbuf")):
         reads, writes = moves["source"] == number, moves["target"] == number
-        found[f"{memory}_read_bytes"] += int(moves["read_bytes"][reads].sum())
-        found[f"{memory}_write_bytes"] += int(moves["bytes"][writes].sum())
+        totals[f"{memory}_read_bytes"] += int(moves["read_bytes"][reads].sum())
+        totals[f"{memory}_write_bytes"] += int(moves["bytes"][writes].sum())
     known = bool((moves["source"] != UNKNOWN).all())
-    return {name: found[name] for name in BYTES if known or name.startswith("psum")}
+    return {name: totals[name] for name in BYTES if known or name.startswith("psum")}
 
 
 def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
@@ -200,8 +204,8 @@ def _of_peak(
     core."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]
-    found = {"mfu_inst_estimated_percent": model / (peak * total)}
+    figures = {"mfu_inst_estimated_percent": model / (peak * total)}
     if "hbm_read_bytes" in moved:
         hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
-        found["mbu_estimated_percent"] = hbm / (machine.hbm.stack_gigabytes_per_s * total)
-    return found
+        figures["mbu_estimated_percent"] = hbm / (machine.hbm.stack_gigabytes_per_s * total)
+    return figures

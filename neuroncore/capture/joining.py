@@ -70,21 +70,21 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
     merged = 1 + np.bincount(heads[heads >= 0], minlength=len(heads))
-    made: dict[tuple[int, int], tuple[str, tuple[int, ...], int]] = {}
+    by_call: dict[tuple[int, int], tuple[str, tuple[int, ...], int]] = {}
     places = [program.place(line).short for line in range(len(program.lines))]
-    found = []
+    works = []
     for row in issued:
         call, queue = int(columns.call[row]), int(timeline.queue[row])
-        if (call, queue) not in made:
-            made[call, queue] = _done_by(program.calls[call], queue, machine)
-        kind, sizes, count = made[call, queue]
+        if (call, queue) not in by_call:
+            by_call[call, queue] = _done_by(program.calls[call], queue, machine)
+        kind, sizes, count = by_call[call, queue]
         if kind in (COMPUTE, LOAD, STORE):  # merging does not change the partitions of compute
             kept = int(kind == COMPUTE)
             sizes = (*sizes[:kept], *(int(merged[row]) * size for size in sizes[kept:]))
         unit = "DMA" if kind in (LOAD, STORE, MOVE) else QUEUES[queue]
         place = places[int(columns.line[row])]
-        found += [JoinedWork(kind, sizes, unit, -1, place)] * count
-    return [work for work in found if work.kind]
+        works += [JoinedWork(kind, sizes, unit, -1, place)] * count
+    return [work for work in works if work.kind]
 
 
 def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
@@ -125,7 +125,7 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
     """Return the work of the kernel's instructions in the order of time, each with its row in
     `core.instructions`."""
     moves = {int(move["trigger"]): move for move in core.moves}
-    found = []
+    works = []
     for row in core.kernel.tolist():
         move = moves.get(row)
         statement = int(core.instructions["statement"][row])
@@ -134,14 +134,14 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
             work = JoinedWork(kind, (int(move["bytes"]),), "DMA", statement, "")
         else:
             work = _work(core.kind(row), core.engine(row), statement)
-        found.append((row, work))
-    return found
+        works.append((row, work))
+    return works
 
 
 def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
     """Return the work of the instructions of a compiled program, engine by engine, in the engine's
     order. Each has a key: the engine, and the number of the instruction in the engine's program."""
-    found = []
+    works = []
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
         for number, kind in enumerate(code.instructions):
@@ -153,8 +153,8 @@ def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
             work = _work(kind, ENGINES[engine], statement)
             if kind.role == "transfer" and ends is not None:
                 work = JoinedWork(*ends, "DMA", statement, "")
-            found.append(((engine, number), work))
-    return found
+            works.append(((engine, number), work))
+    return works
 
 
 def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
@@ -172,7 +172,7 @@ def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...
     for other instructions. The ends are variables, or entries of a table of variables."""
     if not kind.blocks:
         return None
-    inside = {one.number for one in graph.variables.values() if one.kind == STATE_BUFFER}
+    inside = {v.number for v in graph.variables.values() if v.kind == STATE_BUFFER}
     source, target = (
         SBUF if end.kind == "variable" and end.number in inside else HBM for end in kind.blocks
     )
@@ -198,13 +198,13 @@ def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[JoinedWork]:
+def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list[JoinedWork]:
     """Return the device's work `theirs` with the lines (`place`) that it belongs to. `own` is
     neuroncore's work for the same kernel."""
     places = [""] * len(theirs)
-    left = Counter((work.signature, work.place) for work in own)
-    _by_statement(theirs, places, left)
-    _in_order(theirs, places, own, left)
+    unused = Counter((work.signature, work.place) for work in our_work)
+    _by_statement(theirs, places, unused)
+    _in_order(theirs, places, our_work, unused)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
     for work, place in zip(theirs, places, strict=True):
         if place and work.statement >= 0:
@@ -220,7 +220,7 @@ def joined(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[Join
     return [work._replace(place=place) for work, place in zip(theirs, places, strict=True)]
 
 
-def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) -> None:
+def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
     """Set the places of instructions, statement by statement. A statement belongs to a line that
     has as many instructions of the same signature, or n times as many if each instruction of the
     statement does the work of n instructions of the line. `left` counts neuroncore's instructions
@@ -233,12 +233,12 @@ def _by_statement(theirs: Sequence[JoinedWork], places: list[str], left: Lines) 
         for (signature, _), rows in groups.items():
             if places[rows[0]]:
                 continue
-            same = (k for k, n in left.items() if n == len(rows) * fits(signature, k[0]))
-            found = next((key for key in same if left[key]), None)
-            if found is not None:
-                del left[found]
+            same = (k for k, n in unused.items() if n == len(rows) * fits(signature, k[0]))
+            match = next((key for key in same if unused[key]), None)
+            if match is not None:
+                del unused[match]
                 for row in rows:
-                    places[row] = found[1]
+                    places[row] = match[1]
 
 
 def _equal(whole: Signature, part: Signature) -> int:
@@ -255,18 +255,18 @@ def _merged(whole: Signature, part: Signature) -> int:
     count = sizes[-1] // smaller[-1]
     times = [1] * (len(sizes) > 1) + [count] * len(sizes)
     each = zip(sizes, smaller, times, strict=False)
-    return count if all(size == one * n for size, one, n in each) else 0
+    return count if all(size == small * n for size, small, n in each) else 0
 
 
 def _in_order(
-    theirs: Sequence[JoinedWork], places: list[str], own: Sequence[JoinedWork], left: Lines
+    theirs: Sequence[JoinedWork], places: list[str], our_work: Sequence[JoinedWork], unused: Lines
 ) -> None:
     """Set the places of instructions that have none. The n-th such instruction with a signature
     gets the line of neuroncore's n-th instruction with this signature, among the lines in
     `left`."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
-    for work in own:
-        if left[work.signature, work.place]:
+    for work in our_work:
+        if unused[work.signature, work.place]:
             waiting[work.signature].append(work.place)
     for number, work in enumerate(theirs):
         if work.sizes and not places[number] and waiting.get(work.signature):
@@ -276,14 +276,14 @@ def _in_order(
 def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
     """Return a measured core whose statements are lines of the kernel. `timeline` is the estimate
     of that kernel."""
-    found = of_core(core)
-    works = joined([work for _, work in found], ours(timeline))
+    device_work = of_core(core)
+    works = joined([work for _, work in device_work], ours(timeline))
     places = map(timeline.program.place, range(len(timeline.program.lines)))
     texts = {place.short: place.text.strip() for place in places}
     numbers = {short: number for number, short in enumerate(texts)}
     rows = core.instructions.copy()
     rows["statement"] = -1
-    for (row, _), work in zip(found, works, strict=True):
+    for (row, _), work in zip(device_work, works, strict=True):
         rows["statement"][row] = numbers.get(work.place, -1)
     statements = {numbers[short]: _line(numbers[short], short, texts[short]) for short in texts}
     return replace(core, instructions=rows, statements=statements)

@@ -58,8 +58,8 @@ def _graph(graph: Graph, whole: bool) -> Iterator[str]:
         shown = len(code.instructions) if whole else LISTED
         for number, kind in enumerate(code.instructions[:shown]):
             place = place_of(graph.statements.get(code.statements[number]))
-            said = f"{kind.opcode} {kind.said(graph.semaphores)}"
-            yield f"    {number:>5} {code.names[number]:<16} {place:<18} {said}".rstrip()
+            operation = f"{kind.opcode} {kind.profiler_text(graph.semaphores)}"
+            yield f"    {number:>5} {code.names[number]:<16} {place:<18} {operation}".rstrip()
         if len(code.instructions) > shown:
             yield f"    and {len(code.instructions) - shown} more (--all lists them)"
     yield from _blocks(graph)
@@ -91,10 +91,10 @@ def _blocks(graph: Graph) -> Iterator[str]:
 def _map(graph: Graph) -> Iterator[str]:
     ranges = memory_map(graph)
     for memory in ("SBUF", "PSUM"):
-        own = [each for each in ranges if each.memory == memory]
-        if own:
+        ranges_of_memory = [each for each in ranges if each.memory == memory]
+        if ranges_of_memory:
             yield f"  {memory} by address, bytes of each partition"
-        for each in own:
+        for each in ranges_of_memory:
             place = place_of(graph.statements.get(each.statement))
             yield f"    {each.first:>#9x} to {each.last:#x}: {place}, written {each.writes:,} times"
 
@@ -102,31 +102,33 @@ def _map(graph: Graph) -> Iterator[str]:
 def memory_map(graph: Graph) -> list[ListedRange]:
     """Return the ranges of SBUF and PSUM that each statement writes, including its transfers,
     sorted by address."""
-    found: dict[tuple[str, int], list[int]] = {}
+    ranges: dict[tuple[str, int], list[int]] = {}
     for code in graph.code.values():
         for kind, statement in zip(code.instructions, code.statements, strict=True):
             for operand in kind.operands:
                 if not operand.reads:
                     memory = "PSUM" if operand.in_psum else "SBUF"
                     first = operand.address & ((1 << 25) - 1)
-                    _add(found, (memory, statement), first, first + operand.span_bytes)
+                    _add(ranges, (memory, statement), first, first + operand.span_bytes)
     for first, last, statement in _moved_in(graph):
-        _add(found, ("SBUF", statement), first, last)
-    made = [ListedRange(m, each[0], each[1], s, each[2]) for (m, s), each in found.items()]
-    return sorted(made, key=lambda each: (each.memory, each.first, each.last))
+        _add(ranges, ("SBUF", statement), first, last)
+    listed = [ListedRange(m, each[0], each[1], s, each[2]) for (m, s), each in ranges.items()]
+    return sorted(listed, key=lambda each: (each.memory, each.first, each.last))
 
 
 def _add(
-    found: dict[tuple[str, int], list[int]], key: tuple[str, int], first: int, last: int
+    ranges: dict[tuple[str, int], list[int]], key: tuple[str, int], first: int, last: int
 ) -> None:
-    known = found.setdefault(key, [first, last, 0])
+    """Add a write of the bytes from `first` to `last` (exclusive) to the range of a key (memory,
+    statement). A range is a list: first byte, last byte (exclusive), number of writes."""
+    known = ranges.setdefault(key, [first, last, 0])
     known[0], known[1], known[2] = min(known[0], first), max(known[1], last), known[2] + 1
 
 
 def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
     """Yield (begin, end, statement) for the transfers that write to SBUF: the range of bytes in
     each partition, and the statement of the transfer."""
-    inside = {one.name for one in graph.variables.values() if one.kind == STATE_BUFFER}
+    inside = {v.name for v in graph.variables.values() if v.kind == STATE_BUFFER}
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
         for kind, statement in zip(code.instructions, code.statements, strict=True):
@@ -192,5 +194,5 @@ def _row(graph: Graph, kind: DecodedInstruction, name: str, statement: int) -> M
         "name": name,
         "place": place_of(graph.statements.get(statement)),
         "opcode": kind.opcode,
-        "operands": kind.said(graph.semaphores),
+        "operands": kind.profiler_text(graph.semaphores),
     }

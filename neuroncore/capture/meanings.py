@@ -40,7 +40,7 @@ class State:
         self.semaphores: dict[int, int] = {}
         self.weights: tuple[DecodedInstruction, Array] | None = None
         self.blocks: Mapping[tuple[str, int], StaticBlock] = {
-            (one.queue, one.number): one for each in graph.blocks.values() for one in each
+            (block.queue, block.number): block for each in graph.blocks.values() for block in each
         }
 
     def add(self, semaphore: int, amount: int) -> None:
@@ -95,15 +95,16 @@ def _passes(
     """Return the pairs (weights, moving matrix) whose products the array adds for one instruction.
     `loaded` is the instruction that loaded the weights. For float32, a pair has one half of the
     weights and one half of the moving matrix (`product.halves`)."""
-    each, streamed = (one.settings["fp32_mode"].partition("=")[2] for one in (loaded, kind))
-    if not each and not streamed:
+    modes = [each.settings["fp32_mode"].partition("=")[2] for each in (loaded, kind)]
+    stationary, moving_mode = modes
+    if not any(modes):
         return [(weights, moving)]
     high, low, finite = product.halves(weights)
     x_high, x_low, x_finite = product.halves(moving)
     chosen = {"LOW": [(low, x_low), (low, x_finite)], "HIGH": [(finite, x_low), (high, x_high)]}
-    if each not in chosen or streamed not in SKIPPED:
-        raise UsageError(f"weights of the mode {each or 'none'} meet {streamed or 'none'}")
-    return chosen[each][SKIPPED[streamed] :]
+    if stationary not in chosen or moving_mode not in SKIPPED:
+        raise UsageError(f"weights of the mode {stationary or 'none'} meet {moving_mode or 'none'}")
+    return chosen[stationary][SKIPPED[moving_mode] :]
 
 
 def activate(state: State, kind: DecodedInstruction) -> None:
@@ -158,8 +159,8 @@ def reduce(state: State, kind: DecodedInstruction) -> None:
     """Fold the innermost axes, from the first element to the last."""
     values = state.storage.values(kind.operand("src"))
     axes = AXES[kind.settings["dim"]]
-    made = arithmetic.reduce(_operator(kind.settings["op"]), values, axes)
-    state.storage.write(kind.operand("dst"), -made if kind.settings["negated"] else made)
+    reduced = arithmetic.reduce(_operator(kind.settings["op"]), values, axes)
+    state.storage.write(kind.operand("dst"), -reduced if kind.settings["negated"] else reduced)
 
 
 def copy(state: State, kind: DecodedInstruction) -> None:

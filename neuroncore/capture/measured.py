@@ -66,8 +66,8 @@ class MeasuredCore:
     def kernel(self) -> Array:
         """The rows of the compiler's instructions, except those that only set up engines."""
         kernel = [kind.role != "setup" for kind in self.kinds]
-        own = self.instructions["own"] & np.array(kernel, np.bool_)[self.instructions["kind"]]
-        rows: Array = np.flatnonzero(own)
+        in_kernel = self.instructions["own"] & np.array(kernel, np.bool_)[self.instructions["kind"]]
+        rows: Array = np.flatnonzero(in_kernel)
         return rows
 
     @property
@@ -77,9 +77,9 @@ class MeasuredCore:
         instructions."""
         if not len(self.kernel):
             return 0.0, 0.0
-        own = self.instructions[self.kernel]
-        ends = np.concatenate([own["end_ns"], self.moves["end_ns"]])
-        return float(own["begin_ns"].min()), float(ends.max())
+        rows = self.instructions[self.kernel]
+        ends = np.concatenate([rows["end_ns"], self.moves["end_ns"]])
+        return float(rows["begin_ns"].min()), float(ends.max())
 
     @property
     def window_ns(self) -> float:
@@ -98,8 +98,9 @@ class MeasuredCore:
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
         for engine in np.unique(rows["engine"]).tolist():
-            own = np.flatnonzero(rows["engine"] == engine)
-            busy[own[:-1]] = np.minimum(busy[own[:-1]], np.diff(rows["begin_ns"][own]))
+            of_engine = np.flatnonzero(rows["engine"] == engine)
+            until_next = np.diff(rows["begin_ns"][of_engine])
+            busy[of_engine[:-1]] = np.minimum(busy[of_engine[:-1]], until_next)
         return busy
 
     def kind(self, row: int) -> DecodedInstruction:
@@ -140,8 +141,8 @@ class Capture:
 
 
 def of_trace(trace: Trace, source: str, neff: Neff | None = None) -> Capture:
-    """Return the capture of a trace. If its compiled program is given, the capture has names from
-    it."""
+    """Return the capture of a trace. With the compiled program `neff`, the capture has the
+    compiler's names. `source` is the file of the trace."""
     programs = {graph.name: graph for graph in neff.graphs} if neff is not None else {}
     cores = [_core(graph, trace.origin_ps, programs.get(graph.name)) for graph in trace.graphs]
     return Capture(trace.program, trace.instance, trace.runtime, source, cores)
@@ -175,18 +176,18 @@ def _core(graph: Graph, origin_ps: int, program: Program | None) -> MeasuredCore
     )
 
 
-def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
-    """Return `found` as an array of `dtype`, with times in nanoseconds since `origin_ps` in place
+def _in_ns(records: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
+    """Return records as an array of `dtype`, with times in nanoseconds since `origin_ps` in place
     of picoseconds."""
-    made = np.zeros(len(found), dtype)
-    for name in found.dtype.names or ():
+    converted = np.zeros(len(records), dtype)
+    for name in records.dtype.names or ():
         if name == "ps":
-            made["ns"] = (found["ps"] - origin_ps) / 1e3
+            converted["ns"] = (records["ps"] - origin_ps) / 1e3
         elif name in ("begin_ps", "end_ps"):
-            made[f"{name[:-3]}_ns"] = (found[name] - origin_ps) / 1e3
+            converted[f"{name[:-3]}_ns"] = (records[name] - origin_ps) / 1e3
         elif name in (dtype.names or ()):
-            made[name] = found[name]
-    return made
+            converted[name] = records[name]
+    return converted
 
 
 def _elements(
@@ -195,13 +196,13 @@ def _elements(
     """Return the elements that DMA engines moved, each with its queue as an index of `queues`.
     `names` has the names of queues by DMA engine and number. In older files, these engines are
     numbered from 0 in each core; in newer files they have the numbers of the device."""
-    made = _in_ns(graph.transfers, ELEMENT, origin_ps)
+    elements = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
     keys, which = np.unique(both, axis=0, return_inverse=True)
     known = np.array([numbers.get((int(e) % RINGS, int(q)), -1) for e, q in keys], np.int16)
-    made["queue"] = known[which.reshape(-1)] if len(keys) else -1
-    return made
+    elements["queue"] = known[which.reshape(-1)] if len(keys) else -1
+    return elements
 
 
 def _instructions(

@@ -57,8 +57,8 @@ class Triggers:
         """Return the rows of the compiler's instructions that start transfers, in the order of
         time."""
         starts = np.array([kind.role == "transfer" for kind in self.kinds], np.bool_)
-        found: list[int] = np.flatnonzero(self.rows["own"] & starts[self.rows["kind"]]).tolist()
-        return found
+        rows: list[int] = np.flatnonzero(self.rows["own"] & starts[self.rows["kind"]]).tolist()
+        return rows
 
     def kind(self, row: int) -> DecodedInstruction:
         return self.kinds[int(self.rows["kind"][row])]
@@ -66,16 +66,16 @@ class Triggers:
     def increments(self) -> dict[int, Array]:
         """Return, by semaphore, the times in nanoseconds at which DMA engines incremented it since
         the kernel began."""
-        own = self.rows[self.rows["own"]]
-        begun = own["begin_ns"].min() if len(own) else 0.0
-        found = self.updates
-        by_dma = (found["by"] < 0) & (found["value"] > 0) & (found["ns"] >= begun)
+        program_rows = self.rows[self.rows["own"]]
+        begun = program_rows["begin_ns"].min() if len(program_rows) else 0.0
+        updates = self.updates
+        by_dma = (updates["by"] < 0) & (updates["value"] > 0) & (updates["ns"] >= begun)
         return {
-            number: found["ns"][by_dma & (found["semaphore"] == number)]
-            for number in np.unique(found["semaphore"][by_dma]).tolist()
+            number: updates["ns"][by_dma & (updates["semaphore"] == number)]
+            for number in np.unique(updates["semaphore"][by_dma]).tolist()
         }
 
-    def owned(self, engine: int) -> list[int]:
+    def queues_of(self, engine: int) -> list[int]:
         """Return the queues of an engine as indices of `queues`. The name of a queue begins with
         its engine."""
         return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
@@ -91,8 +91,8 @@ def of_direct(triggers: Triggers) -> Iterator[Row]:
             continue
         number = int(kind.settings["semaphore"])
         count[number] += int(kind.settings["increment"])
-        own = triggers.owned(int(triggers.rows["engine"][row]))
-        dynamic = [n for n in own if "Dynamic" in triggers.queues[n]]
+        queues = triggers.queues_of(int(triggers.rows["engine"][row]))
+        dynamic = [n for n in queues if "Dynamic" in triggers.queues[n]]
         ends = [(each.nbytes, SBUF if each.in_sbuf else HBM) for each in kind.blocks]
         (read, source), (size, target) = ends
         end = _end(triggers, row, increments.get(number), count[number])
@@ -125,8 +125,8 @@ def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
     memory of the source, and the memory of the target."""
 
     def memory(name: str) -> int:
-        found = program.variables.get(name)
-        return UNKNOWN if found is None else SBUF if found.kind == STATE_BUFFER else HBM
+        variable = program.variables.get(name)
+        return UNKNOWN if variable is None else SBUF if variable.kind == STATE_BUFFER else HBM
 
     written, read = (sum(sizes) for sizes in zip(*map(_sizes_of, block.moves), strict=True))
     first = block.moves[0]
@@ -145,10 +145,10 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
     code = program.code.get(engine)
     if code is None or not 0 <= place < len(code.words):
         return None
-    asked = decoded(code.words[place].tobytes()).settings
-    wanted = asked.get("queue"), asked.get("block")
+    settings = decoded(code.words[place].tobytes()).settings
+    key = settings.get("queue"), settings.get("block")
     each = program.blocks[engine]
-    return next((one for one in each if (one.queue, one.number) == wanted), None)
+    return next((block for block in each if (block.queue, block.number) == key), None)
 
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
@@ -209,11 +209,11 @@ def _likely(
 def _static_queues(triggers: Triggers, engine: int) -> list[int]:
     """Return the engine's static queues that moved something, as indices of `queues`, sorted by
     when they began."""
-    found = triggers.elements
+    elements = triggers.elements
     used = {
-        number: float(found["begin_ns"][found["queue"] == number].min())
-        for number in triggers.owned(engine)
-        if "Dynamic" not in triggers.queues[number] and (found["queue"] == number).any()
+        number: float(elements["begin_ns"][elements["queue"] == number].min())
+        for number in triggers.queues_of(engine)
+        if "Dynamic" not in triggers.queues[number] and (elements["queue"] == number).any()
     }
     return sorted(used, key=lambda number: used[number])
 
@@ -232,10 +232,10 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
     """Return the bytes of each of the `count` transfers of a queue. All are 0 if the elements of
     the queue do not show where its transfers end."""
-    own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
+    of_queue = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
-    for ring in np.unique(own["engine"]).tolist():
-        on_ring = own[own["engine"] == ring]
+    for ring in np.unique(of_queue["engine"]).tolist():
+        on_ring = of_queue[of_queue["engine"] == ring]
         last = on_ring["bytes"] % ALIGNED == MARK
         if np.count_nonzero(last) != count:
             return [0] * count

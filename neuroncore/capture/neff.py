@@ -163,12 +163,14 @@ class Graph:
     @cached_property
     def semaphores(self) -> dict[int, str]:
         """The user of each semaphore: an engine or a queue, with the profiler's name."""
-        own = {s: queue.shown for queue in self.queues.values() for s in queue.semaphores}
-        return {**SEMAPHORES, **own}
+        by_queue = {s: queue.shown for queue in self.queues.values() for s in queue.semaphores}
+        return {**SEMAPHORES, **by_queue}
 
     def variable(self, number: int) -> Variable | None:
         """Return the variable with this number, or None."""
-        return next((one for one in self.variables.values() if one.number == number), None)
+        return next(
+            (variable for variable in self.variables.values() if variable.number == number), None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +214,8 @@ def read(data: bytes) -> Neff:
     except Malformed:
         raise
     except DAMAGED as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise Malformed(f"it is damaged ({said})") from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise Malformed(f"it is damaged ({reason})") from None
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
@@ -222,14 +224,14 @@ def _files(archive: bytes) -> dict[str, bytes]:
     unpacked = unpacking.decompress(archive, UNPACKED)
     if not unpacking.eof:
         raise Malformed(f"it is cut short, or has more than {UNPACKED:,} bytes")
-    found = {}
+    contents = {}
     with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
         for member in tar:
             if member.isreg() and not member.issparse():
                 file = tar.extractfile(member)
                 assert file is not None
-                found[member.name] = file.read()
-    return found
+                contents[member.name] = file.read()
+    return contents
 
 
 def _neff(files: Mapping[str, bytes]) -> Neff:
@@ -267,9 +269,9 @@ def _ends(nodes: Json) -> tuple[dict[str, Any], dict[str, Any]]:
         for form, shape in zip(formats, shapes, strict=True)
     ]
     listed = dict(zip(names, both, strict=False))
-    given = [nodes["nodes"][number]["output_names"][0] for number in nodes["arg_nodes"]]
-    made = {name: what for name, what in listed.items() if name not in given}
-    return {name: listed[name] for name in given}, made
+    input_names = [nodes["nodes"][number]["output_names"][0] for number in nodes["arg_nodes"]]
+    outputs = {name: what for name, what in listed.items() if name not in input_names}
+    return {name: listed[name] for name in input_names}, outputs
 
 
 def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
@@ -283,8 +285,8 @@ def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
     for engine, stem in enumerate(STEMS):
         if f"{folder}/{stem}.bin" in files:
             code[engine] = _code(files, folder, stem)
-            result = _json(files, f"{folder}/{stem}.json").get("dma", [])
-            blocks[engine] = [_block(raw) for raw in result]
+            listed = _json(files, f"{folder}/{stem}.json").get("dma", [])
+            blocks[engine] = [_block(raw) for raw in listed]
     return Graph(
         name=str(name),
         code=code,
@@ -292,9 +294,9 @@ def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
         queues={str(key): _queue(str(key), q) for key, q in definition["dma_queue"].items()},
         variables=variables,
         constants={
-            key: files[f"{folder}/{one.file}"]
-            for key, one in variables.items()
-            if one.file and f"{folder}/{one.file}" in files
+            key: files[f"{folder}/{variable.file}"]
+            for key, variable in variables.items()
+            if variable.file and f"{folder}/{variable.file}" in files
         },
         statements=_statements(files, name),
         fp8=dict(definition.get("fp8_conversion_config", {})),
@@ -302,7 +304,7 @@ def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
 
 
 def _variable(name: str, raw: Json, shapes: Json) -> Variable:
-    said = shapes.get(name, {})
+    tensor = shapes.get(name, {})
     return Variable(
         name=name,
         number=int(raw["var_id"]),
@@ -310,8 +312,8 @@ def _variable(name: str, raw: Json, shapes: Json) -> Variable:
         size=int(raw.get("size", 0)),
         file=str(raw.get("file_name", "")),
         table=[int(number) for number in raw.get("list", [])],
-        format=str(said.get("dtype", "")),
-        shape=[int(size) for size in said.get("sim_shape", [])],
+        format=str(tensor.get("dtype", "")),
+        shape=[int(size) for size in tensor.get("sim_shape", [])],
     )
 
 
@@ -359,20 +361,20 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
     if len(raw) % SIZE:
         raise Malformed(f"its {stem}.bin ends within an instruction")
     words = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
-    result = _told(files, folder, stem)
+    debug = _debug_rows(files, folder, stem)
     count = len(words)
-    result = (result + [("", -1, False)] * count)[:count]
-    names, statements, transposes = zip(*result, strict=True) if result else ((), (), ())
+    debug = (debug + [("", -1, False)] * count)[:count]
+    names, statements, transposes = zip(*debug, strict=True) if debug else ((), (), ())
     return Code(words, names, statements, transposes)
 
 
 # --- debug information ----------------------------------------------------------------------------
 
 
-def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
-    """Return, for each instruction, its name, the number of its statement, and whether it
-    transposes. The list is shorter than the program, or empty, if the file lacks some of these
-    data."""
+def _debug_rows(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
+    """Return, for each instruction of an engine, its name, the number of its statement, and whether
+    the instruction transposes. The list is shorter than the program, or empty, if the archive lacks
+    some of these data."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)
@@ -382,28 +384,29 @@ def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str,
 
 
 def _entries(data: bytes) -> list[Message]:
+    """Return the entries of a file of debug information, one for each instruction."""
     return Message(memoryview(data)).messages(3)
 
 
 def _first(entry: Message, number: int) -> int:
-    """Return the first number of a packed field, or -1."""
-    found = [one for part in entry.all_bytes(number) for one in packed(part)]
-    return found[0] if found else -1
+    """Return the first integer of the packed field `number`, or -1."""
+    numbers = [integer for part in entry.all_bytes(number) for integer in packed(part)]
+    return numbers[0] if numbers else -1
 
 
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
-    """Return the statements of a core. Each core has a file with a different ending; if there is
-    only one file, it is used for all cores."""
+    """Return the statements of a core by number, from the files whose names contain the name of the
+    core (`graph`), or if there are none, from all files of statements."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
-    own = [name for name in named if graph in name] or named
-    found = {}
-    for name in own:
+    chosen = [name for name in named if graph in name] or named
+    statements = {}
+    for name in chosen:
         whole = Message(memoryview(files[name]))
         paths = [str(path, "utf-8") for path in whole.all_bytes(5)]
         for each in whole.messages(3):
-            one = _statement(each, paths)
-            found[one.number] = one
-    return found
+            statement = _statement(each, paths)
+            statements[statement.number] = statement
+    return statements
 
 
 def _statement(entry: Message, paths: Sequence[str]) -> Statement:

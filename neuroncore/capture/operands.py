@@ -23,19 +23,19 @@ def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
     """Return an instruction from its opcode, the text of its operands, and its type. Data that the
     profiler does not print are unknown; the partitions of operands are assumed to be `channels`.
     Raise ValueError if the text has another form."""
-    given = dict(SETTING.findall(text))
-    settings: dict[str, Any] = dict(given)
-    rows = int(given.get("channels", 0))
+    fields = dict(SETTING.findall(text))
+    settings: dict[str, Any] = dict(fields)
+    rows = int(fields.get("channels", 0))
     if cells := CELLS.search(text):
         rows, settings["rows"], settings["columns"] = int(cells[1]), int(cells[1]), int(cells[2])
         settings["transpose"] = "ENABLED" if kind == TRANSPOSE else "DISABLED"
-    if "sem_increment" in given:
-        settings["semaphore"] = int(given["semaphore"])
-        settings["increment"] = int(given["sem_increment"])
+    if "sem_increment" in fields:
+        settings["semaphore"] = int(fields["semaphore"])
+        settings["increment"] = int(fields["sem_increment"])
     else:
         settings.pop("semaphore", None)
-    if "dst" in given and not TENSOR.search(text):
-        settings["dst"] = int(given["dst"].partition(",")[0], 0)
+    if "dst" in fields and not TENSOR.search(text):
+        settings["dst"] = int(fields["dst"].partition(",")[0], 0)
     return DecodedInstruction(
         opcode=opcode,
         role=role(opcode),
@@ -44,7 +44,7 @@ def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
             Condition(s + how, int(n), int(v or 1)) for s, n, how, v in UPDATE.findall(text)
         ),
         operands=tuple(_operands(text, rows)),
-        blocks=tuple(_blocks(given)),
+        blocks=tuple(_blocks(fields)),
         settings=settings,
         printed=text,
     )
@@ -63,24 +63,24 @@ def _operands(text: str, rows: int) -> Iterator[DecodedOperand]:
         )
 
 
-def _blocks(given: dict[str, str]) -> Iterator[Block]:
-    """Yield the two ends of a transfer."""
+def _blocks(fields: dict[str, str]) -> Iterator[Block]:
+    """Yield the two ends of a transfer, from the fields of its text by name."""
     for end in ENDS:
-        found = PATTERN.fullmatch(given.get(f"{end}_pattern", ""))
-        if found is None:
+        match = PATTERN.fullmatch(fields.get(f"{end}_pattern", ""))
+        if match is None:
             continue
-        is_address = f"{end}_addr_imm" in given
-        where = given.get(f"{end}_addr_imm", given.get(f"{end}_table_offset_imm", "0"))
+        is_address = f"{end}_addr_imm" in fields
+        where = fields.get(f"{end}_addr_imm", fields.get(f"{end}_table_offset_imm", "0"))
         yield Block(
             name=end,
             reads=end == ENDS[0],
             kind="address" if is_address else "table",
-            number=int(given.get(f"{end}_table_index", 0)),
+            number=int(fields.get(f"{end}_table_index", 0)),
             address=int(where, 0),
-            steps=_numbers(found[1]),
-            counts=_numbers(found[2]),
-            element=int(given[f"{end}_elem_size"]),
-            format=given.get("in_dtype" if end == ENDS[0] else "out_dtype", ""),
+            steps=_numbers(match[1]),
+            counts=_numbers(match[2]),
+            element=int(fields[f"{end}_elem_size"]),
+            format=fields.get("in_dtype" if end == ENDS[0] else "out_dtype", ""),
         )
 
 

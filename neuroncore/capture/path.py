@@ -57,14 +57,14 @@ def steps(core: MeasuredCore) -> list[PathStep]:
 
 def _begin(core: MeasuredCore, event: int) -> float:
     move = event - len(core.instructions)
-    found = core.moves[move] if move >= 0 else core.instructions[event]
-    return float(found["begin_ns"])
+    row = core.moves[move] if move >= 0 else core.instructions[event]
+    return float(row["begin_ns"])
 
 
 def _end(core: MeasuredCore, event: int) -> float:
     move = event - len(core.instructions)
-    found = core.moves[move] if move >= 0 else core.instructions[event]
-    return float(found["end_ns"])
+    row = core.moves[move] if move >= 0 else core.instructions[event]
+    return float(row["end_ns"])
 
 
 def _step(core: MeasuredCore, event: int, begin: float, until: float) -> PathStep:
@@ -86,16 +86,19 @@ def _queue(core: MeasuredCore, move: int) -> str:
     return core.queues[queue] if queue >= 0 else "DMA"
 
 
-def parts(core: MeasuredCore, found: Sequence[PathStep]) -> list[PathPart]:
+def parts(core: MeasuredCore, path: Sequence[PathStep]) -> list[PathPart]:
     """Return the shares of the path by statement, or by engine and opcode if statements are
     unknown. The longest share is first."""
     groups: dict[object, list[PathStep]] = {}
-    for step in found:
+    for step in path:
         known = step.statement in core.statements
         groups.setdefault(step.statement if known else (step.what, step.opcode), []).append(step)
-    own = core.instructions["statement"][core.kernel]
-    made = [_part(core, each, int((own == each[0].statement).sum())) for each in groups.values()]
-    return sorted(made, key=lambda part: -part.ns)
+    statements = core.instructions["statement"][core.kernel]
+    shares = [
+        _part(core, group, int((statements == group[0].statement).sum()))
+        for group in groups.values()
+    ]
+    return sorted(shares, key=lambda part: -part.ns)
 
 
 def _part(core: MeasuredCore, each: Sequence[PathStep], count: int) -> PathPart:
@@ -131,13 +134,13 @@ def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
     """Yield (engine, cause, ns): how many nanoseconds an engine waited for a cause in total, the
     longest time first. The cause is the engine or the queue that made the condition true, "" if
     unknown."""
-    found: dict[tuple[str, str], float] = defaultdict(float)
+    totals: dict[tuple[str, str], float] = defaultdict(float)
     for row in core.kernel.tolist():
         ns = float(core.causes.waited_ns[row])
         if ns > 0:
             cause = int(core.causes.cause[row])
             move = cause - len(core.instructions)
             what = _queue(core, move) if move >= 0 else "" if cause < 0 else core.engine(cause)
-            found[core.engine(row), what] += ns
-    for (engine, what), ns in sorted(found.items(), key=lambda one: -one[1]):
+            totals[core.engine(row), what] += ns
+    for (engine, what), ns in sorted(totals.items(), key=lambda item: -item[1]):
         yield engine, what, ns

@@ -74,14 +74,14 @@ def _slice(name: str, pid: int, tid: int, row: Any, about: Event) -> Event:
 
 
 def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
-    said = [kind.said(core.semaphores) for kind in core.kinds]
-    for row, found in enumerate(core.instructions):
-        number = int(found["kind"])
-        about: Event = {"operands": said[number]}
+    texts = [kind.profiler_text(core.semaphores) for kind in core.kinds]
+    for row, instruction in enumerate(core.instructions):
+        number = int(instruction["kind"])
+        about: Event = {"operands": texts[number]}
         about |= {"instruction": core.names[row]} if core.names[row] else {}
         about |= {"place": place} if (place := place_of(core, row)) else {}
-        about |= {} if found["own"] else {"of": "the runtime"}
-        yield _slice(core.kinds[number].opcode, pid, int(found["engine"]), found, about)
+        about |= {} if instruction["own"] else {"of": "the runtime"}
+        yield _slice(core.kinds[number].opcode, pid, int(instruction["engine"]), instruction, about)
 
 
 def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
@@ -93,14 +93,14 @@ def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
     rows = []
     for move in core.moves:
         queue = int(move["queue"])
-        own, busy = free.setdefault(queue, []), taken.setdefault(queue, [])
+        free_rows, busy = free.setdefault(queue, []), taken.setdefault(queue, [])
         while busy and busy[0][0] <= move["begin_ns"]:
-            heappush(own, heappop(busy)[1])
-        if not own:
+            heappush(free_rows, heappop(busy)[1])
+        if not free_rows:
             known = sum(1 for name in names if name.startswith(f"{_named(core, queue)} "))
-            heappush(own, len(names))
+            heappush(free_rows, len(names))
             names.append(f"{_named(core, queue)} {known}")
-        row = heappop(own)
+        row = heappop(free_rows)
         heappush(busy, (float(move["end_ns"]), row))
         rows.append(row)
     return names, rows
@@ -112,10 +112,10 @@ def _named(core: MeasuredCore, queue: int) -> str:
 
 def _counters(core: MeasuredCore, pid: int) -> Iterator[Event]:
     for number in np.unique(core.updates["semaphore"]).tolist():
-        own = core.updates[core.updates["semaphore"] == number]
+        changes = core.updates[core.updates["semaphore"] == number]
         label = core.semaphores.get(number, "")
         name = f"S[{number}] {label}".strip()
-        yield from _counter(name, pid, own["ns"].tolist(), own["value"].tolist(), "value")
+        yield from _counter(name, pid, changes["ns"].tolist(), changes["value"].tolist(), "value")
     clock = core.clock
     shares = (clock["eighths"] / FULL).tolist()
     yield from _counter("Tensor clock", pid, clock["ns"].tolist(), shares, "of full")

@@ -1,7 +1,7 @@
 """The JSON that `neuron-profile view --output-format json` writes, read as a capture.
 
-It has a row for each instruction with its operands as text, one for each element that DMA engines
-moved, and one for each change of a semaphore. `operands` parses the text of operands.
+The JSON has a row for each instruction with its operands as text, one for each element that DMA
+engines moved, and one for each change of a semaphore. `operands` parses the text of operands.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def load(path: Path) -> Capture:
     return read(document, str(path))
 
 
-def read(result: Any, source: str) -> Capture:
+def read(document: Any, source: str) -> Capture:
     """Return the run in the tables of a profile. Raise UsageError for other tables."""
-    if not isinstance(result, dict) or not all(result.get(name) for name in TABLES):
+    if not isinstance(document, dict) or not all(document.get(name) for name in TABLES):
         missing = "it has no tables " + " and ".join(TABLES)
         raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
     try:
-        return _capture(result, source)
+        return _capture(document, source)
     except DAMAGED as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise UsageError(f"{source} is not a profile that can be read: {said}") from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UsageError(f"{source} is not a profile that can be read: {reason}") from None
 
 
 def _capture(document: Json, source: str) -> Capture:
@@ -103,8 +103,9 @@ def _of(document: Json, table: str, core: str) -> list[Json]:
 
 
 def _array(dtype: np.dtype[Any], rows: Iterator[tuple[Any, ...]]) -> Array:
-    made = np.array([*rows], dtype)
-    return made[np.argsort(made[dtype.names[0]], kind="stable")] if dtype.names else made
+    """Return rows as a structured array, sorted by the first field."""
+    table = np.array([*rows], dtype)
+    return table[np.argsort(table[dtype.names[0]], kind="stable")] if dtype.names else table
 
 
 def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstruction]]:
@@ -123,14 +124,14 @@ def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstructio
 def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
     """Return the statements of the instructions by number. A statement has the kernel's file and
     line if the row of its first instruction has them."""
-    found = {}
+    statements = {}
     for row in listed:
         number = int(row.get("raw_penguin_id", -1))
-        if number >= 0 and number not in found:
+        if number >= 0 and number not in statements:
             file, _, line = str(row.get("nki_source_location", "")).rpartition(":")
-            known = bool(file) and line.isdecimal()
-            found[number] = Statement(number, "", file if known else "", int(line) if known else 0)
-    return found
+            place = (file, int(line)) if file and line.isdecimal() else ("", 0)
+            statements[number] = Statement(number, "", *place)
+    return statements
 
 
 def _elements(document: Json, name: str, queues: Sequence[str]) -> Array:
@@ -156,12 +157,12 @@ def _updates(
     """Yield the changes of semaphores, and add names of semaphores to the known ones. An engine
     changes the semaphores that are named after it; DMA engines change the others."""
     for row in listed:
-        found = NAMED.fullmatch(str(row["id"]))
-        number = int(found["number"] or found["alone"]) if found else -1
+        match = NAMED.fullmatch(str(row["id"]))
+        number = int(match["number"] or match["alone"]) if match else -1
         if not 0 <= number < 256:
             raise ValueError(f"{row['id']!r} is not a semaphore")
-        if found and found["name"]:
-            semaphores[number] = found["name"]
+        if match and match["name"]:
+            semaphores[number] = match["name"]
         name = semaphores.get(number, "")
         by = ENGINES.index(name) if name in ENGINES else -1
         yield float(row["timestamp"]), number, int(row["value"]), by

@@ -38,18 +38,18 @@ class Message:
 
     def all_bytes(self, number: int) -> list[memoryview]:
         """Return the values of a field of bytes. Raise Malformed if one is an integer."""
-        found = [value for value in self._fields.get(number, []) if isinstance(value, memoryview)]
-        if len(found) != len(self._fields.get(number, [])):
+        values = [value for value in self._fields.get(number, []) if isinstance(value, memoryview)]
+        if len(values) != len(self._fields.get(number, [])):
             raise Malformed(f"field {number} holds a number where bytes are expected")
-        return found
+        return values
 
     def text(self, number: int) -> str:
         """Return the last value of a text field, or "". Raise Malformed if it is not UTF-8."""
-        found = self.all_bytes(number)
-        if not found:
+        values = self.all_bytes(number)
+        if not values:
             return ""
         try:
-            return str(found[-1], "utf-8")
+            return str(values[-1], "utf-8")
         except UnicodeDecodeError:
             raise Malformed(f"field {number} is not text") from None
 
@@ -59,12 +59,12 @@ class Message:
 
     def message(self, number: int) -> Self:
         """Return the last message in a field, or an empty message."""
-        found = self.all_bytes(number)
-        return type(self)(found[-1] if found else memoryview(b""))
+        values = self.all_bytes(number)
+        return type(self)(values[-1] if values else memoryview(b""))
 
 
 def packed(data: memoryview) -> list[int]:
-    """Return the integers of a packed field. Raise Malformed if it ends within an integer."""
+    """Return the integers of a packed field. Raise Malformed if the bytes end within an integer."""
     numbers, at = [], 0
     while at < len(data):
         number, at = _varint(data, at)

@@ -84,7 +84,7 @@ class Measured:
         """Return the run with lines of the kernel's source in place of statements. `timeline` is
         the estimate of that kernel."""
         core = self.capture.busiest
-        cores = [at_source(core, timeline) if one is core else one for one in self.capture.cores]
+        cores = [at_source(core, timeline) if each is core else each for each in self.capture.cores]
         return Measured(replace(self.capture, cores=cores))
 
     def trace(self, path: Path | str) -> None:
@@ -110,29 +110,29 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
     if path.suffix == ".neff":
         alone = neff.load(path)
         return Measured(estimate(alone, machines.load(alone.target)))
-    found = trace.load(path)
-    made = neff.load(Path(program)) if program is not None else _beside(path, found)
-    if made is not None and not _belongs(found, made):
+    recorded = trace.load(path)
+    compiled = neff.load(Path(program)) if program is not None else _program_of(path, recorded)
+    if compiled is not None and not _belongs(recorded, compiled):
         raise UsageError(f"{program} is not the program of {path}: it has fewer instructions")
-    return Measured(of_trace(found, str(path), made))
+    return Measured(of_trace(recorded, str(path), compiled))
 
 
-def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
+def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
     """Return the compiled program in the file next to a trace; None if it can't be read or does not
     belong to the trace."""
     program = path.with_suffix(".neff")
     try:
-        made = neff.load(program) if program.is_file() else None
+        compiled = neff.load(program) if program.is_file() else None
     except UsageError:
         return None
-    return made if made is not None and _belongs(found, made) else None
+    return compiled if compiled is not None and _belongs(recorded, compiled) else None
 
 
-def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
+def _belongs(recorded: trace.Trace, compiled: neff.Neff) -> bool:
     """Return whether, on each engine, the program has an instruction at every position that occurs
     in the trace. Instructions of the runtime have no position, and are ignored."""
-    programs = {graph.name: graph for graph in made.graphs}
-    for graph in found.graphs:
+    programs = {graph.name: graph for graph in compiled.graphs}
+    for graph in recorded.graphs:
         program = programs.get(graph.name)
         for engine, stream in graph.streams.items():
             code = program.code.get(engine) if program is not None else None
@@ -147,16 +147,16 @@ def _rows(number: int, core: MeasuredCore) -> Array:
     kernel, moves = core.kernel, core.moves
     rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)
     rows["core"] = number
-    found = [core.kind(row) for row in kernel.tolist()]
+    kinds = [core.kind(row) for row in kernel.tolist()]
     starts: Sequence[int] = moves["trigger"].tolist()
-    rows["opcode"] = [kind.opcode for kind in found] + ["DMA"] * len(moves)
+    rows["opcode"] = [kind.opcode for kind in kinds] + ["DMA"] * len(moves)
     rows["name"] = [core.names[row] for row in [*kernel.tolist(), *starts]]
     queues = [core.queues[q] if q >= 0 else "" for q in moves["queue"].tolist()]
     rows["queue"] = [core.engine(row) for row in kernel.tolist()] + queues
     rows["place"] = [place_of(core, row) for row in [*kernel.tolist(), *starts]]
-    own = core.instructions[kernel]
-    rows["begin_ns"] = np.concatenate([own["begin_ns"], moves["begin_ns"]])
-    rows["end_ns"] = np.concatenate([own["end_ns"], moves["end_ns"]])
+    kernel_rows = core.instructions[kernel]
+    rows["begin_ns"] = np.concatenate([kernel_rows["begin_ns"], moves["begin_ns"]])
+    rows["end_ns"] = np.concatenate([kernel_rows["end_ns"], moves["end_ns"]])
     rows["done_ns"] = rows["end_ns"]
     rows["busy_ns"] = np.concatenate([core.busy_ns[kernel], moves["end_ns"] - moves["begin_ns"]])
     places = np.full(len(core.instructions) + len(moves), -1)

@@ -41,12 +41,12 @@ def documents(
     files of the kernel, or if lines are unknown, a list of the compiler's statements."""
     cores = [core for core in capture.cores if len(core.kernel)]
     files: dict[str, str] = {}
-    found = [
+    shown_cores = [
         _core(capture, core, files, machine)
         | {"core": number, "cores": len(cores), "figures": figures}
         for number, core in enumerate(cores)
     ]
-    return found, [{"name": name, "text": text} for name, text in files.items()]
+    return shown_cores, [{"name": name, "text": text} for name, text in files.items()]
 
 
 def _core(
@@ -58,13 +58,13 @@ def _core(
     queues = [*ENGINES, *core.queues]
     rings = [[len(ENGINES) + n, name] for n, name in enumerate(core.queues)]
     shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
-    said = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
+    largest = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
     return {
         "measured": True,
         "kernel": capture.program,
         "machine": capture.instance,
         "verdict": {"text": measured_time(core.window_ns, capture.total_ns)},
-        "sentence": f"most of the critical path: {said}" if said else "",
+        "sentence": f"most of the critical path: {largest}" if largest else "",
         "path_share": dict(shares),
         "busy_share": busy(core),
         "tick_ns": _tick(core),
@@ -106,24 +106,25 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
     rows."""
     kernel, count = core.kernel, len(core.kernel)
     triggers = core.moves["trigger"]
-    own = core.instructions[kernel]
-    begin, end = (np.append(own[name], core.moves[name]) for name in ("begin_ns", "end_ns"))
-    kept = np.append(own["begin_ns"] + core.busy_ns[kernel], core.moves["end_ns"])
+    kernel_rows = core.instructions[kernel]
+    begin, end = (np.append(kernel_rows[name], core.moves[name]) for name in ("begin_ns", "end_ns"))
+    kept = np.append(kernel_rows["begin_ns"] + core.busy_ns[kernel], core.moves["end_ns"])
     order = np.argsort(begin, kind="stable")
-    used, kinds = np.unique(own["kind"], return_inverse=True)
+    used, kinds = np.unique(kernel_rows["kind"], return_inverse=True)
     moves = np.arange(len(triggers))
     calls = [_call(core, core.kinds[kind]) for kind in used.tolist()]
     ticks = [np.rint((when - core.window[0]) / _tick(core)) for when in (begin, kept, end)]
     statements = core.instructions["statement"][np.append(kernel, triggers)].tolist()
+    engines = kernel_rows["engine"].astype(np.int64)
     rows = {
         "call": np.append(kinds.reshape(-1), len(calls) + moves),
         "site": np.array([site_of.get(number, 0) for number in statements]),
-        "queue": np.append(own["engine"].astype(np.int64), len(ENGINES) + core.moves["queue"]),
+        "queue": np.append(engines, len(ENGINES) + core.moves["queue"]),
         **dict(zip(("begin", "kept", "end"), ticks, strict=True)),
         "flags": np.append(np.zeros(count), np.full(len(moves), TRANSFER)),
     }
     rows["flags"][_places(core)[core.causes.path]] += CRITICAL
-    columns = {name: found[order].astype(np.int64) for name, found in rows.items()}
+    columns = {name: column[order].astype(np.int64) for name, column in rows.items()}
     columns["cause"] = cause = _causes(core, order)
     in_turn = (cause >= 0) & (columns["queue"][cause] == columns["queue"])
     columns["flags"] += np.where(in_turn & (columns["queue"] < len(ENGINES)), IN_TURN, 0)
@@ -149,14 +150,14 @@ def _causes(core: MeasuredCore, order: Array) -> Array:
     sorted_place[order] = np.arange(len(order))
     events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
     cause = core.causes.cause[events[order].astype(np.int64)]
-    found = np.where(cause >= 0, places[cause], -1)
-    return np.where(found >= 0, sorted_place[found], -1)
+    rows = np.where(cause >= 0, places[cause], -1)
+    return np.where(rows >= 0, sorted_place[rows], -1)
 
 
 def _call(core: MeasuredCore, kind: DecodedInstruction) -> Json:
-    reads, writes = ([one.name for one in kind.operands if one.reads == r] for r in (True, False))
-    document = {"operands": kind.said(core.semaphores)} | {
-        one.name: str(one) for one in kind.operands
+    reads, writes = ([o.name for o in kind.operands if o.reads == r] for r in (True, False))
+    document = {"operands": kind.profiler_text(core.semaphores)} | {
+        operand.name: str(operand) for operand in kind.operands
     }
     return _named(kind.opcode, document, reads, writes)
 
@@ -173,17 +174,17 @@ def _named(name: str, document: Json, reads: Sequence[str], writes: Sequence[str
     return {"name": name, "arguments": document, "bytes": 0, "array": None, **sides}
 
 
-def _boxes(each: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
-    """Return two columns for the operands of all instructions in `each`: `operand`, the number of
+def _boxes(instructions: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
+    """Return two columns for the operands of all instructions: `operand`, the number of
     each operand's box; and `boxes`, [boxes, 5]: the memory (0 for SBUF, 1 for PSUM), first
     partition, end, first byte and number of bytes."""
     numbers: dict[tuple[int, ...], int] = {}
     operands = []
-    for kind in each:
-        ordered = sorted(kind.operands, key=lambda one: not one.reads) if kind is not None else ()
-        for one in ordered:
-            first = (one.address & IN_MEMORY) - one.before_bytes
-            box = (int(one.in_psum), 0, one.rows, first, one.span_bytes)
+    for kind in instructions:
+        operands_of = kind.operands if kind is not None else ()
+        for operand in sorted(operands_of, key=lambda operand: not operand.reads):
+            first = (operand.address & IN_MEMORY) - operand.before_bytes
+            box = (int(operand.in_psum), 0, operand.rows, first, operand.span_bytes)
             operands.append(numbers.setdefault(box, len(numbers)))
     table = np.array([*numbers], np.int64).reshape(-1, 5)
     return {"operand": np.array(operands, np.int64), "boxes": table}
@@ -202,14 +203,14 @@ def _sites(
     texts = {n: core.statements[n].text for n in used if not core.statements[n].line}
     files[listed] = "\n".join(texts.get(n, "") for n in range(1, max(texts, default=0) + 1))
     for number in used:
-        one = core.statements[number]
-        if one.line and one.file not in files:
-            files[one.file] = "".join(linecache.getlines(one.file))
+        statement = core.statements[number]
+        if statement.line and statement.file not in files:
+            files[statement.file] = "".join(linecache.getlines(statement.file))
     numbers = [*files]
     sites: list[list[Any]] = [[numbers.index(listed), 0, 0, 0, 0, ""]]
     for number in used:
-        one = core.statements[number]
-        spot = (one.file, one.line) if one.line else (listed, number)
+        statement = core.statements[number]
+        spot = (statement.file, statement.line) if statement.line else (listed, number)
         sites.append([numbers.index(spot[0]), spot[1], 0, spot[1], 0, ""])
     return sites, {number: at for at, number in enumerate(used, 1)}
 

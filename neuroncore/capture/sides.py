@@ -52,24 +52,24 @@ class SideRow:
 
 
 def side_rows(program: Neff, timeline: Timeline) -> list[SideRow]:
-    """Return the rows for the core that runs the kernel, which is the one with most
-    instructions."""
+    """Return the rows for the core that runs the kernel: the core with the most instructions."""
     each = [[work for _, work in of_graph(graph)] for graph in program.graphs]
-    own = ours(timeline)
-    return rows(joined(max(each, key=len), own), own)
+    our_work = ours(timeline)
+    return rows(joined(max(each, key=len), our_work), our_work)
 
 
-def rows(theirs: Sequence[JoinedWork], own: Sequence[JoinedWork]) -> list[SideRow]:
-    """Return the rows in the order of lines."""
+def rows(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list[SideRow]:
+    """Return the rows in the order of lines. `theirs` is the work of the device's program, and
+    `our_work` that of neuroncore's program."""
     counts: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = defaultdict(
         lambda: (Counter(), Counter())
     )
-    for side, works in enumerate((own, theirs)):
+    for side, works in enumerate((our_work, theirs)):
         for work in works:
             if work.kind not in ("", WEIGHTS):
                 counts[work.place or NOWHERE, work.kind][side][work.engine] += 1
-    made = [SideRow(*key, theirs=both[1], ours=both[0]) for key, both in counts.items()]
-    return sorted(made, key=lambda row: _line(row.place))
+    unsorted = [SideRow(*key, theirs=both[1], ours=both[0]) for key, both in counts.items()]
+    return sorted(unsorted, key=lambda row: _line(row.place))
 
 
 def _line(place: str) -> tuple[bool, str, int]:
@@ -77,15 +77,15 @@ def _line(place: str) -> tuple[bool, str, int]:
     return place == NOWHERE, file, int(line) if line.isdecimal() else 0
 
 
-def text(found: Sequence[SideRow]) -> Iterator[str]:
+def text(table: Sequence[SideRow]) -> Iterator[str]:
     yield f"{'line':<26}{'':<12}{'compiled program':<26}{'ours':<26}"
-    for row in found:
+    for row in table:
         sides = "".join(f"{_said(side):<26}" for side in (row.theirs, row.ours))
         yield f"{row.place:<26}{row.kind:<12}{sides}{row.verdict}"
-    total = Counter(row.verdict for row in found)
+    total = Counter(row.verdict for row in table)
     yield ", ".join(f"{count} {verdict}" for verdict, count in total.most_common())
 
 
 def _said(counts: Mapping[str, int]) -> str:
-    each = (f"{count:,} {engine}" for engine, count in sorted(counts.items()))
-    return ", ".join(each) or "-"
+    texts = (f"{count:,} {engine}" for engine, count in sorted(counts.items()))
+    return ", ".join(texts) or "-"

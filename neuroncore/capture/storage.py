@@ -48,15 +48,15 @@ class ChipMemories:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        total = sum(max(one.size, 0) for one in graph.variables.values())
+        total = sum(max(variable.size, 0) for variable in graph.variables.values())
         if total > LARGEST:
             raise UsageError(f"the tensors of the program have {total:,} bytes")
         self.sbuf = np.full(PARTITIONS * SBUF_STEP, UNINITIALIZED, np.uint8)
         self.psum = np.full(PARTITIONS * PSUM_STEP, UNINITIALIZED, np.uint8)
         self.tensors = {
-            one.name: _tensor(one, graph.constants)
-            for one in graph.variables.values()
-            if one.kind != STATE_BUFFER
+            variable.name: _tensor(variable, graph.constants)
+            for variable in graph.variables.values()
+            if variable.kind != STATE_BUFFER
         }
 
     def view(self, operand: DecodedOperand, form: Format) -> Array:
@@ -131,14 +131,14 @@ class ChipMemories:
         if there is no such variable."""
         number = block.number
         if block.kind == "table":
-            tables = [one.table for one in self.graph.variables.values() if one.table]
+            tables = [v.table for v in self.graph.variables.values() if v.table]
             listed = [entry for table in tables for entry in table]
             number = listed[number] if number < len(listed) else -1
-        found = self.graph.variable(number) if block.kind != "address" else None
-        if found is None:
+        variable = self.graph.variable(number) if block.kind != "address" else None
+        if variable is None:
             raise UsageError(f"a transfer names {block.kind} {block.number}, which is not there")
         where = block.address, block.steps, block.counts
-        return DmaEnd(found, *where, block.element, form_of(block.format))
+        return DmaEnd(variable, *where, block.element, form_of(block.format))
 
 
 def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
@@ -177,7 +177,7 @@ def _tensor(variable: Variable, constants: Mapping[str, bytes]) -> Array:
     if variable.name not in constants:
         return np.full(max(variable.size, 0), UNINITIALIZED, np.uint8)
     try:
-        found = np.load(io.BytesIO(constants[variable.name]), allow_pickle=False)
-        return np.frombuffer(found.tobytes(), np.uint8).copy()
+        constant = np.load(io.BytesIO(constants[variable.name]), allow_pickle=False)
+        return np.frombuffer(constant.tobytes(), np.uint8).copy()
     except DAMAGED:
         raise UsageError(f"the constant {variable.name} is not an array of numpy") from None

@@ -137,16 +137,16 @@ class _Clocks:
         """Return recorded times as times on the common clock, in picoseconds. `clock` is the number
         of the clock of the records, and `number` chooses one of its triples."""
         recorded = _signed(ps)
-        found = self.of.get(clock)
-        if not found:
+        triples = self.of.get(clock)
+        if not triples:
             return recorded
-        start, result, real = found[number if number < len(found) else 0]
-        if result == real:
+        start, assumed, real = triples[number if number < len(triples) else 0]
+        if assumed == real:
             return recorded
-        whole, rest = np.divmod(recorded - start, result)
+        whole, rest = np.divmod(recorded - start, assumed)
         if len(whole) and int(np.abs(whole).max()) > LATEST_PS // max(real, 1):
             raise Malformed("a time is out of range")
-        return np.asarray(whole * real + rest * real // result)
+        return np.asarray(whole * real + rest * real // assumed)
 
 
 ENGINE_CLOCKS = (1, 2, 4, 3, 5)  # the numbers of the engines' clocks
@@ -221,14 +221,17 @@ def _first_own(graphs: Sequence[Graph]) -> int:
 
 @dataclass(frozen=True)
 class _Section:
+    """A section of the body: its kind (a key of KINDS, or unknown), its offset and size in bytes,
+    and the number of its core."""
+
     kind: int
     offset: int
     size: int
     core: int
 
     @classmethod
-    def of(cls, given: Message) -> _Section:
-        return cls(*(given.integer(number) for number in (1, 5, 6, 7)))
+    def of(cls, message: Message) -> _Section:
+        return cls(*(message.integer(number) for number in (1, 5, 6, 7)))
 
 
 def _part(body: memoryview, offset: int, size: int, what: str) -> memoryview:
@@ -239,20 +242,20 @@ def _part(body: memoryview, offset: int, size: int, what: str) -> memoryview:
     return body[offset : offset + size]
 
 
-def _graph(given: Message, body: memoryview, sections: Sequence[_Section]) -> Graph:
-    core = given.integer(3)
-    listed = [_Section.of(each) for each in given.messages(6)]  # of older files
+def _graph(message: Message, body: memoryview, sections: Sequence[_Section]) -> Graph:
+    core = message.integer(3)
+    listed = [_Section.of(each) for each in message.messages(6)]  # of older files
     listed += [each for each in sections if each.core == core]
     records = {each.kind: _records(body, each) for each in listed if each.size}
     none = np.empty(0, RECORD)
-    clocks, streams = _clocks(given.message(10)), _streams(given, body)
+    clocks, streams = _clocks(message.message(10)), _streams(message, body)
     return Graph(
-        name=given.text(1),
+        name=message.text(1),
         core=core,
-        total_ps=_time(given.integer(14)),
+        total_ps=_time(message.integer(14)),
         streams=streams,
-        queues={(q.integer(1), q.integer(2)): q.text(4) for q in given.messages(7)},
-        memory={each.text(3): each.integer(2) for each in given.messages(11)},
+        queues={(q.integer(1), q.integer(2)): q.text(4) for q in message.messages(7)},
+        memory={each.text(3): each.integer(2) for each in message.messages(11)},
         instructions=_instructions(records.get(0, none), streams, clocks),
         transfers=_transfers(records.get(4, none), clocks),
         updates=_updates(records.get(1, none), clocks),
@@ -267,26 +270,28 @@ def _records(body: memoryview, section: _Section) -> Array:
     return np.frombuffer(_part(body, section.offset, section.size, what), RECORD)
 
 
-def _clocks(given: Message) -> _Clocks:
-    found = {}
+def _clocks(message: Message) -> _Clocks:
+    rates_of = {}
     for number in (*ENGINE_CLOCKS, DMA_CLOCKS):
         rates = [
             (each.integer(1), each.integer(2, 1), each.integer(3, 1))
-            for each in given.messages(number)
+            for each in message.messages(number)
         ]
         if not all(0 < r < RATES and 0 < t < RATES and s < LATEST_PS for s, t, r in rates):
             raise Malformed("the rate of a clock is out of range")
-        found[number] = rates
-    return _Clocks(found)
+        rates_of[number] = rates
+    return _Clocks(rates_of)
 
 
 # --- programs -------------------------------------------------------------------------------------
 
 
-def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
-    edits = {each.integer(1): each.messages(2) for each in given.messages(5)}
-    found = {}
-    for each in given.messages(4):
+def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
+    """Return the loaded program of each engine, from the message of a graph. The instructions are
+    in the message, or in the body of the trace."""
+    edits = {each.integer(1): each.messages(2) for each in message.messages(5)}
+    streams = {}
+    for each in message.messages(4):
         engine = each.integer(1)
         if engine >= len(ENGINES):
             raise Malformed(f"it has a program of engine {engine}, and there are {len(ENGINES)}")
@@ -300,8 +305,8 @@ def _streams(given: Message, body: memoryview) -> dict[int, EventStream]:
             raise Malformed(f"the program of {ENGINES[engine]} ends within an instruction")
         code = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
         own, place = _edited(len(code), edits.get(engine, []))
-        found[engine] = EventStream(code, own, place, each.integer(2) >> 6 & 0xFFFFFF)
-    return found
+        streams[engine] = EventStream(code, own, place, each.integer(2) >> 6 & 0xFFFFFF)
+    return streams
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
@@ -336,67 +341,68 @@ def _signed(ps: Array) -> Array:
     return ps.astype(np.int64)
 
 
-def _instructions(found: Array, streams: Mapping[int, EventStream], clocks: _Clocks) -> Array:
+def _instructions(records: Array, streams: Mapping[int, EventStream], clocks: _Clocks) -> Array:
     rows = []
     for engine, stream in streams.items():
         unit = BEGINS + STRIDE * engine
-        own = found[(found["unit"] == unit) | (found["unit"] == unit + 1)]
-        own = own[np.argsort(own["ps"], kind="stable")]
-        number = own["id"].astype(np.int64) | own["part"].astype(np.int64) << 16
+        of_engine = records[(records["unit"] == unit) | (records["unit"] == unit + 1)]
+        of_engine = of_engine[np.argsort(of_engine["ps"], kind="stable")]
+        number = of_engine["id"].astype(np.int64) | of_engine["part"].astype(np.int64) << 16
         pc = number - stream.base & (1 << PC_BITS) - 1
-        begin, end = _pairs(pc, own["unit"] == unit, own["unit"] == unit + 1)
-        made = np.zeros(len(begin), INSTRUCTION)
-        made["begin_ps"] = clocks.times(own["ps"][begin], ENGINE_CLOCKS[engine])
-        made["end_ps"] = clocks.times(own["ps"][end], ENGINE_CLOCKS[engine])
-        made["engine"], made["pc"] = engine, pc[begin]
-        outside = made["pc"] >= len(stream.code)  # the runtime's own, before and after the program
-        made["pc"][outside] = -1
-        made["own"][~outside] = stream.own[made["pc"][~outside]]
-        rows.append(made)
+        begin, end = _pairs(pc, of_engine["unit"] == unit, of_engine["unit"] == unit + 1)
+        timed = np.zeros(len(begin), INSTRUCTION)
+        timed["begin_ps"] = clocks.times(of_engine["ps"][begin], ENGINE_CLOCKS[engine])
+        timed["end_ps"] = clocks.times(of_engine["ps"][end], ENGINE_CLOCKS[engine])
+        timed["engine"], timed["pc"] = engine, pc[begin]
+        outside = timed["pc"] >= len(stream.code)  # the runtime's instructions around the program
+        timed["pc"][outside] = -1
+        timed["own"][~outside] = stream.own[timed["pc"][~outside]]
+        rows.append(timed)
     return _in_time(rows, INSTRUCTION, "begin_ps")
 
 
-def _transfers(found: Array, clocks: _Clocks) -> Array:
+def _transfers(records: Array, clocks: _Clocks) -> Array:
     """Return transfers from the records of their begins and ends. Elements of one queue on one DMA
     engine end in the order in which they begin."""
-    found = found[np.argsort(found["ps"], kind="stable")]
-    engine, kind = found["unit"].astype(np.int64) - DMA_UNIT, found["value"] & 0xF
+    records = records[np.argsort(records["ps"], kind="stable")]
+    engine, kind = records["unit"].astype(np.int64) - DMA_UNIT, records["value"] & 0xF
     if (engine < 0).any():
         raise Malformed("a transfer is on no DMA engine")
-    queue = found["value"] >> 4 & 0xF
+    queue = records["value"] >> 4 & 0xF
     begin, end = _pairs(engine << 4 | queue, kind == ELEMENT_BEGINS, kind == ELEMENT_ENDS)
-    ps = np.zeros(len(found), np.int64)
+    ps = np.zeros(len(records), np.int64)
     for number in range(16):
-        own = engine % 16 == number
-        ps[own] = clocks.times(found["ps"][own], DMA_CLOCKS, number)
-    made = np.zeros(len(begin), TRANSFER)
-    made["begin_ps"], made["end_ps"] = ps[begin], ps[end]
-    made["engine"], made["queue"] = engine[begin], queue[begin]
-    ended = found[end]
-    made["bytes"] = ended["id"].astype(np.int32) | ended["part"].astype(np.int32) << 16
-    made["checksum"] = ended["value"] >> 16
-    return _in_time([made], TRANSFER, "begin_ps")
+        of_engine = engine % 16 == number
+        ps[of_engine] = clocks.times(records["ps"][of_engine], DMA_CLOCKS, number)
+    transfers = np.zeros(len(begin), TRANSFER)
+    transfers["begin_ps"], transfers["end_ps"] = ps[begin], ps[end]
+    transfers["engine"], transfers["queue"] = engine[begin], queue[begin]
+    ended = records[end]
+    transfers["bytes"] = ended["id"].astype(np.int32) | ended["part"].astype(np.int32) << 16
+    transfers["checksum"] = ended["value"] >> 16
+    return _in_time([transfers], TRANSFER, "begin_ps")
 
 
-def _updates(found: Array, clocks: _Clocks) -> Array:
-    found = found[(found["part"] == INCREMENT) | (found["part"] == CLEAR)]
-    made = np.zeros(len(found), UPDATE)
-    made["by"] = -1
+def _updates(records: Array, clocks: _Clocks) -> Array:
+    records = records[(records["part"] == INCREMENT) | (records["part"] == CLEAR)]
+    updates = np.zeros(len(records), UPDATE)
+    updates["by"] = -1
     for engine in range(len(ENGINES)):
-        made["by"][found["unit"] == EVENTS + STRIDE * engine] = engine
-    made["ps"] = clocks.times(found["ps"], SEMAPHORE_CLOCK)
-    made["semaphore"] = found["id"] & 0xFF
-    made["value"] = np.where(found["part"] == INCREMENT, found["value"], 0)
-    return _in_time([made], UPDATE, "ps")
+        updates["by"][records["unit"] == EVENTS + STRIDE * engine] = engine
+    updates["ps"] = clocks.times(records["ps"], SEMAPHORE_CLOCK)
+    updates["semaphore"] = records["id"] & 0xFF
+    updates["value"] = np.where(records["part"] == INCREMENT, records["value"], 0)
+    return _in_time([updates], UPDATE, "ps")
 
 
-def _clock(found: Array) -> Array:
-    made = np.zeros(len(found), CLOCK)
-    made["ps"], made["eighths"] = _signed(found["ps"]), found["value"] & 0xFF
-    return _in_time([made], CLOCK, "ps")
+def _clock(records: Array) -> Array:
+    rates = np.zeros(len(records), CLOCK)
+    rates["ps"], rates["eighths"] = _signed(records["ps"]), records["value"] & 0xFF
+    return _in_time([rates], CLOCK, "ps")
 
 
 def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
+    """Return all rows of some arrays as one array of `dtype`, sorted by the field `by`."""
     whole = np.concatenate([np.empty(0, dtype), *rows])
     return whole[np.argsort(whole[by], kind="stable")]
 
@@ -427,12 +433,12 @@ def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[A
     """Return two arrays of indices in which the n-th begin of each key is paired with the n-th end
     of that key, for each n that has both. `at` has the indices of the records, `key` their keys,
     and `opened` and `closed` flag begins and ends."""
-    found = []
+    numbered = []
     for chosen in (opened, closed):
         keys = key[chosen]
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         turn = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
-        found.append((at[chosen], keys * (len(at) + 1) + turn))
-    (begin, which), (end, other) = found
-    _, mine, theirs = np.intersect1d(which, other, assume_unique=True, return_indices=True)
-    return begin[mine], end[theirs]
+        numbered.append((at[chosen], keys * (len(at) + 1) + turn))
+    (begin, which), (end, other) = numbered
+    _, opened_at, closed_at = np.intersect1d(which, other, assume_unique=True, return_indices=True)
+    return begin[opened_at], end[closed_at]

@@ -59,7 +59,7 @@ class CaptureWhy:
 
 
 def why(capture: Capture, top: int = 5) -> CaptureWhy:
-    """Return the answers for the core that ran the kernel."""
+    """Return the reasons for the time of the core that ran the kernel."""
     core = capture.busiest
     path = parts(core, steps(core))
     return CaptureWhy(
@@ -80,35 +80,36 @@ def busy(core: MeasuredCore) -> dict[str, float]:
     which DMA engines move data."""
     begin, end = core.window
     window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
-    found = {}
+    shares = {}
     for number, engine in enumerate(ENGINES):
-        own = rows[rows["engine"] == number]
-        found[engine] = union_ns(own["begin_ns"], own["end_ns"]) / window
+        of_engine = rows[rows["engine"] == number]
+        shares[engine] = union_ns(of_engine["begin_ns"], of_engine["end_ns"]) / window
     moved = core.elements[(core.elements["begin_ns"] >= begin) & (core.elements["end_ns"] <= end)]
-    found["DMA"] = union_ns(moved["begin_ns"], moved["end_ns"]) / window
-    return found
+    shares["DMA"] = union_ns(moved["begin_ns"], moved["end_ns"]) / window
+    return shares
 
 
 def measured_time(kernel_ns: float, total_ns: float) -> str:
-    """Return the kernel's time, and the time that the profiler adds to it, in words."""
+    """Return a text with the kernel's time, and the time that the profiler adds before and after
+    the kernel."""
     around = total_ns - kernel_ns
     if around <= 0:
         return f"measured {duration(kernel_ns)}"
     return f"measured {HarnessTime(PROFILE, kernel_ns, around)}"
 
 
-def _time(result: CaptureWhy) -> str:
-    if result.range_ns is None:
-        return measured_time(result.kernel_ns, result.total_ns)
-    low, high = map(duration, result.range_ns)
+def _time(reasons: CaptureWhy) -> str:
+    if reasons.range_ns is None:
+        return measured_time(reasons.kernel_ns, reasons.total_ns)
+    low, high = map(duration, reasons.range_ns)
     return (
-        f"estimate {duration(result.kernel_ns)} (80 % range {low} to {high}) of the program's own "
+        f"estimate {duration(reasons.kernel_ns)} (80 % range {low} to {high}) of the program's own "
         "instructions"
     )
 
 
 def _largest(times: Mapping[str, float]) -> list[tuple[str, float]]:
-    return sorted(times.items(), key=lambda one: -one[1])
+    return sorted(times.items(), key=lambda item: -item[1])
 
 
 def _row(part: PathPart, whole: float) -> dict[str, Any]:
@@ -123,25 +124,25 @@ def _row(part: PathPart, whole: float) -> dict[str, Any]:
     }
 
 
-def _text(result: CaptureWhy) -> Iterator[str]:
-    yield f"{result.program} on {result.instance}   {_time(result)}"
-    if not result.path:
+def _text(reasons: CaptureWhy) -> Iterator[str]:
+    yield f"{reasons.program} on {reasons.instance}   {_time(reasons)}"
+    if not reasons.path:
         yield "no instruction of a kernel was traced"
         return
-    yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in result.busy.items())
+    yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in reasons.busy.items())
     yield from ("", "critical path by statement")
-    whole = result.kernel_ns
-    for part in result.path[: result.top]:
+    whole = reasons.kernel_ns
+    for part in reasons.path[: reasons.top]:
         shares = ((name, ns / whole) for name, ns in _largest(part.with_what))
-        said = ", ".join(f"{name} {share:.0%}" for name, share in shares if share > SHOWN)
+        parts = ", ".join(f"{name} {share:.0%}" for name, share in shares if share > SHOWN)
         names = "/".join(part.opcodes)
-        row = f"  {part.ns / whole:5.0%}  {part.place:<18} {names:<24} {said}"
+        row = f"  {part.ns / whole:5.0%}  {part.place:<18} {names:<24} {parts}"
         yield row.rstrip()
-    rest = result.path[result.top :]
+    rest = reasons.path[reasons.top :]
     if rest:
         yield f"  {sum(part.ns for part in rest) / whole:5.0%}  {len(rest)} others"
     yield from ("", "waited for semaphores")
-    for engine, what, ns in result.waits[: result.top]:
+    for engine, what, ns in reasons.waits[: reasons.top]:
         yield f"  {duration(ns):>9}  {engine} for {what or NOTHING}"
-    if not result.waits:
+    if not reasons.waits:
         yield "  nothing"

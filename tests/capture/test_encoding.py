@@ -96,7 +96,7 @@ def test_an_instruction_says_what_the_profiler_prints(opcode):
     given, printed = PRINTED[opcode]
     found = decoded(given)
     assert found.opcode == opcode and found.known
-    assert found.said(SEMAPHORES) == printed
+    assert found.profiler_text(SEMAPHORES) == printed
 
 
 def test_operands_tell_where_and_what_they_are():
@@ -134,7 +134,7 @@ def test_blocks_of_dma_are_addresses_variables_or_entries_of_a_table():
         src, dst = decoded(given).block("src"), decoded(given).block("dst")
         assert (src.kind, src.number, src.address) == told
         assert (src.nbytes, src.format, dst.format) == (131072, "bfloat16", "fp32")
-        assert "semaphore=24 sem_increment=16" in decoded(given).said()
+        assert "semaphore=24 sem_increment=16" in decoded(given).profiler_text()
 
 
 def test_an_opcode_that_no_table_has_is_told_by_its_number():
@@ -146,7 +146,7 @@ def test_an_opcode_that_no_table_has_is_told_by_its_number():
 def test_any_64_bytes_can_be_taken_apart():
     for code in range(256):
         for fill in (0x00, 0x7F, 0xFF):
-            decoded(bytes([code]) + bytes([fill]) * 63).said()
+            decoded(bytes([code]) + bytes([fill]) * 63).profiler_text()
 
 
 def test_a_table_that_is_wrong_is_named(monkeypatch):
@@ -176,12 +176,15 @@ def test_published_instructions_are_printed_as_the_profiler_prints_them(folder):
             _same_blocks(found, told)
         elif found.opcode not in OTHERWISE and "$" not in told:
             names = {int(n): name for n, name in re.findall(r"S\[(\d+)\] \(([^)]*)\)", told)}
-            assert found.said(names) == told
+            assert found.profiler_text(names) == told
 
 
 def _same_blocks(found, told):
     said = dict(re.findall(r"(\w+)=(\S+)", told))
-    assert f"semaphore={said['semaphore']} sem_increment={said['sem_increment']}" in found.said()
+    assert (
+        f"semaphore={said['semaphore']} sem_increment={said['sem_increment']}"
+        in found.profiler_text()
+    )
     for name in ("src", "dst"):
         block = found.block(name)
         step, count = (",".join(map(str, given)) for given in (block.steps, block.counts))

@@ -72,7 +72,9 @@ def test_all_that_the_compiler_made_is_read(tmp_path):
     assert [len(graph.code[engine].words) for engine in (VECTOR, SYNC)] == [1, 2]
     assert graph.code[VECTOR].names == ("I-2-0",) and graph.code[SYNC].statements == (1, 3)
     (copy,) = graph.code[VECTOR].instructions
-    assert copy.said(graph.semaphores).startswith("S[8] (qSyncIO0)>=16 S[6] (Vector)++@complete")
+    assert copy.profiler_text(graph.semaphores).startswith(
+        "S[8] (qSyncIO0)>=16 S[6] (Vector)++@complete"
+    )
     assert graph.code[SYNC].instructions[1].settings == {"queue": "qSPIO0", "block": 1}
     made = graph.statements[2]
     assert (made.text, made.file, made.line) == ("float32<128 x 64> $2[i]", "kernel.py", 8)
