@@ -258,7 +258,9 @@ class Document:
 def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):
-        yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
+        yield f"compiled   {POLICIES[timeline.order].description}" + (
+            f", core {number}" if number else ""
+        )
         yield from (f"  {line}" for line in listing.listing(timeline.compiled))
 
 

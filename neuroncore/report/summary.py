@@ -462,7 +462,7 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     yield f"estimate   {found if answers else found.time}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
-    yield f"order      {POLICIES[timeline.order].said}"
+    yield f"order      {POLICIES[timeline.order].description}"
     if (loads := timeline.program.loads) != "ahead":
         said = "of the same bytes happen once" if loads == "once" else "wait for their turn"
         yield f"loads      {said} (--loads {loads}), which only one source reports"

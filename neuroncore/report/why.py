@@ -34,11 +34,11 @@ from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
     CHAIN,
     Bound,
+    BoundSearch,
     Effect,
-    Tried,
+    bound_search,
     matters,
     then_bound_by,
-    tried,
 )
 from neuroncore.time.worlds import changes_of_worlds, world_bound
 
@@ -240,7 +240,7 @@ class _Asking:
         self.timeline, self.world, self.lines, self.rounds = timeline, world, found, rounds
         self.total = max(one.total_ns for one in world or (timeline,))
         self.work = pairs.work(timeline)
-        self.tried: Tried = tried(timeline)
+        self.search: BoundSearch = bound_search(timeline)
         self.all = True
 
     def answers(self) -> Answers:
@@ -252,11 +252,13 @@ class _Asking:
         if limit is not None:
             said = world_sentence(self.world, limit)
         else:
-            said = sentence(self.timeline, self.tried.bound, self.lines, self._space(waits, MOSTLY))
+            said = sentence(
+                self.timeline, self.search.bound, self.lines, self._space(waits, MOSTLY)
+            )
         space = "" if space in said else space
-        notes = (space, _contrast(self.tried.bound, limits), _first(edits))
+        notes = (space, _contrast(self.search.bound, limits), _first(edits))
         return Answers(
-            bound=limit or self.tried.bound,
+            bound=limit or self.search.bound,
             sentence="; ".join((said, *filter(None, notes))),
             chain=[line.name for line in chain_of(self.timeline, self.lines)],
             edits=edits,
@@ -274,7 +276,7 @@ class _Asking:
     def _edits(self, waits: Sequence[SpaceWait]) -> list[Advice]:
         """Return the edits that save time, the best first. If two save the same, the one that needs
         less space comes first."""
-        found = candidates(self.tried.base, self.timeline, self.lines, waits)
+        found = candidates(self.search.base, self.timeline, self.lines, waits)
         rounds = min(MOST, int(PART * self.rounds))
         made = [self._advice(one) for one in islice(found, rounds)]
         self.all &= next(found, None) is None
@@ -308,7 +310,7 @@ class _Asking:
     def _ranks(self) -> list[WhatIf]:
         if self.timeline.world.ranks == 1 or not self.world:
             return []
-        changes = changes_of_worlds(self.tried.base, self.world)
+        changes = changes_of_worlds(self.search.base, self.world)
         return sorted(map(self._what_if, changes), key=lambda one: -one.gain)
 
     def _what_if(self, change: Change) -> WhatIf:
@@ -319,9 +321,9 @@ class _Asking:
     def _limits(self) -> list[WhatIf]:
         """Return the what-ifs that no edit reaches: more of each resource that may save time, and
         perfect overlap."""
-        found, base = parts(self.timeline, steps(self.timeline)), self.tried.base
-        known = {one.change.what for one in self.tried.effects}
-        made = [self._effect(one) for one in self.tried.effects]
+        found, base = parts(self.timeline, steps(self.timeline)), self.search.base
+        known = {one.change.what for one in self.search.effects}
+        made = [self._effect(one) for one in self.search.effects]
         likely = [r for r in RESOURCES if r.name not in known and self._may_save(r, found)]
         likely.sort(key=lambda resource: -resource.saves(found))
         rounds = max(0, self.rounds - int(PART * self.rounds) - 1)

@@ -1,12 +1,13 @@
-"""The schedule: from a program and a machine to a timeline and its bottleneck.
+"""The schedule: from a program and a machine to a timeline and its bottleneck, which is called the
+bound here.
 
 * `compiled`: the program after the device's compiler: the instructions that remain and their
   engines, loads that are left out (`residency`), copies that are left out or merged (`copies`), the
   rules of the compiler (`policy`), and the costs of calls (`costs`, `queues`).
 * `schedule`: makes timelines of compiled programs. `prepare` computes their dependencies and costs,
   `timeline` is the result, and `meetings` finds where cores wait for each other.
-* `verdict`, `path`, `lines` and `flow`: the bottleneck of a run, and which instruction waits for
-  which; `worlds`: the bottleneck of several ranks.
+* `verdict`, `path`, `lines` and `flow`: the bound of a run, and which instruction waits for which;
+  `worlds`: the bound of several ranks.
 * `changes`, `variation`, `alternatives` and `edits/`: schedules of changed launches, and edits that
   a programmer can make.
 * `loops/`: the compiled loops of these modules.

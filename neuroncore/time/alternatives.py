@@ -20,8 +20,8 @@ def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
     float32. Return None if the machine would refuse the new call, or if the call takes a list of
     tiles. The result of a product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
-    found: Call | None = call.derived(key, partial(_with_formats, call, marks))
-    return found
+    variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
+    return variant
 
 
 def _with_formats(call: Call, marks: Sequence[int]) -> Call | None:
@@ -29,12 +29,12 @@ def _with_formats(call: Call, marks: Sequence[int]) -> Call | None:
         return None
     names = (*call.reads, *call.indices, *call.writes)
     marked = [name for name, mark in zip(names, marks, strict=False) if mark]
-    made = {
+    views = {
         name: replace(call.view(name), dtype=bfloat16) for name in marked if _is_wide(call, name)
     }
-    if not made:
+    if not views:
         return call
-    return _legal(replace(call, arguments={**call.arguments, **made}))
+    return _legal(replace(call, arguments={**call.arguments, **views}))
 
 
 def _is_wide(call: Call, name: str) -> bool:
@@ -45,7 +45,7 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Return the engines on which some of the calls could run but do not."""
+    """Yield the engines on which some of the calls could run but do not, each once."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]
@@ -54,15 +54,15 @@ def engines(calls: Sequence[Call]) -> Iterator[engine]:
 
 def on(unit: engine, call: Call) -> Call | None:
     """Return the call on another engine; None if that engine can't run it."""
-    found: Call | None = call.derived(f"{__name__} {unit.name}", partial(_on, unit, call))
-    return found
+    variant: Call | None = call.derived(f"{__name__} {unit.name}", partial(_on, unit, call))
+    return variant
 
 
 def _on(unit: engine, call: Call) -> Call | None:
     if unit is call.engine or unit not in call.instruction.engines or out_of_reach(call, unit):
         return None
-    named = {"engine": unit} if "engine" in call.arguments else {}
-    return _legal(replace(call, engine=unit, arguments={**call.arguments, **named}))
+    argument = {"engine": unit} if "engine" in call.arguments else {}
+    return _legal(replace(call, engine=unit, arguments={**call.arguments, **argument}))
 
 
 def _legal(call: Call) -> Call | None:

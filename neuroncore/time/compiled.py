@@ -35,9 +35,9 @@ else:
     vectorized = Lazy("neuroncore.time.vectorized")
 
 Array = npt.NDArray[Any]
-NOBODY_WAITS = np.zeros((0, 2), np.int64)
+NO_WAITS = np.zeros((0, 2), np.int64)
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Compiled.fate`
-WAITING = "single", "limited"  # values of `Options.loads` with which loads may wait
+WAITING = "single", "limited"  # values of `Options.loads` with which loads may wait (`reported`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +80,10 @@ class Compiled:
     def read_in_psum(self) -> Array:
         """Return whether each operand is read in PSUM although the program reads a copy of it in
         SBUF."""
-        taken, boxes = self.accesses.operands, self.program.boxes()
-        moved: Array = taken != self.program.columns().operands
+        operands, boxes = self.accesses.operands, self.program.boxes()
+        differs: Array = operands != self.program.columns().operands
         in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
-        return moved & in_psum[taken]
+        return differs & in_psum[operands]
 
     @property
     def leaves_out(self) -> bool:
@@ -93,8 +93,8 @@ class Compiled:
     @cached_property
     def queue(self) -> Array:
         """The queue of each instruction, as an index of `QUEUES`."""
-        taken: Array = self.table.queue.take(self.row)
-        return taken
+        queue: Array = self.table.queue.take(self.row)
+        return queue
 
 
 def compiled(
@@ -104,23 +104,26 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return a program as the compiler changes it for a machine. `order` is by default that of the
-    program. `like` is the compiled form of the same program for a machine with the same memories:
-    its order and merged instructions, which do not depend on costs, are reused. `costs` is the
-    table of a program that begins with the same calls, for compilers that only reorder."""
-    order, nobody = order or program.order, np.full(len(program), -1, np.int32)
+    """Return a program as the compiler changes it for a machine. `order` is by default the order
+    that the program names. `like` is the compiled form of the same program for a machine with the
+    same memories; its order and its merged instructions, which do not depend on costs, are reused.
+    `costs` is the table of a program that begins with the same calls. It may only be given if the
+    compiler leaves each call on its engine."""
+    order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
-    reads, weights = (of.take(table.first[columns.call]) for of in (table.reads, table.weights))
+    reads, weights = (
+        column.take(table.first[columns.call]) for column in (table.reads, table.weights)
+    )
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
-    copied, sums, row = nobody, nobody, table.first[columns.call]
+    sources, sums, row = no_instruction, no_instruction, table.first[columns.call]
     if table.are_open or (policy.rewrites and copies.any_left_out(program.calls)):
-        flow = dependencies.dependencies(np.zeros_like(nobody), 1, accesses, weights, True)
+        flow = dependencies.dependencies(np.zeros_like(no_instruction), 1, accesses, weights, True)
         sums = copies.accumulated(program, accesses, flow)
-        copied, forwards = forwarding.forwarded(program, accesses, flow)
-        accesses = accesses._replace(operands=forwards)
-        row = table.rows_for(heads, copied < 0, flow, columns.call, machine.fixed.semaphore_ns)
+        sources, forwarded_operands = forwarding.forwarded(program, accesses, flow)
+        accesses = accesses._replace(operands=forwarded_operands)
+        row = table.rows_for(heads, sources < 0, flow, columns.call, machine.fixed.semaphore_ns)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
     queue = table.queue.take(row)
@@ -131,16 +134,21 @@ def compiled(
     if policy.rewrites:
         loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
         loaded[turns] = -1
-        products, operands = nobody, accesses.operands
+        products, operands = no_instruction, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = copies.bypassed(program, accesses, flow)
         if (products >= 0).any():  # readers of a product now wait for it, not for the copy
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
-        made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
-        made = hoisting.hoisted(program, made)
-        repeated = np.where(loaded < 0, made, loaded)
-        rules = (FORWARDED, copied), (BYPASSED, products), (REPEATED, repeated), (ACCUMULATED, sums)
+        earlier = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
+        earlier = hoisting.hoisted(program, earlier)
+        repeated = np.where(loaded < 0, earlier, loaded)
+        rules = (
+            (FORWARDED, sources),
+            (BYPASSED, products),
+            (REPEATED, repeated),
+            (ACCUMULATED, sums),
+        )
         fate, instead = _fates(len(program), rules)
     return Compiled(
         written=written,
@@ -155,7 +163,7 @@ def compiled(
         instead=instead,
         heads=heads,
         moves=moves,
-        held=reported.waits(program, accesses, flow, turns) if turns.any() else NOBODY_WAITS,
+        held=reported.waits(program, accesses, flow, turns) if turns.any() else NO_WAITS,
     )
 
 
@@ -169,9 +177,9 @@ def _merged(
         return like.program, like.heads
     if not policy.rewrites:
         return program, np.full(len(program), -1, np.int32)
-    ordered, made = vectorized.vectorized(program, machine, policy.reach)
-    merged = copies.merged(ordered, machine.psum.bank_bytes)
-    return ordered, np.where(merged < 0, made, merged)
+    ordered, heads = vectorized.vectorized(program, machine, policy.reach)
+    copies_heads = copies.merged(ordered, machine.psum.bank_bytes)
+    return ordered, np.where(copies_heads < 0, heads, copies_heads)
 
 
 def _turns(
@@ -197,12 +205,12 @@ def _loaded_once(
 
 
 def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. Each rule has a fate
-    and an array; the array has, for each instruction, the instruction that replaces it, or -1 if
-    the rule does not apply. A later rule has precedence."""
+    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. Each rule is a pair
+    of a fate and an array. The array has, for each instruction, the instruction that replaces it,
+    or -1 if the rule does not apply. If several rules apply to an instruction, the last counts."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
-    for rule, found in rules:
-        fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
+    for value, replacements in rules:
+        fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
     return fate, instead
 
 
@@ -214,11 +222,11 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
     row = table.first[program.columns().call]
-    both = (
+    columns = (
         (getattr(table, name).take(row), getattr(form.table, name).take(form.row))
         for name in ("queue", "reads", "weights", "meets", "stays")
     )
-    if not all((new == old).all() for new, old in both):
+    if not all((new == old).all() for new, old in columns):
         return None
     return replace(form, written=program, program=program, table=table, row=row)
 
@@ -229,10 +237,10 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
     storages, is_read = program.storages(), accesses.is_read
     used = storages.of_window[program.operand_windows()]
     between = np.array([kind.region not in ON_CHIP for kind in storages.kinds])[storages.kind]
-    for chosen in (is_read, ~is_read):
-        between &= np.bincount(used[chosen], minlength=len(between)) > 0
-    found: Array = np.bincount(accesses.user, between[used], len(program)) > 0
-    return found
+    for uses in (is_read, ~is_read):
+        between &= np.bincount(used[uses], minlength=len(between)) > 0
+    flags: Array = np.bincount(accesses.user, between[used], len(program)) > 0
+    return flags
 
 
 def _compared(calls: Sequence[Call]) -> Array:

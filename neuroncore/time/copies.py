@@ -27,46 +27,46 @@ def merged(program: Program, bank_bytes: int) -> Array:
     the first of these copies; -1 for all other instructions.
 
     Merged copies are the same call of the same line, and each directly follows a transpose. They
-    write next to each other, and together they read at most one bank. In profiles of attention on
-    trn2, four transposes of 128 columns share a bank and one copy; eight transposes with 16-bit
-    elements have a copy each, because together they have more than 512 columns
-    (trainium-kernel-fusion).
+    write next to each other, and together they read at most one bank. The repository
+    trainium-kernel-fusion has profiles of attention on trn2: four transposes of 128 columns share a
+    bank and one copy, but eight transposes with 16-bit elements have a copy each, because together
+    they have more than 512 columns.
     """
-    columns, found = program.columns(), np.full(len(program), -1, np.int32)
-    read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
-    both = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in read]
-    elements, size = np.array(both, np.int64).reshape(-1, 2).T
+    columns, heads = program.columns(), np.full(len(program), -1, np.int32)
+    sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
+    sizes = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in sources]
+    elements, size = np.array(sizes, np.int64).reshape(-1, 2).T
     transposes = _flags(lambda call: call.transposes, program.calls)
-    own = 1 + np.flatnonzero((size > 0)[columns.call[1:]] & transposes[columns.call[:-1]])
-    if not len(own):
-        return found
-    own = own[np.lexsort((own, columns.line[own], columns.call[own]))]
-    boxes = program.box_table()[columns.operands[columns.start[own + 1] - 1], :5]
+    copies = 1 + np.flatnonzero((size > 0)[columns.call[1:]] & transposes[columns.call[:-1]])
+    if not len(copies):
+        return heads
+    copies = copies[np.lexsort((copies, columns.line[copies], columns.call[copies]))]
+    boxes = program.box_table()[columns.operands[columns.start[copies + 1] - 1], :5]
     rows, begin, end = boxes[:, :3], boxes[:, 3], boxes[:, 4]
-    same = np.diff(columns.call[own], prepend=-1) == 0
-    same &= np.diff(columns.line[own], prepend=-1) == 0
+    same = np.diff(columns.call[copies], prepend=-1) == 0
+    same &= np.diff(columns.line[copies], prepend=-1) == 0
     same[1:] &= (rows[1:] == rows[:-1]).all(axis=1) & (begin[1:] == end[:-1])
-    order = np.arange(len(own))
+    order = np.arange(len(copies))
     place = order - np.maximum.accumulate(np.where(same, 0, order))
-    place %= np.maximum(bank_bytes // size[columns.call[own]], 1)
+    place %= np.maximum(bank_bytes // size[columns.call[copies]], 1)
     first = order - place
-    length = np.bincount(first, elements[columns.call[own]], len(own))[first]
+    length = np.bincount(first, elements[columns.call[copies]], len(copies))[first]
     merges = (place > 0) & (length <= bank_bytes // FLOAT_BYTES)
-    found[own[merges]] = own[first[merges]]
-    return found
+    heads[copies[merges]] = copies[first[merges]]
+    return heads
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays. The compiler leaves out some copies out of PSUM, and their readers read in
-    PSUM. The first array has, for such a copy, the index of the instruction that wrote its source;
-    -1 for all other instructions. The second one has the operands of all instructions with those
-    readers changed.
+    """Return two arrays for copies out of PSUM that the compiler leaves out, because their readers
+    can read the source in PSUM. The first array has, for such a copy, the index of the instruction
+    that wrote its source; -1 for all other instructions. The second array has the operands of all
+    instructions: the readers of these copies have the source as their operand.
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
     All of its readers must read exactly what was copied, must be able to read it in PSUM without
-    taking more time, and must do so before PSUM is overwritten. In profiles of attention on trn2,
-    reductions and exponentials read PSUM in this way (trainium-kernel-fusion), but only if the copy
-    begins where its destination tile begins: copies to later parts of a tile stay.
+    taking more time, and must do so before PSUM is overwritten. In the profiles of attention on
+    trn2 of trainium-kernel-fusion, reductions and exponentials read PSUM in this way, but only if
+    the copy begins where its destination tile begins: copies to later parts of a tile stay.
     """
     calls, call = program.calls, program.columns().call
     start, operands = accesses.start, accesses.operands
@@ -83,9 +83,12 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     fits = operands[uses] == operands[last_operand[copy]]
     # two operands can't both be in PSUM
     fits &= np.bincount(reader, minlength=len(call))[reader] == 1
-    each = np.column_stack((call[reader], call[copy], uses - start[reader]))
-    kinds, kind = np.unique(each, axis=0, return_inverse=True)
-    may_read = (_may_read(calls[one], calls[other], place) for one, other, place in kinds.tolist())
+    keys = np.column_stack((call[reader], call[copy], uses - start[reader]))
+    kinds, kind = np.unique(keys, axis=0, return_inverse=True)
+    may_read = (
+        _may_read(calls[reader_call], calls[copy_call], place)
+        for reader_call, copy_call, place in kinds.tolist()
+    )
     fits &= np.array([*may_read], np.bool_)[kind.reshape(-1)]
     last, refused = np.full(len(call), -1), np.zeros(len(call), np.bool_)
     np.maximum.at(last, copy, reader)
@@ -98,8 +101,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
 
 
 def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
-    """Return, for each instruction that is not necessary because a product accumulates in PSUM,
-    that product; -1 for other instructions.
+    """Return, for each instruction that is not necessary because a product accumulates in PSUM, the
+    index of this product; -1 for all other instructions.
 
     A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
     cleared before the first addition. The compiler then leaves out the addition, the clearing, and
@@ -118,23 +121,24 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     uses = np.bincount(reaching[read], minlength=len(call))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """Return the instruction that wrote exactly operand k, and the copies that lie between that
-        instruction and operand k. Nothing else may read its result or these copies. Return -1 and
-        no copies if there is no such instruction."""
-        found = int(reaching[k])
-        if found < 0 or uses[found] != 1 or operands[start[found + 1] - 1] != operands[k]:
+        """Return the instruction that computed operand k, and the copies through which its result
+        came to operand k. Nothing else may read the result or the copies, and each must write
+        exactly what the next one reads. Return -1 and no copies if there is no such
+        instruction."""
+        writer = int(reaching[k])
+        if writer < 0 or uses[writer] != 1 or operands[start[writer + 1] - 1] != operands[k]:
             return -1, []
-        if not copies[call[found]]:
-            return found, []
-        origin, others = maker(int(start[found]))
-        return origin, [found, *others]
+        if not copies[call[writer]]:
+            return writer, []
+        origin, others = maker(int(start[writer]))
+        return origin, [writer, *others]
 
     for add in adds.tolist():
         sides = [maker(k) for k in range(start[add], start[add] + 2)]
-        made = [i >= 0 and bool(products[call[i]]) for i, _ in sides]
-        if sum(made) != 1:
+        multiplies = [i >= 0 and bool(products[call[i]]) for i, _ in sides]
+        if sum(multiplies) != 1:
             continue
-        (product, _), (before, _) = sides if made[0] else sides[::-1]
+        (product, _), (before, _) = sides if multiplies[0] else sides[::-1]
         in_place = before >= 0 and operands[start[before + 1] - 1] == operands[start[add + 1] - 1]
         if in_place and (clears[before] or source[before] >= 0):
             source[[add, *sides[0][1], *sides[1][1]]] = product
@@ -161,8 +165,8 @@ def _clears(program: Program) -> Array:
     # the last entry is for -1, a row without values
     zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])
     fills = _flags(lambda call: call.instruction.older_compiler.fills, program.calls)
-    found: Array = fills[columns.call] & zero[columns.values]
-    return found
+    clears: Array = fills[columns.call] & zero[columns.values]
+    return clears
 
 
 def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
@@ -191,13 +195,13 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether `reader` can read the source of `copy` in PSUM, in place of its operand number
-    `place`, without taking more time."""
+    """Return whether `reader` can read the source of `copy` in PSUM instead of its operand with
+    the index `place`, without taking more time."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])
-    made = replace(reader, arguments={**reader.arguments, name: src})
-    if reader.view(name).shape != src.shape or not stays_legal(made):
+    changed = replace(reader, arguments={**reader.arguments, name: src})
+    if reader.view(name).shape != src.shape or not stays_legal(changed):
         return False
-    from_psum, from_sbuf = (c.cost(c.machine).busy_ns for c in (made, reader))
+    from_psum, from_sbuf = (c.cost(c.machine).busy_ns for c in (changed, reader))
     return bool(from_psum <= from_sbuf)

@@ -21,15 +21,17 @@ Array = npt.NDArray[Any]
 
 class CallRow(NamedTuple):
     """A row of CallTable: the costs of a call on one engine, and the properties of the call.
-    `busy`, `latency`, `set_up_ns`, `weights_ns`, `rows` and `fills_half` are those of its `Cost`;
-    times are in nanoseconds. `lane_ns` is how long a transfer occupies each of the DMA engines
-    `first` to `last` (-1: the call is no transfer). `queue` is an index of `QUEUES`, or -1 for
-    stores, whose queue depends on the policy.
+    `busy` and `latency` are the fields `busy_ns` and `latency_ns` of its `Cost`; `set_up_ns`,
+    `weights_ns`, `rows` and `fills_half` are the fields of that name. Times are in nanoseconds.
+    `lane_ns` is how long a transfer occupies each of the DMA engines `first` to `last` (both are -1
+    if the call is no transfer). `queue` is an index of `QUEUES`, or -1 for stores, whose queue
+    depends on the policy.
 
-    `reads` is the number of operands that are read, and `weights` the index of the stationary one
-    (-1: none); `picks_weights` says whether a tile of indices picks its elements. `shares` says
-    whether the call uses the SBUF port that Vector and GpSimd share. A load that `stays` keeps its
-    place among loads. A call that `meets` waits for other cores.
+    `reads` is the number of operands that are read, and `weights` the index of the stationary
+    operand (-1: none); `picks_weights` says whether a tile of indices picks the elements of that
+    operand. `shares` says whether the call uses the SBUF port that Vector and GpSimd share. If
+    `stays` is True, a compiler that sorts loads by the first use of their data does not move this
+    load. If `meets` is True, the call waits for other cores.
     """
 
     busy: float
@@ -56,7 +58,7 @@ class CallTable:
 
     `known` is the table of a program that begins with the same calls, perhaps for another machine.
     A cost of `known` is reused if it depends only on figures that both machines have in common.
-    With `known`, the compiler must leave each call on its engine.
+    If `known` is given, the compiler must leave each call on its engine.
     """
 
     def __init__(
@@ -67,8 +69,8 @@ class CallTable:
         known: CallTable | None = None,
     ) -> None:
         self.calls = distinct
-        several = [variants(call, machine, policy) for call in distinct]
-        calls = [call for choices in several for call in choices]
+        groups = [variants(call, machine, policy) for call in distinct]
+        calls = [call for group in groups for call in group]
         used = self.used = policy.on(machine)
         costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
         # between[k] replaces row k for transfers of HBM tensors that the kernel writes and reads.
@@ -78,7 +80,7 @@ class CallTable:
             self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
             calls += [calls[k] for k in moves.tolist()]
             costs += [calls[k].cost(machine) for k in moves.tolist()]
-        widths = [len(choices) for choices in several]
+        widths = [len(group) for group in groups]
         self.last = np.cumsum(widths, dtype=np.int64)
         self.first = self.last - np.array(widths, np.int64)
         self.collectives = [c.collective for c in costs]
@@ -87,17 +89,17 @@ class CallTable:
         self._fill(list(map(_row, calls, costs)), SCALAR if policy.generates(machine) else STORES)
 
     def _fill(self, rows: list[CallRow], stores: int) -> None:
-        each = np.array(rows, np.float64).reshape(len(rows), len(CallRow._fields)).T.copy()
-        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = each[:6]
-        of = dict(zip(CallRow._fields[6:], each[6:].astype(np.int32), strict=True))
-        self.lane = np.column_stack((of["first"], of["last"]))
-        self.queue = np.where(of["queue"] < 0, np.int32(stores), of["queue"])
-        self.reads, self.weights = of["reads"], of["weights"]
-        self.picks_weights = (
-            of["picks_weights"] > 0
-        )  # reloaded each time: the index that picks weights may have changed
-        self.fills_half, self.shares = of["fills_half"] > 0, of["shares"] > 0
-        self.stays, self.meets = of["stays"] > 0, of["meets"] > 0
+        columns = np.array(rows, np.float64).reshape(len(rows), len(CallRow._fields)).T.copy()
+        times, rest = columns[:6], columns[6:].astype(np.int32)
+        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = times
+        properties = dict(zip(CallRow._fields[6:], rest, strict=True))
+        self.lane = np.column_stack((properties["first"], properties["last"]))
+        self.queue = np.where(properties["queue"] < 0, np.int32(stores), properties["queue"])
+        self.reads, self.weights = properties["reads"], properties["weights"]
+        # such weights are loaded again each time: the index that picks them may have changed
+        self.picks_weights = properties["picks_weights"] > 0
+        self.fills_half, self.shares = properties["fills_half"] > 0, properties["shares"] > 0
+        self.stays, self.meets = properties["stays"] > 0, properties["meets"] > 0
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
         """Return the table of the same calls on another machine; return this table if no cost
@@ -122,18 +124,18 @@ class CallTable:
             return []
         return [
             k
-            for key, own in self._by_figures.items()
+            for key, indices in self._by_figures.items()
             if self.used.figures_for(*key) != machine.figures_for(*key)
-            for k in own
+            for k in indices
         ]
 
     @cached_property
     def _by_figures(self) -> dict[tuple[str, bool], list[int]]:
         """The indices of the calls, grouped by the arguments of `Machine.figures_for`."""
-        found: dict[tuple[str, bool], list[int]] = {}
+        groups: dict[tuple[str, bool], list[int]] = {}
         for k, call in enumerate(self.calls):
-            found.setdefault((call.engine.name, call.instruction.may_move), []).append(k)
-        return found
+            groups.setdefault((call.engine.name, call.instruction.may_move), []).append(k)
+        return groups
 
     @property
     def are_open(self) -> bool:
@@ -141,19 +143,20 @@ class CallTable:
         return bool((self.last - self.first > 1).any())
 
     def rows_for(
-        self, heads: Array, made: Array, flow: Flow, call: Array, semaphore_ns: float
+        self, heads: Array, runs: Array, flow: Flow, call: Array, semaphore_ns: float
     ) -> Array:
         """Return, for each instruction, its row of this table. The row also decides the engine, if
         the compiler may choose one. Instruction i makes call[i]. An instruction that is merged with
-        another (heads[i] is not -1) has the row of instruction heads[i]. Instructions that are not
-        `made` occupy no engine. `semaphore_ns` is the time of a signal between engines."""
+        another (heads[i] is not -1) has the row of instruction heads[i]. An instruction that the
+        compiler leaves out (runs[i] is False) occupies no engine. `semaphore_ns` is the time of a
+        signal between engines."""
         count = len(call)
         row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
-        work = native.Instructions(call, heads, made, flow.first, flow.needs)
+        instructions = native.Instructions(call, heads, runs, flow.first, flow.needs)
         choices = native.Choices(
             self.first, self.last, self.queue, self.busy, self.lane_ns, self.latency
         )
-        native.assigned.over(count)(work, choices, semaphore_ns, free, done, row)
+        native.assigned.over(count)(instructions, choices, semaphore_ns, free, done, row)
         return row
 
 
@@ -164,12 +167,12 @@ def _row(call: Call, cost: Cost) -> CallRow:
     for known, row in rows:
         if known is cost:
             return row  # type: ignore[no-any-return]
-    made = _made_row(call, cost)
-    call.found[__name__] = (cost, made), *rows[-1:]
-    return made
+    computed = _computed_row(call, cost)
+    call.found[__name__] = (cost, computed), *rows[-1:]
+    return computed
 
 
-def _made_row(call: Call, cost: Cost) -> CallRow:
+def _computed_row(call: Call, cost: Cost) -> CallRow:
     transfer, weights, picks = cost.transfer, -1, False
     if cost.weights_ns:
         stationary = call.instruction.traits.weights

@@ -17,7 +17,7 @@ else:
     loops = Lazy("neuroncore.time.loops.flow")
 
 Array = npt.NDArray[Any]
-MOST_USES = 20_000  # per tile; edits leave out tiles with more
+MOST_USES = 20_000  # edits leave out tiles that are used more often
 
 
 def flow_of_data(
@@ -44,9 +44,9 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
     writes. `boxes` is `Boxes.table` of the record."""
     # One type of numbers, and so one compilation of the loop: paths count instructions in 64 bits.
     reader, writer = (rows.astype(np.int32, copy=False) for rows in (reader, writer))
-    found = np.zeros(len(reader), np.bool_)
-    reads_of.over(len(reader))(accesses, boxes, reader, writer, found)
-    return found
+    reads = np.zeros(len(reader), np.bool_)
+    reads_of.over(len(reader))(accesses, boxes, reader, writer, reads)
+    return reads
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
@@ -58,10 +58,10 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Number the successive contents of each tile from 0, and return, for each of `uses`, the
-    number of the contents that the tile has then. Tile a is used by uses[ends[a]:ends[a + 1]],
-    which are sorted indices of operands. The number increases with each write after which no
-    earlier contents are read. `boxes` is `Boxes.table` of the record."""
+    """Return, for each of `uses`, which of its successive contents a tile has at this use, counted
+    from 0 for each tile. Tile a is used by the operands uses[ends[a]:ends[a + 1]], which are in
+    program order. New contents begin with each write after which no earlier contents are read.
+    `boxes` is `Boxes.table` of the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

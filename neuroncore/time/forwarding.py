@@ -41,9 +41,9 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
         return makers, operands
     makers[copies] = flow.reaching[start[copies]]
     copies = copies[makers[copies] >= 0]
-    src, dst, made = start[copies], start[copies] + 1, start[makers[copies] + 1] - 1
+    src, dst, results = start[copies], start[copies] + 1, start[makers[copies] + 1] - 1
     left_out = np.zeros(len(call), np.bool_)
-    left_out[copies] = _alike(*(program.box_table()[operands[of]] for of in (src, dst, made)))
+    left_out[copies] = _alike(*(program.box_table()[operands[of]] for of in (src, dst, results)))
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & left_out[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
     left_out[copy[operands[uses] != operands[start[copy] + 1]]] = False
@@ -59,16 +59,16 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     return np.where(left_out, makers, np.int32(-1)), operands
 
 
-def _alike(src: Array, dst: Array, made: Array) -> Array:
+def _alike(src: Array, dst: Array, result: Array) -> Array:
     """Return, for each copy, whether three conditions hold: its source and its destination are
     contiguous bytes, they are on the same partitions, and the instruction that made the source
     wrote all of it. The arguments are rows of `Boxes.table`, one per copy: `src` the source, `dst`
     the destination, and `made` the result of the instruction that made the source."""
-    dense: Array = (src[:, DENSE] & dst[:, DENSE] & made[:, DENSE]) > 0
-    same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == made[:, 0])
-    within = (made[:, BEGINS] <= src[:, BEGINS]) & (made[:, ENDS] >= src[:, ENDS])
-    found: Array = dense & same & within.all(axis=1)
-    return found
+    dense: Array = (src[:, DENSE] & dst[:, DENSE] & result[:, DENSE]) > 0
+    same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == result[:, 0])
+    within = (result[:, BEGINS] <= src[:, BEGINS]) & (result[:, ENDS] >= src[:, ENDS])
+    flags: Array = dense & same & within.all(axis=1)
+    return flags
 
 
 def _is_plain(call: Call) -> bool:

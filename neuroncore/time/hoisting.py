@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """The loops at one depth of nesting, with three entries for each row of the program. `run` is
-    the number of the execution of a loop that contains the row, and `turn` the number of the
+    """The loops at one depth of nesting, with three entries for each row (instruction) of the
+    program. `run` identifies the execution of a loop that contains the row, and `turn` the
     iteration, counted through the whole program; both are -1 outside loops of this depth.
 
     `alike` is True unless the corresponding row of the iteration before or after has another
@@ -33,36 +33,36 @@ class LoopLevel(NamedTuple):
     alike: Array
 
 
-def hoisted(program: Program, made: Array) -> Array:
-    """Return a copy of `made` with -1 for the rows that the compiler can't leave out. made[i] is an
-    earlier row that computes the same result as row i, or -1."""
+def hoisted(program: Program, earlier: Array) -> Array:
+    """Return a copy of `earlier` with -1 for the rows that the compiler can't leave out. earlier[i]
+    is an earlier row that computes the same result as row i, or -1."""
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
-    rows = np.flatnonzero(made >= 0)
+    rows = np.flatnonzero(earlier >= 0)
     if not len(marks) or not len(rows):
-        return made
-    at = np.arange(len(made)) if program.origin is None else program.origin
-    result = np.empty_like(at)
-    result[at] = at[_first(made)]
+        return earlier
+    source_row = np.arange(len(earlier)) if program.origin is None else program.origin
+    result = np.empty_like(source_row)
+    result[source_row] = source_row[_first(earlier)]
     kept, open_ = np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
-    own, other = at[rows], at[made[rows]]
+    rows_in_source, other = source_row[rows], source_row[earlier[rows]]
     for level in reversed(_levels(marks, result)):
-        inside = open_ & (level.run[own] >= 0)
-        together = level.run[own] == level.run[other]
-        open_ &= ~(inside & together & (level.turn[own] == level.turn[other]))
-        kept &= ~(inside & open_) | level.alike[own]
+        inside = open_ & (level.run[rows_in_source] >= 0)
+        together = level.run[rows_in_source] == level.run[other]
+        open_ &= ~(inside & together & (level.turn[rows_in_source] == level.turn[other]))
+        kept &= ~(inside & open_) | level.alike[rows_in_source]
         open_ &= ~(inside & together)
-    found = made.copy()
-    found[rows[~kept]] = -1
-    return found
+    hoistable = earlier.copy()
+    hoistable[rows[~kept]] = -1
+    return hoistable
 
 
-def _first(made: Array) -> Array:
-    """Return, for each row, the first row that has the same result. made[i] is some earlier row
+def _first(known: Array) -> Array:
+    """Return, for each row, the first row that has the same result. known[i] is some earlier row
     with the result of row i, or -1."""
-    found = np.where(made >= 0, made, np.arange(len(made)))
-    while (earlier := found[found]).tobytes() != found.tobytes():
-        found = earlier
-    return found
+    first = np.where(known >= 0, known, np.arange(len(known)))
+    while (earlier := first[first]).tobytes() != first.tobytes():
+        first = earlier
+    return first
 
 
 def _levels(marks: Array, result: Array) -> list[LoopLevel]:
@@ -79,7 +79,8 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
     """Return the loops at one depth of nesting. `begins` and `ends` are the entries of
-    `Data.iterations` at which their iterations begin and end."""
+    `Data.iterations` at which their iterations begin and end. result[i] is the first row with the
+    same result as row i."""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)

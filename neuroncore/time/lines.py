@@ -50,67 +50,69 @@ class Line:
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
     """Return the lines on the critical path, those that occupy it longest first. If `world` has the
     timelines of all cores of a launch, the path goes through all of these cores."""
-    found = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
-    made: dict[str, Line] = {}
-    for own, each in found:
-        for line in _lines(own, each):
-            known = made.get(str(line.place))
-            made[str(line.place)] = line if known is None else _sum(known, line)
-    return sorted(made.values(), key=lambda one: -one.ns)
+    paths = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
+    by_place: dict[str, Line] = {}
+    for core_timeline, core_steps in paths:
+        for line in _lines(core_timeline, core_steps):
+            known = by_place.get(str(line.place))
+            by_place[str(line.place)] = line if known is None else _sum(known, line)
+    return sorted(by_place.values(), key=lambda line: -line.ns)
 
 
-def _lines(timeline: Timeline, found: CriticalSteps) -> list[Line]:
+def _lines(timeline: Timeline, path_steps: CriticalSteps) -> list[Line]:
     program, line = timeline.program, timeline.columns.line
-    on_path, counts = line[found.instruction], np.bincount(line, minlength=len(program.lines))
+    on_path, counts = line[path_steps.instruction], np.bincount(line, minlength=len(program.lines))
     numbers: dict[str, list[int]] = {}
     for number in np.unique(on_path).tolist():
         numbers.setdefault(str(program.place(number)), []).append(number)
     group_of = np.full(len(program.lines), -1)
-    for number, own in enumerate(numbers.values()):
-        group_of[own] = number
+    for number, lines_at_place in enumerate(numbers.values()):
+        group_of[lines_at_place] = number
     group, count = group_of[on_path], len(numbers)
     kinds = len(ON_PATH)
-    held = np.bincount(group * kinds + found.held, found.ns, count * kinds).reshape(count, kinds)
-    ns, times = np.bincount(group, found.ns, count), np.bincount(group, minlength=count)
-    sums = parts_of_groups(timeline, found, group, count)
-    calls = _calls(timeline, found.instruction, group, count)
+    held = np.bincount(group * kinds + path_steps.held, path_steps.ns, count * kinds).reshape(
+        count, kinds
+    )
+    ns, times = np.bincount(group, path_steps.ns, count), np.bincount(group, minlength=count)
+    sums = parts_of_groups(timeline, path_steps, group, count)
+    calls = _calls(timeline, path_steps.instruction, group, count)
     _, first = np.unique(group, return_index=True)
     return [
         Line(
-            place=program.place(own[0]),
+            place=program.place(lines_at_place[0]),
             calls=calls[k],
             steps=int(times[k]),
-            count=int(counts[own].sum()),
+            count=int(counts[lines_at_place].sum()),
             ns=float(ns[k]),
             parts=sums[k],
             held=dict(zip(ON_PATH, held[k].tolist(), strict=True)),
-            first=float(timeline.begin[found.instruction[first[k]]]),
+            first=float(timeline.begin[path_steps.instruction[first[k]]]),
         )
-        for k, own in enumerate(numbers.values())
+        for k, lines_at_place in enumerate(numbers.values())
     ]
 
 
-def _calls(timeline: Timeline, at: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
+def _calls(timeline: Timeline, rows: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
     """Return the distinct calls of each of `count` groups of instructions. Instruction at[k] is in
     group[k]."""
     calls = timeline.program.calls
-    found = np.unique(group * len(calls) + timeline.columns.call[at])
+    keys = np.unique(group * len(calls) + timeline.columns.call[rows])
     return [
-        tuple(calls[n % len(calls)] for n in found[found // len(calls) == k].tolist())
+        tuple(calls[n % len(calls)] for n in keys[keys // len(calls) == k].tolist())
         for k in range(count)
     ]
 
 
-def _sum(one: Line, other: Line) -> Line:
+def _sum(first: Line, second: Line) -> Line:
     """Return the sum of the figures of one source line, which two cores have on the critical
     path."""
     return Line(
-        place=one.place,
-        calls=tuple(dict.fromkeys((*one.calls, *other.calls))),
-        steps=one.steps + other.steps,
-        count=one.count + other.count,
-        ns=one.ns + other.ns,
-        parts=one.parts + other.parts,
-        held={name: ns + other.held[name] for name, ns in one.held.items()},
-        first=min(one.first, other.first),
+        place=first.place,
+        calls=tuple(dict.fromkeys((*first.calls, *second.calls))),
+        steps=first.steps + second.steps,
+        count=first.count + second.count,
+        ns=first.ns + second.ns,
+        parts=first.parts + second.parts,
+        held={name: ns + second.held[name] for name, ns in first.held.items()},
+        first=min(first.first, second.first),
     )

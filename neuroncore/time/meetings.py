@@ -1,5 +1,5 @@
-"""Meetings: instructions at which cores of a launch wait for each other. This includes collectives,
-whose time depends on the instance on which the ranks run."""
+"""Meetings: instructions at which cores of a launch wait for each other. Collectives are meetings
+too; their time depends on the instance on which the ranks run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     The k-th meeting of a group of cores is the k-th one on each core. A meeting that some cores do
     not reach, because their record ends earlier, is left out.
     """
-    found: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+    meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
         members = {
             index: tuple(sorted(call.instruction.meets(call, world, number)))
@@ -51,46 +51,58 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
         }
         column, met = program.columns().call, Counter[tuple[int, ...]]()
         for i in np.flatnonzero(np.isin(column, list(members))).tolist():
-            who = members[column[i]]
-            found.setdefault((who, met[who]), {})[number] = i
-            met[who] += 1
-    return [there for (who, _), there in found.items() if len(there) == len(who) > 1]
+            group = members[column[i]]
+            meetings.setdefault((group, met[group]), {})[number] = i
+            met[group] += 1
+    return [
+        instructions
+        for (group, _), instructions in meetings.items()
+        if len(instructions) == len(group) > 1
+    ]
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
     """Return the collectives of a program in order, each as the index of its instruction and its
     `Collective`."""
-    done = {row: one for row, one in enumerate(form.table.collectives) if one is not None}
-    own = np.flatnonzero(np.isin(form.row, list(done))) if done else ()
-    return [(int(i), done[form.row[i]]) for i in own]
+    by_row = {
+        row: collective
+        for row, collective in enumerate(form.table.collectives)
+        if collective is not None
+    }
+    instructions = np.flatnonzero(np.isin(form.row, list(by_row))) if by_row else ()
+    return [(int(i), by_row[form.row[i]]) for i in instructions]
 
 
-def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
-    """Return the time of the collective `done` of core `number`, among the ranks of its group. The
-    instance is the one that the world names, or else the smallest one of this `machine` with enough
-    ranks. Return None if there is no such instance, or if the instance does not have these ranks or
-    this many cores per rank."""
-    group = done.group(world.rank(number))
-    most = max(world.ranks, 1 + max(group))
+def time_of(
+    collective: Collective, world: World, number: int, machine: str
+) -> CollectiveTime | None:
+    """Return the time of a collective of core `number`, among the ranks of its group. The instance
+    is the one that the world names, or else the smallest instance with this `machine` that has
+    enough ranks. Return None if there is no such instance, or if it has too few ranks or cannot
+    have this many cores per rank."""
+    group = collective.group(world.rank(number))
+    least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
-    one = named or instances.holding(machine, world.cores, most)
-    if one is None or world.cores not in one.chip.logical_core_sizes:
+    instance = named or instances.holding(machine, world.cores, least_ranks)
+    if instance is None or world.cores not in instance.chip.logical_core_sizes:
         return None
-    if max(group) >= one.ranks(world.cores):
+    if max(group) >= instance.ranks(world.cores):
         return None
-    return collective_time.known_time(one.name, world.cores, done.pattern, done.size_bytes, group)
+    return collective_time.known_time(
+        instance.name, world.cores, collective.pattern, collective.size_bytes, group
+    )
 
 
-def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
+def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
     """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
-    for the end of the collective before it: the CC-cores of a core work on one stream unless the
-    kernel names another (compute-comm-overlap.rst). A collective of unknown time keeps its latency.
-    """
+    for the end of the collective before it. The vendor's page compute-comm-overlap.rst says that
+    the CC-cores of a core work on one stream unless the kernel names another. A collective of
+    unknown time keeps its latency."""
     before = -1
-    for i, done in collectives(form):
-        taken = time_of(done, world, number, machine)
-        if taken is not None:
-            work.latency[i] = taken.ns
+    for i, collective in collectives(form):
+        time = time_of(collective, world, number, machine)
+        if time is not None:
+            work.latency[i] = time.ns
         if before >= 0:
             queue = work.queue[before]
             work.previous[i, queue] = max(work.previous[i, queue], before)

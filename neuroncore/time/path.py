@@ -17,7 +17,7 @@ from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
 
 Array = npt.NDArray[Any]
-# The cause of an instruction's wait: none, its turn in its queue, data, space that other
+# The reason why an instruction waited: none, its turn in its queue, data, space that other
 # instructions use, an order that the kernel requires, or another core.
 START, TURN, DATA, SPACE, ORDER, MEETING = range(6)
 ON_PATH = "start", "turn", "data", "space", "order", "meeting"
@@ -61,11 +61,11 @@ class CriticalSteps(NamedTuple):
 
 def steps(timeline: Timeline) -> CriticalSteps:
     """Return the critical path of one core. Waits for other cores are a part of it, at meetings."""
-    found = _known.get(timeline)
-    if found is None:
-        path = timeline.critical_path
-        found = _known[timeline] = _of_core(timeline, path) if len(path) else _none()
-    return found
+    path_steps = _known.get(timeline)
+    if path_steps is None:
+        indices = timeline.critical_path
+        path_steps = _known[timeline] = _of_core(timeline, indices) if len(indices) else _none()
+    return path_steps
 
 
 def step_times(timeline: Timeline) -> StepTimes:
@@ -87,28 +87,29 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
-    """Return the critical path through all cores of a world: each core on the path, with its steps.
-    At a meeting, the path continues with the core that came last."""
+    """Return the critical path through all cores of a world: the timeline of each core on the path,
+    with the steps on this core. At a meeting, the path continues, from its end backwards, with the
+    core that arrived last."""
     place = {
         (number, i): meeting
-        for meeting in together([one.program for one in timelines], timelines[0].world)
+        for meeting in together([timeline.program for timeline in timelines], timelines[0].world)
         for number, i in meeting.items()
     }
     last = max(range(len(timelines)), key=lambda n: timelines[n].end.max(initial=0.0))
     if not len(timelines[last].end):
         return []
     number, i, path = last, int(np.argmax(timelines[last].end)), []
-    turn: dict[int, Array] = {}
+    previous: dict[int, Array] = {}
     while i >= 0:
         meeting = place.get((number, i), {number: i})
         number = max(meeting, key=lambda n: float(timelines[n].done[meeting[n]]))
-        i, own = meeting[number], timelines[number]
+        i, timeline = meeting[number], timelines[number]
         path.append((number, i))
-        cause = int(own.cause[i])
+        cause = int(timeline.cause[i])
         if cause == -2:
-            if number not in turn:
-                turn[number] = before_in_queue(own.queue, own.begin)
-            cause = int(turn[number][i])
+            if number not in previous:
+                previous[number] = before_in_queue(timeline.queue, timeline.begin)
+            cause = int(previous[number][i])
         i = cause
     return _steps(timelines, path[::-1])
 
@@ -120,29 +121,31 @@ def _none() -> CriticalSteps:
 def _steps(
     timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
 ) -> list[tuple[Timeline, CriticalSteps]]:
-    """Return each core on a path, with its steps. `path` has pairs: the number of a core, and an
-    instruction of that core."""
+    """Return the timeline of each core on a path, with the steps on this core. `path` has pairs:
+    the number of a core, and an instruction of that core."""
     if not path:
         return []
     core, at = np.array(path, np.int64).T
     begin = np.array([timelines[c].begin[i] for c, i in path])
     until = np.append(begin[1:], timelines[core[-1]].end[at[-1]])
     held = np.full(len(at), MEETING)
-    found = []
+    by_core = []
     for number in np.unique(core).tolist():
-        own = core == number
-        together = own & np.append(False, own[:-1])
-        held[own] = _held(timelines[number], at[own], together[own])
+        on_core = core == number
+        together = on_core & np.append(False, on_core[:-1])
+        held[on_core] = _held(timelines[number], at[on_core], together[on_core])
     held[0] = START
     holds = np.append(held[1:], START)
     for number in np.unique(core).tolist():
-        own = core == number
-        times = _timed(timelines[number], at[own], until[own])
-        found.append((timelines[number], CriticalSteps(*times, held[own], holds[own])))
-    return found
+        on_core = core == number
+        times = _timed(timelines[number], at[on_core], until[on_core])
+        by_core.append((timelines[number], CriticalSteps(*times, held[on_core], holds[on_core])))
+    return by_core
 
 
 def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
+    """Return the times of the steps of `path`, instructions of one core. Step k lasts until the
+    time until[k] in nanoseconds."""
     begin, moves = timeline.begin[path], timeline.moves[path]
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
@@ -159,7 +162,7 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     """Return the reason why each instruction of `path`, the critical path on one core, had to wait.
     `follows` flags the instructions whose step before is on the same core; for all others the
     reason is MEETING."""
-    found = np.full(len(path), MEETING)
+    reasons = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == -2
     waits = np.flatnonzero(follows & ~turn)
@@ -167,14 +170,14 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))
     boxes = timeline.program.boxes().table
     data = read_of(timeline.compiled.accesses, boxes, reader, writer)
-    found[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
-    found[follows & turn] = TURN
-    return found
+    reasons[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
+    reasons[follows & turn] = TURN
+    return reasons
 
 
 def _asked(timeline: Timeline) -> Array:
     """Return the pairs of instructions in which the first must wait for the second because the
-    kernel requires it. Each pair is one number, as `_pairs` makes it."""
+    kernel requires it. Each pair is one integer (`_pairs`)."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -183,15 +186,17 @@ def _asked(timeline: Timeline) -> Array:
     return np.concatenate(asked)
 
 
-def _pairs(one: Array, other: Array, count: int) -> Array:
-    found: Array = one.astype(np.int64) * count + other
-    return found
+def _pairs(first: Array, second: Array, count: int) -> Array:
+    """Return each pair of indices first[k] and second[k], below `count`, as one integer."""
+    keys: Array = first.astype(np.int64) * count + second
+    return keys
 
 
 class PathParts(NamedTuple):
-    """The parts of a critical path in nanoseconds: work by queue; the issue, the moves and the
-    latency of transfers; the latency of all other instructions; waits for space; and meetings, with
-    the other core of a launch and with other ranks."""
+    """The parts of a critical path in nanoseconds: the work of each queue, by the name of the
+    queue; the issue, the moves and the latency of transfers; the latency of all other instructions;
+    waits for space; waits for the other core of the rank; and collectives, which include waits for
+    other ranks."""
 
     work: dict[str, float]
     issue: float
@@ -206,11 +211,11 @@ class PathParts(NamedTuple):
     def named(self) -> dict[str, float]:
         """Return the parts that are not 0, by their names in reports, the longest first."""
         rest = zip(NAMES, self[1:], strict=True)
-        found = self.work | {name: ns for name, ns in rest if ns > 0}
-        return dict(sorted(found.items(), key=lambda part: -part[1]))
+        named = self.work | {name: ns for name, ns in rest if ns > 0}
+        return dict(sorted(named.items(), key=lambda part: -part[1]))
 
     def __add__(self, other: object) -> PathParts:
-        """Return the sum of both, part by part."""
+        """Return the sums of the parts of two critical paths."""
         assert isinstance(other, PathParts)
         names = {*self.work, *other.work}
         work = {name: self.work.get(name, 0.0) + other.work.get(name, 0.0) for name in names}
@@ -223,41 +228,46 @@ NAMES = (
 )
 
 
-def parts(timeline: Timeline, found: CriticalSteps) -> PathParts:
+def parts(timeline: Timeline, path_steps: CriticalSteps) -> PathParts:
     """Return the parts of a critical path: the sums over all of its steps."""
-    (made,) = parts_of_groups(timeline, found, np.zeros(len(found.instruction), np.int64), 1)
-    return made
+    (path_parts,) = parts_of_groups(
+        timeline, path_steps, np.zeros(len(path_steps.instruction), np.int64), 1
+    )
+    return path_parts
 
 
 def parts_of_groups(
-    timeline: Timeline, found: CriticalSteps, group: Array, count: int
+    timeline: Timeline, path_steps: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
     """Return the parts of `count` groups of steps, each the sums over the steps of one group. Step
     k belongs to group[k]."""
-    own, waiting = found.instruction, found.waiting
-    moves, space = timeline.moves[own], found.holds == SPACE
-    met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]
+    rows, waiting = path_steps.instruction, path_steps.waiting
+    moves, space = timeline.moves[rows], path_steps.holds == SPACE
+    met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]
     alone = ~met & ~space
     kinds = (moves & alone, ~moves & alone, ~met & space, met & ~ranks, ranks)
     waits = [np.where(kind, waiting, 0.0) for kind in kinds]
-    sums = [np.bincount(group, of, count) for of in (found.issuing, found.moving, *waits)]
-    key = group * len(QUEUES) + timeline.queue[own]
-    work = np.bincount(key, found.working, count * len(QUEUES)).reshape(count, len(QUEUES))
+    sums_of_parts = [
+        np.bincount(group, column, count)
+        for column in (path_steps.issuing, path_steps.moving, *waits)
+    ]
+    key = group * len(QUEUES) + timeline.queue[rows]
+    work = np.bincount(key, path_steps.working, count * len(QUEUES)).reshape(count, len(QUEUES))
     return [
         PathParts(
-            {name: ns for name, ns in zip(QUEUES, each, strict=True) if ns > 0},
-            *(float(of[k]) for of in sums),
+            {name: ns for name, ns in zip(QUEUES, works, strict=True) if ns > 0},
+            *(float(column[k]) for column in sums_of_parts),
         )
-        for k, each in enumerate(work.tolist())
+        for k, works in enumerate(work.tolist())
     ]
 
 
 def _meetings(timeline: Timeline) -> Array:
     """Return two arrays of flags, with one flag for each distinct call: whether the call meets
     other cores, and whether some of those cores belong to other ranks."""
-    found = np.zeros((2, len(timeline.program.calls)), np.bool_)
+    flags = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:
             members = call.instruction.meets(call, timeline.world, timeline.core)
-            found[:, n] = True, len({timeline.world.rank(one) for one in members}) > 1
-    return found
+            flags[:, n] = True, len({timeline.world.rank(number) for number in members}) > 1
+    return flags

@@ -16,23 +16,24 @@ NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields i
 
 @dataclass(frozen=True)
 class Policy:
-    """The changes that a compiler makes to the order of a program. `said` describes them in words.
+    """The changes that a compiler makes to the order of a program. `description` has them in words.
 
-    A queue issues, from its next `window` instructions, the one that can begin first. For DMA,
-    `transfers` replaces `window`. Instructions that read nothing, like memset, may move up if they
-    are among the next `reach`.
+    A queue issues, from its next `window` instructions, the one that can begin first. In the DMA
+    rings, the number is `transfers` instead of `window`. An instruction that reads nothing, such as
+    a memset, may begin early if it is among the next `reach` instructions of its queue. If
+    `by_first_use` is True, loads are sorted by the first use of their data.
 
-    With `rewrites`, the compiler does more. An instruction without an engine goes to Vector or
-    Scalar, to the one on which it ends first. Repeated loads are left out while the tiles fit
-    (`residency`), and `copies` are left out or merged. Descriptors that hardware could write are
-    written before the kernel runs; with `dge` the device writes them while it runs (`generates`).
+    If `rewrites` is True, the compiler does more. An instruction for which the kernel names no
+    engine runs on Vector or Scalar, where it ends first. Repeated loads are left out while the
+    tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors that hardware
+    could write are written before the kernel runs. If `dge` is True too, the device writes them
+    while the kernel runs (`generates`).
 
-    With `software`, GpSimd writes the descriptors of transfers that name no mode, and loads pass
-    stores that wait in its queue. With `by_first_use`, loads come in the order in which their data
-    are used.
+    If `software` is True, GpSimd writes the descriptors of transfers that name no mode, and loads
+    may overtake stores that wait in the queue of GpSimd.
     """
 
-    said: str
+    description: str
     window: int
     reach: int
     transfers: int
@@ -64,7 +65,7 @@ class Policy:
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
-SAID: dict[Order, str] = {
+DESCRIPTIONS: dict[Order, str] = {
     "in-order": "every engine runs its instructions in program order",
     "scheduled": "instructions are reordered as the NKI compiler would do it",
     "standalone": "program order on every engine, but loads in the order of first use "
@@ -79,11 +80,13 @@ def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
     reader = FactReader.of("compilers.toml")
     raw = reader.raw
     reader.exactly(raw, ("sources", "orders", "flags"), "")
-    reader.exactly(raw["orders"], [*SAID], "orders")
+    reader.exactly(raw["orders"], [*DESCRIPTIONS], "orders")
     policies: dict[Order, Policy] = {}
-    for order, said in SAID.items():
+    for order, description in DESCRIPTIONS.items():
         reader.exactly(raw["orders"][order], NUMBERS, f"orders.{order}")
-        policies[order] = Policy(said, **reader.numbers(f"orders.{order}", raw["orders"][order]))
+        policies[order] = Policy(
+            description, **reader.numbers(f"orders.{order}", raw["orders"][order])
+        )
     return policies, reader.numbers("flags", raw["flags"])
 
 
@@ -91,7 +94,8 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """Return the policy of the compiler that reorders a program as `order` says."""
+    """Return the policy of the order `order`, with the changes that the options of the program
+    (`software`, `dge`) make to it."""
     policy = POLICIES[order]
     if program.software and order in PATHS.values():
         return replace(policy, software=True)
@@ -104,7 +108,8 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
-    """Return variants of the call, one for each engine that may run it."""
+    """Return the call on each engine that the compiler may choose for it; the call alone if the
+    compiler has no choice."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
     units = call.instruction.older_compiler.engines(call, machine)

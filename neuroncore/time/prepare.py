@@ -1,7 +1,7 @@
 """The work of a core: its instructions, their times and dependencies, as arrays.
 
-A tile waits for space in SBUF or PSUM: it reuses the space that has been free the longest. The
-older API's compiler spills tiles that don't fit, but only to make room for results, not for loads:
+A tile waits for space in SBUF or PSUM: it takes the space that has been free the longest. The older
+API's compiler spills tiles that don't fit, but only to make room for results, not for loads:
 published kernels that spill (conv1d, swiglu, lora, mamba) run no slower between the spills.
 """
 
@@ -30,8 +30,9 @@ BYTE_END = Box._fields.index("byte_end")
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are the most bytes per
-    partition that its tiles take at one time. `laid_out` is True once its collectives have their
-    times and their order (`meetings.lay_out`)."""
+    partition that its tiles take at one time. `spill_ns` is the time in nanoseconds in which
+    spilled tiles move; it is added to the total. `collectives_placed` is True once the collectives
+    of the program have their times and their order (`meetings.place_collectives`)."""
 
     compiled: Compiled
     work: Work
@@ -39,7 +40,7 @@ class Prepared:
     peak_sbuf: int
     peak_psum: int
     spill_ns: float
-    laid_out: bool = False
+    collectives_placed: bool = False
 
 
 def prepared(form: Compiled, machine: Machine) -> Prepared:
@@ -49,7 +50,7 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
     psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
     _leave_out(work, form)
-    _hold_up(work, form)
+    _block_at_barriers(work, form)
     queues = _queues(form, work.queue)
     return Prepared(form, work, queues, sbuf, psum, spill_ns(form.moves, machine))
 
@@ -63,8 +64,8 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 
 
 def _work(form: Compiled, machine: Machine) -> Work:
-    """Return the time of each instruction, and its dependencies: the flow of data, and the order
-    that the kernel requires."""
+    """Return the time of each instruction, and the instructions for which it waits, because of data
+    or because of an order that the kernel requires."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
@@ -110,33 +111,35 @@ def _busy(form: Compiled, machine: Machine) -> Array:
     weights that are already in the array. The time to load activation tables is not included.
     Merged instructions are set up only once."""
     table, row, joined = form.table, form.row, form.heads >= 0
-    taken: Array = table.busy.take(row)
-    taken[joined] -= table.set_up_ns[row[joined]]
+    busy_ns: Array = table.busy.take(row)
+    busy_ns[joined] -= table.set_up_ns[row[joined]]
     if table.weights_ns.any():
         loaded = form.flow.reload | table.picks_weights.take(row)
         weights = np.where(loaded, table.weights_ns[row], 0.0)
-        taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
-    return taken
+        busy_ns = (
+            np.maximum(busy_ns, weights) if machine.fixed.weights_hidden else busy_ns + weights
+        )
+    return busy_ns
 
 
 def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
     """Return how many nanoseconds each instruction takes to load the activation table of its
     function; 0 if the table is already loaded, or if the function needs none."""
-    table, taken = form.table.table.take(form.row), np.zeros(len(form.row))
+    table, load_ns = form.table.table.take(form.row), np.zeros(len(form.row))
     using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
     changed = np.diff(table[using], prepend=-1) != 0
-    taken[using[changed]] = machine.fixed.activation_table_ns
-    return taken
+    load_ns[using[changed]] = machine.fixed.activation_table_ns
+    return load_ns
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
-    """Return the dependencies `first` and `needs` with more of them: instruction consumers[k] also
-    waits for instruction producers[k]. Instruction i waits for the instructions
+    """Return the dependencies `first` and `needs` with additional ones: instruction consumers[k]
+    also waits for instruction producers[k]. In both forms instruction i waits for the instructions
     needs[first[i]:first[i + 1]]."""
     if not len(consumers):
         return first, needs
-    own = owners(first)
-    order = np.argsort(np.concatenate((own, consumers)), kind="stable")
+    waiting = owners(first)
+    order = np.argsort(np.concatenate((waiting, consumers)), kind="stable")
     more = np.bincount(consumers, minlength=len(first) - 1)
     first = first + np.concatenate(([0], np.cumsum(more)))
     # Another type of integers would be another compilation of the timeline, which takes seconds.
@@ -162,23 +165,23 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
-    """Let tiles in one memory, `region` with `capacity` bytes per partition, wait for space. This
-    concerns tiles that the compiler places. The waits are added to `work.previous`. Return the most
-    bytes per partition that are used at one time.
+    """Let the tiles in one memory wait for space: the memory `region` has `capacity` bytes per
+    partition. Only tiles that the compiler places wait. Their waits are added to `work.previous`.
+    Return the most bytes per partition that are used at one time.
 
-    Tiles at addresses that the kernel chose may overlap; the peak is at least their highest byte.
-    If waits[i] is True, a tile whose first user is instruction i waits even while the live tiles
-    exceed the memory, so that some are spilled.
+    Tiles at addresses that the kernel chose may overlap, and the result is at least the end of the
+    highest of them. If waits[i] is True, a tile whose first user is instruction i waits even while
+    the live tiles exceed the memory, so that some of them are spilled.
     """
     boxes, accesses = form.program.boxes(), form.accesses
-    areas, own = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
-    placed = [here and kind.placed for here, kind in zip(own, areas.kinds, strict=True)]
+    areas, in_region = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
+    placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
     peak = 0
     if any(placed):
         peak = int(boxes.table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
-    if sum(own) == sum(placed):
+    if sum(in_region) == sum(placed):
         return peak
-    free = (np.array(own) & ~np.array(placed))[areas.kind]
+    free = (np.array(in_region) & ~np.array(placed))[areas.kind]
     tile = np.where(free, np.cumsum(free) - 1, -1)
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     used = tile[areas.of_box[accesses.operands]]
@@ -196,9 +199,9 @@ def _wait_for_space(
 
 
 def _are_numbered_by_first_use(used: Array) -> bool:
-    """Return whether tiles are numbered in the order of their first use. used[k] is the number of
-    the tile of operand k, or -1. A tile that was not used before then has the next number. This
-    holds for programs that no compiler or edit has reordered."""
+    """Return whether tiles are numbered from 0 in the order of their first use. used[k] is the
+    number of the tile of operand k, or -1. Programs that no compiler or edit has reordered are
+    numbered so."""
     most = np.maximum.accumulate(np.append(-1, used))
     return bool((used <= most[:-1] + 1).all())
 
@@ -224,33 +227,36 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
-    """Give the instructions that the compiler leaves out no time and no DMA engine. A repeated
-    instruction waits only for the instruction that replaces it."""
-    gone = np.flatnonzero(form.fate != ISSUED)
-    if not len(gone):
+    """Set the times of the instructions that the compiler leaves out to 0, and their DMA engines to
+    none. A repeated instruction waits only for the instruction that replaces it."""
+    left_out = np.flatnonzero(form.fate != ISSUED)
+    if not len(left_out):
         return
-    work.busy[gone] = work.early[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
-    work.lane[gone] = -1
-    work.shares[gone] = False
-    again = np.flatnonzero(form.fate == REPEATED)
-    work.previous[again] = -1
-    work.previous[again, work.queue[form.instead[again]]] = form.instead[again]
+    work.busy[left_out] = work.early[left_out] = work.latency[left_out] = work.lane_ns[left_out] = (
+        0.0
+    )
+    work.lane[left_out] = -1
+    work.shares[left_out] = False
+    repeated = np.flatnonzero(form.fate == REPEATED)
+    work.previous[repeated] = -1
+    work.previous[repeated, work.queue[form.instead[repeated]]] = form.instead[repeated]
 
 
-def _hold_up(work: Work, form: Compiled) -> None:
-    """Let an engine that waits for another core at a barrier begin no later instruction until the
-    barrier ends. DMA rings continue."""
+def _block_at_barriers(work: Work, form: Compiled) -> None:
+    """Let each instruction of an engine wait for the latest barrier before it in its queue, because
+    an engine that waits for other cores begins nothing else. DMA rings continue."""
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
-        own = np.flatnonzero(work.queue == q)
-        last = np.maximum.accumulate(np.where(barrier[own], own, -1))
-        work.previous[own[1:], q] = np.maximum(work.previous[own[1:], q], last[:-1])
+        instructions = np.flatnonzero(work.queue == q)
+        last = np.maximum.accumulate(np.where(barrier[instructions], instructions, -1))
+        blocked = work.previous[instructions[1:], q]
+        work.previous[instructions[1:], q] = np.maximum(blocked, last[:-1])
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """Return the instructions of each queue, in program order except loads. Also return two limits
-    for each queue: the queue issues one of this many next instructions; and instructions that read
-    nothing may begin from among this many."""
+    """Return the queues: their instructions in program order, except loads that the compiler sorts,
+    and two limits of each queue. The queue issues one of its next limits[q, 0] instructions, or an
+    instruction that reads nothing, such as a memset, of its next limits[q, 1]."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
@@ -277,5 +283,5 @@ def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> Non
     used, edges = dependencies.first_uses(form.accesses, moving), form.program.edges()
     np.minimum.at(used, edges[:, 1], edges[:, 0])
     for q in (LOADS, GPSIMD) if form.policy.software else (LOADS,):
-        own = order[start[q] : start[q + 1]]
-        own[:] = own[np.argsort(np.where(moves[own], used[own], own), kind="stable")]
+        loads = order[start[q] : start[q + 1]]
+        loads[:] = loads[np.argsort(np.where(moves[loads], used[loads], loads), kind="stable")]

@@ -1,5 +1,5 @@
-"""Loads that wait for their turn (`Options.loads`). One source reports each rule; no other source
-confirms it yet.
+"""Loads that wait for their turn: two rules, which the values `single` and `limited` of
+`Options.loads` turn on. One source reports each rule; no other source confirms it yet.
 
 `single`: a load for a product waits until the product has read the tile of the load before it, so
 that each product takes a whole round trip of a DMA. Products of rows that were normalized before
@@ -32,11 +32,11 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) 
     `flow` must have reaching definitions: the instruction that wrote what each operand reads."""
     loads = _loads(program)
     if program.loads == "single":
-        uses, found = _uses(accesses, flow, loads), np.zeros_like(loads)
+        uses, flags = _uses(accesses, flow, loads), np.zeros_like(loads)
         multiplies = np.array([c.instruction.traits.multiplies for c in program.calls], np.bool_)
         by_product = multiplies[program.columns().call[accesses.user[uses]]]
-        found[flow.reaching[uses[by_product]]] = True
-        return found
+        flags[flow.reaching[uses[by_product]]] = True
+        return flags
     full = program.loads == "limited" and _peak(program, accesses, loads) > ahead_bytes
     return loads if full else np.zeros_like(loads)
 
@@ -49,29 +49,29 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
     last = np.full(len(turns), -1, np.int64)
     np.maximum.at(last, flow.reaching[uses], accesses.user[uses])
     line = program.columns().line
-    own = np.flatnonzero(turns)
-    own = own[np.argsort(line[own], kind="stable")]
-    follows = line[own[1:]] == line[own[:-1]]
-    load, reader = own[1:][follows], last[own[:-1]][follows]
+    loads = np.flatnonzero(turns)
+    loads = loads[np.argsort(line[loads], kind="stable")]
+    follows = line[loads[1:]] == line[loads[:-1]]
+    load, reader = loads[1:][follows], last[loads[:-1]][follows]
     kept = (reader >= 0) & (reader < load)
     return np.column_stack((load[kept], reader[kept]))
 
 
-def _uses(accesses: Accesses, flow: Flow, of: Array) -> Array:
+def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
     """Return the indices of the operands that read a result of the instructions that `of` flags."""
-    found: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & of[flow.reaching])
-    return found
+    operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
+    return operands
 
 
 def _loads(program: Program) -> Array:
     """Return, for each instruction, whether it loads a tile from HBM to SBUF."""
-    found = np.zeros(len(program.calls), np.bool_)
+    is_load = np.zeros(len(program.calls), np.bool_)
     for number, call in enumerate(program.calls):
         reads, writes = call.views(*call.reads), call.views(*call.writes)
         fills = [view.region is MemoryRegion.sbuf for view in writes]
-        found[number] = bool(fills) and all(fills) and not any(view.on_chip for view in reads)
-        found[number] &= bool(reads)
-    loads: Array = found[program.columns().call]
+        is_load[number] = bool(fills) and all(fills) and not any(view.on_chip for view in reads)
+        is_load[number] &= bool(reads)
+    loads: Array = is_load[program.columns().call]
     return loads
 
 
@@ -85,8 +85,8 @@ def _peak(program: Program, accesses: Accesses, loads: Array) -> int:
     written = loads[accesses.user] & ~accesses.is_read
     np.minimum.at(first, area[written], accesses.user[written])
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind]
-    own = np.flatnonzero(last >= first)
+    areas_used = np.flatnonzero(last >= first)
     change = np.zeros(len(loads) + 1, np.int64)
-    np.add.at(change, first[own], size[own])
-    np.add.at(change, last[own] + 1, -size[own])
+    np.add.at(change, first[areas_used], size[areas_used])
+    np.add.at(change, last[areas_used] + 1, -size[areas_used])
     return int(np.cumsum(change).max(initial=0))

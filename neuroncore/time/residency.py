@@ -1,9 +1,9 @@
 """Loads that the older API's compiler leaves out, and tiles that don't fit into SBUF.
 
 If a kernel loads the same bytes repeatedly, the compiler loads them once, as long as the tile can
-stay. If a tile does not fit, another one is saved to HBM, and is reloaded when it is needed.
-Counters of published profiles show all this, except which tile is saved. Here it is the least
-recently used one in program order, and tiles are dropped after their last use.
+stay. If a tile does not fit, another tile is saved to HBM, and is reloaded when it is needed.
+Counters of published profiles show all this, except which tile is saved. The model saves the least
+recently used tile in program order, and drops each tile after its last use.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Arr
     Also return the transfers of tiles that are saved to HBM, reloaded from there, or loaded again
     from their source."""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
-    piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
+    piece, whole = (column.take(columns.operands) for column in (pieces.of_box, pieces.whole))
     accesses = spills.Accesses(columns.start, reads, piece, whole)
     contents = spills.Contents(columns.call, columns.operands, program.box_table(), pieces.extents)
     repetitions = spills.repetitions.over(len(program))
     with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
         same_as, load = repetitions(accesses, contents, pieces.on_chip)
-    if pieces.width[pieces.movable].sum() > capacity:  # some have to make room
+    if pieces.width[pieces.movable].sum() > capacity:  # some tiles have to be saved
         tiles = spills.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
         kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
         loaded = np.flatnonzero(load >= 0)

@@ -1,4 +1,4 @@
-"""Timing: a program and a machine in, a timeline out. Data is never looked at.
+"""Timing: the timelines of programs on a machine. Values of tensors are not used.
 
 Each engine and each DMA ring issues its instructions in an order that differs from the program's
 only as far as a compiler would change it (`policy`). Loads and stores have separate DMA rings, so
@@ -21,7 +21,7 @@ from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled
 from neuroncore.time.loops.timeline import timeline
 from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work
-from neuroncore.time.meetings import lay_out, partners
+from neuroncore.time.meetings import partners, place_collectives
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
 from neuroncore.time.timeline import Timeline as Timeline
@@ -42,11 +42,15 @@ def schedule_cores(
     order: Order | None = None,
     world: World | None = None,
 ) -> list[Timeline]:
-    """Return the timelines of the cores of a launch. Without a world, they are the cores of one
-    rank."""
-    of = world or World(1, len(programs))
-    shared = machine.shared_by(of.cores)
-    return timed([prepared(compiled(own, shared, order), shared) for own in programs], machine, of)
+    """Return the timelines of the cores of a launch. `world` says how many ranks the launch has,
+    and how many cores each rank has; by default all cores belong to one rank."""
+    launch_world = world or World(1, len(programs))
+    shared = machine.shared_by(launch_world.cores)
+    return timed(
+        [prepared(compiled(program, shared, order), shared) for program in programs],
+        machine,
+        launch_world,
+    )
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
@@ -55,8 +59,8 @@ def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
     machine, world = timeline.machine, timeline.world
     shared = machine.shared_by(world.cores)
     works = [
-        prepared(form or compiled(own, shared, timeline.order), shared)
-        for own, form in zip(timeline.launch, _known_forms(timeline), strict=True)
+        prepared(form or compiled(program, shared, timeline.order), shared)
+        for program, form in zip(timeline.launch, _known_forms(timeline), strict=True)
     ]
     return [timed(works, machine, world, p)[timeline.core].total_ns for p in phases]
 
@@ -68,52 +72,60 @@ def _known_forms(timeline: Timeline) -> list[Compiled | None]:
 def timed(
     works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
-    """Return the timelines of the cores of one launch, which wait for each other at meetings. The
-    cores of a rank share the bandwidth of HBM: each program in `works` must be prepared for a
-    machine that has one core's share (`Machine.shared_by`). `phase` is the phase of the Tensor
-    engine's clock; by default it is the phase that the first program names."""
+    """Return the timelines of the cores of one launch, which wait for each other at meetings.
+    `works` has the prepared program of each core. The cores of a rank share the bandwidth of HBM,
+    so each program must be prepared for a machine with the share of one core
+    (`Machine.shared_by`). `phase` is the phase of the Tensor engine's clock; by default it is the
+    phase that the first program names, or else that of the machine."""
     if not works:
         return []
-    given = works[0].compiled.written.clock_phase if phase is None else phase
-    for number, each in enumerate(works):
-        if not each.laid_out:
-            lay_out(each.compiled, each.work, world, number, machine.name)
-    at = np.cumsum([0, *(len(each.work.queue) for each in works)])
+    clock_phase = works[0].compiled.written.clock_phase if phase is None else phase
+    for number, prepared_core in enumerate(works):
+        if not prepared_core.collectives_placed:
+            place_collectives(
+                prepared_core.compiled, prepared_core.work, world, number, machine.name
+            )
+    at = np.cumsum([0, *(len(prepared_core.work.queue) for prepared_core in works)])
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
     costs = CoreCosts(
         TENSOR, VECTOR, GPSIMD, *(float(getattr(machine.fixed, name)) for name in FIXED)
     )
-    timeline(work, queues, costs if given is None else costs._replace(clock_phase=given), times)
+    timeline(
+        work,
+        queues,
+        costs if clock_phase is None else costs._replace(clock_phase=clock_phase),
+        times,
+    )
     programs = tuple(each.compiled.written for each in works)
-    found = []
-    for core, each in enumerate(works):
-        own = slice(at[core], at[core + 1])
-        cause = times.cause[own]
+    timelines = []
+    for core, prepared_core in enumerate(works):
+        rows = slice(at[core], at[core + 1])
+        cause = times.cause[rows]
         if core:
-            cause[cause >= 0] -= own.start
-        found.append(
+            cause[cause >= 0] -= rows.start
+        timelines.append(
             Timeline(
-                compiled=each.compiled,
+                compiled=prepared_core.compiled,
                 machine=machine,
-                queue=each.work.queue,
-                begin=begin[own],
-                busy=work.busy[own],
-                done=done[own],
-                end=end[own],
+                queue=prepared_core.work.queue,
+                begin=begin[rows],
+                busy=work.busy[rows],
+                done=done[rows],
+                end=end[rows],
                 cause=cause,
-                transfer_ns=work.lane_ns[own],
-                lane=work.lane[own],
-                peak_sbuf=each.peak_sbuf,
-                peak_psum=each.peak_psum,
+                transfer_ns=work.lane_ns[rows],
+                lane=work.lane[rows],
+                peak_sbuf=prepared_core.peak_sbuf,
+                peak_psum=prepared_core.peak_psum,
                 launch=programs,
                 core=core,
-                spill_ns=each.spill_ns,
+                spill_ns=prepared_core.spill_ns,
                 world=world,
             )
         )
-    return found
+    return timelines
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
@@ -132,11 +144,11 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
         previous=_shifted([part.previous for part in parts], at),
         partner=partners([each.compiled.program for each in works], at, world),
     )
-    own = [each.queues for each in works]
+    core_queues = [each.queues for each in works]
     return work, Queues(
-        order=_shifted([each.order for each in own], at),
-        start=_shifted([each.start[c > 0 :] for c, each in enumerate(own)], at),
-        limits=np.concatenate([each.limits for each in own]),
+        order=_shifted([each.order for each in core_queues], at),
+        start=_shifted([each.start[c > 0 :] for c, each in enumerate(core_queues)], at),
+        limits=np.concatenate([each.limits for each in core_queues]),
     )
 
 

@@ -21,12 +21,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The times of all instructions in nanoseconds: instruction i begins at begin[i], occupies its
-    queue for busy[i], has done its work at done[i] (a DMA: has moved its bytes), and its result can
-    be read at end[i].
+    """The times of all instructions in nanoseconds. Instruction i begins at begin[i] and occupies
+    its queue for busy[i]. At done[i] it has done its work, or has moved its bytes if it is a DMA
+    transfer. Its result can be read at end[i].
 
-    cause[i] is the instruction that instruction i waited for; -1 for none, -2 for the previous
-    instruction of the same queue.
+    cause[i] is the instruction that instruction i waited for. It is -1 for no instruction, and -2
+    for the previous instruction of the same queue.
     """
 
     compiled: Compiled
@@ -37,13 +37,13 @@ class Timeline:
     done: Array
     end: Array
     cause: Array
-    transfer_ns: Array  # how long a DMA occupies each DMA engine that it uses
+    transfer_ns: Array  # how long a DMA transfer occupies each DMA engine that it uses
     lane: Array  # the first and the last DMA engine of each instruction, -1 for none
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
     launch: tuple[Program, ...]  # the programs of all cores of the launch
     core: int  # the index in `launch` of this timeline's core
-    spill_ns: float = 0.0  # added to the total: tiles that don't fit move, and nothing overlaps
+    spill_ns: float = 0.0  # the time of spilled tiles, in which nothing else runs
     world: World = ALONE  # the cores of the launch, rank by rank
 
     @property
@@ -62,8 +62,8 @@ class Timeline:
     def moves(self) -> Array:
         """Return, for each instruction, whether it is a DMA transfer, in a DMA ring or in the queue
         of an engine."""
-        rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
-        moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
+        flags = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
+        moves: Array = np.array(flags, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
 
     @cached_property

@@ -1,5 +1,5 @@
 """What-if schedules: a `Variation` says how a schedule differs from its program, and a `Bench`
-schedules many variations of programs that it prepares once."""
+prepares programs once and schedules many variations of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled, recosted
 from neuroncore.time.flow import flow_of_data, kept_waits
 from neuroncore.time.loops.work import Work
-from neuroncore.time.meetings import lay_out
+from neuroncore.time.meetings import place_collectives
 from neuroncore.time.prepare import Prepared, costed, prepared
 from neuroncore.time.schedule import Timeline, timed
 
@@ -31,10 +31,10 @@ class Variation:
 
     times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until its
     result is available. If loose[i] is True, instruction i waits for no data, and no instruction
-    waits for its data. With `renamed`, every result has separate space, so that only instructions
-    that read a result wait for it. If joined[i] is not -1, instruction joined[i] also does the work
-    of instruction i: it waits for all that instruction i waits for, and instructions that wait for
-    i wait for it instead.
+    waits for its data. If `renamed` is True, every result has separate space, so that only
+    instructions that read a result wait for it. If joined[i] is not -1, instruction joined[i] also
+    does the work of instruction i: instruction joined[i] waits for everything that i waits for, and
+    the instructions that wait for i wait for instruction joined[i] instead.
     """
 
     times: Array | None = None
@@ -48,7 +48,8 @@ class Variation:
         if origin is None:
             return self
         times, loose, joined = (
-            each if each is None else each[origin] for each in (self.times, self.loose, self.joined)
+            values if values is None else values[origin]
+            for values in (self.times, self.loose, self.joined)
         )
         if joined is not None:
             joined = np.where(joined >= 0, np.argsort(origin)[joined], -1)
@@ -61,10 +62,10 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
-    A bench keeps the compiled and the prepared form of each program on its machine; `forms` has the
-    compiled forms that are known already, by core. On another machine with the same memories only
-    the costs differ, unless the compiler rewrites programs (`Policy.rewrites`), because its changes
-    depend on costs.
+    A bench keeps the compiled and the prepared form of each program on its machine. `forms` has the
+    compiled forms that are known already, by core. If another machine has the same memories, the
+    forms for it have other costs and are otherwise equal, unless the compiler rewrites programs
+    (`Policy.rewrites`), because these changes depend on costs.
     """
 
     def __init__(
@@ -84,29 +85,29 @@ class Bench:
     def timelines(
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
-        """Return the timelines of a launch on a machine, by core. `programs` has the program of
-        each core: the program of the launch, or another in its place. `variations` has the
-        variation of each."""
+        """Return the timelines of a launch on a machine, by core. `programs` has a program for each
+        core: the one that the launch has there, or a changed one. `variations` has the variation of
+        each of these programs."""
         same = machine is self.machine
         shared = self._shared if same else machine.shared_by(self.world.cores)
-        both = zip(programs, variations, strict=True)
-        works = [self._varied(n, *each, shared) for n, each in enumerate(both)]
+        pairs = zip(programs, variations, strict=True)
+        works = [self._varied(n, *pair, shared) for n, pair in enumerate(pairs)]
         return timed(works, machine, self.world)
 
     def _varied(
         self, number: int, program: Program, variation: Variation, machine: Machine
     ) -> Prepared:
         if variation.renamed:
-            made = prepared(_renamed(self._form(number, program, machine)), machine)
+            result = prepared(_renamed(self._form(number, program, machine)), machine)
         elif program is self.programs[number]:
-            made = self._on(number, machine)
+            result = self._on(number, machine)
         else:
-            made = self._of_other(number, program, machine)
+            result = self._of_other(number, program, machine)
         if variation is AS_IT_IS:
-            return made
-        lay_out(made.compiled, made.work, self.world, number, machine.name)
-        variation = variation.ordered(made.compiled.program.origin)
-        return replace(made, work=_varied(made.work, variation), laid_out=True)
+            return result
+        place_collectives(result.compiled, result.work, self.world, number, machine.name)
+        variation = variation.ordered(result.compiled.program.origin)
+        return replace(result, work=_varied(result.work, variation), collectives_placed=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
         """Return the prepared form of `program`, which replaces the program of core `number`. If
@@ -128,11 +129,11 @@ class Bench:
         if machine is self._shared:
             return known
         form = self._form(number, program, machine)
-        if form.leaves_out or not self._is_alike(machine):
+        if form.leaves_out or not self._has_same_memories(machine):
             return prepared(form, machine)
         return costed(known, form, machine)
 
-    def _is_alike(self, machine: Machine) -> bool:
+    def _has_same_memories(self, machine: Machine) -> bool:
         """Return whether a machine has memories like those of the launch's machine."""
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
@@ -147,16 +148,17 @@ class Bench:
         if machine is self._shared:
             return form
         if form.policy.rewrites:
-            like = form if self._is_alike(machine) else None
+            like = form if self._has_same_memories(machine) else None
             return compiled(program, machine, self.order, like)
         return replace(form, table=form.table.on(machine, form.policy))
 
 
 def _renamed(form: Compiled) -> Compiled:
+    """Return the compiled form in which instructions wait only for data (`Variation.renamed`)."""
     boxes = form.program.boxes().table
     first, needs = flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
-    nobody = np.full_like(form.flow.previous, -1)
-    return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=nobody))
+    no_previous = np.full_like(form.flow.previous, -1)
+    return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=no_previous))
 
 
 def _varied(work: Work, variation: Variation) -> Work:
@@ -182,21 +184,21 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """Return the work in which instruction joined[i] also does the work of instruction i, which
-    then takes no time; -1 for instructions that do their work themselves."""
-    count, gone = len(joined), np.flatnonzero(joined >= 0)
+    """Return the work in which instruction joined[i] also does the work of instruction i, and
+    instruction i takes no time. joined[i] is -1 if instruction i does its work itself."""
+    count, members = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)
     mapped = np.append(head, -1).astype(np.int32)  # the last entry is for -1, no instruction
-    needs, own = mapped[work.needs], head[waiting]
-    kept = needs < own  # waiting for a later instruction would be a circle
-    order = np.argsort(own[kept], kind="stable")
+    needs, waiter = mapped[work.needs], head[waiting]
+    kept = needs < waiter  # waiting for a later instruction would be a circle
+    order = np.argsort(waiter[kept], kind="stable")
     first = np.zeros(count + 1, work.first.dtype)
-    np.cumsum(np.bincount(own[kept], minlength=count), out=first[1:])
+    np.cumsum(np.bincount(waiter[kept], minlength=count), out=first[1:])
     previous = mapped[work.previous]
-    earlier = np.where(previous[gone] < head[gone, None], previous[gone], np.int32(-1))
-    np.maximum.at(previous, head[gone], earlier)
-    previous[gone] = -1
+    earlier = np.where(previous[members] < head[members, None], previous[members], np.int32(-1))
+    np.maximum.at(previous, head[members], earlier)
+    previous[members] = -1
     previous[previous >= np.arange(count)[:, None]] = -1
     times = np.where(joined >= 0, 0.0, 1.0)
     return work._replace(

@@ -1,19 +1,23 @@
 """Small instructions in all iterations of a parallel loop, which the older API's compiler merges
 into one.
 
-Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of a
-few elements for all tiles of a loop. All other instructions of the loop run before or after it, for
-as many tiles as PSUM has room for. On trn1, published depthwise convolutions (autocomp) have an
-inner loop of 64 iterations with 192 elements in all, and take the time of one instruction for every
-64; with 2048 iterations in the same loop they take the time of all. A compiled program of a
-convolution (sahiljain01/asst4-trainium) has one copy where an inner loop makes three.
+These published programs show it; the names are those of their repositories.
+
+* Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of
+  a few elements for all tiles of a loop. All other instructions of the loop run before or after
+  this merged instruction, for as many tiles as PSUM has room for.
+* Depthwise convolutions on trn1 (autocomp) have an inner loop of 64 iterations with 192 elements in
+  all, and take the time of one instruction for every 64. With 2048 iterations in the same loop they
+  take the time of 2048 instructions.
+* A compiled program of a convolution (sahiljain01/asst4-trainium) has one copy where an inner loop
+  makes three.
 
 A loop whose products accumulate in one tile of PSUM is parallel too: the SDK's documentation of
-affine_range says that such sums are no dependencies of iterations. Published attention
-(autocomp) has such loops with small reductions and exponentials.
+affine_range says that such sums are no dependencies of iterations. Attention of autocomp has such
+loops with small reductions and exponentials.
 
-Loads and stores of neighboring iterations are merged too (`merged_bytes` of a machine), but not in
-programs that skip such passes (cs149stanfordasst4).
+Loads and stores of neighboring iterations are merged too, up to `merged_bytes` of the machine, but
+not in programs whose compiler flag FLAG skips such passes (cs149stanfordasst4).
 """
 
 from __future__ import annotations
@@ -52,10 +56,11 @@ class LoopPlan(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Executions of parallel loops. All iterations of an execution have equally many rows, except
-    that the first may have more. For each execution: `depth`, the number of loops around its rows,
-    including this loop; `times`, the number of iterations; `width`, the number of rows of an
-    iteration; and the rows where the execution begins and ends."""
+    """Executions of parallel loops. A row is an instruction of the program. All iterations of an
+    execution have equally many rows, except that the first may have more. The arrays have, for each
+    execution: `depth`, the number of loops around its rows, including this loop; `times`, the
+    number of iterations; `width`, the number of rows of an iteration; and the rows where the
+    execution begins and ends."""
 
     depth: Array
     times: Array
@@ -72,20 +77,22 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
     The operands of a merged instruction fill at most a bank of PSUM with float32. Only loops with
     at most `reach` rows per iteration are split, because the compiler reorders no further.
     """
-    nobody = np.full(len(program), -1, np.int32)
+    no_heads = np.full(len(program), -1, np.int32)
     marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
     if not len(marks) or FLAG in program.flags or len(program.edges()):
-        return program, nobody
+        return program, no_heads
     if (program.decided() >= 0).any():
-        return program, nobody
+        return program, no_heads
     size = np.array([_elements(call) for call in program.calls], np.int64)
     most = machine.psum.bank_bytes // FLOAT_BYTES
     moved = np.array([_merged_transfers(call, machine) for call in program.calls], np.int64)
     call = program.columns().call
     loops = _with_small(_loops(marks, most, reach), size[call], moved[call], most)
     if not len(loops.times):
-        return program, nobody
-    begun, ended = (np.bincount(marks[own, 0], minlength=len(program) + 1) for own in _ends(marks))
+        return program, no_heads
+    begun, ended = (
+        np.bincount(marks[flags, 0], minlength=len(program) + 1) for flags in _ends(marks)
+    )
     maker = _Distribution(program, machine, (size, moved), np.cumsum(begun - ended)[:-1], most)
     for loop in np.argsort(-loops.depth, kind="stable"):
         maker.distribute(*(int(column[loop]) for column in loops))
@@ -124,9 +131,9 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     `marks` are the entries of `Data.iterations`."""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
-    own, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
-    order = np.argsort(own, kind="stable")
-    _, at, times = np.unique(own[order], return_index=True, return_counts=True)
+    loop_number, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
+    order = np.argsort(loop_number, kind="stable")
+    _, at, times = np.unique(loop_number[order], return_index=True, return_counts=True)
     count, rows = times // 2, row[order]
     first, last = rows[at], rows[at + times - 1]
     width = last - rows[at + times - 2]
@@ -138,8 +145,8 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     follows[turn > 0] = (rows == expected)[turn > 0]
     kept = np.logical_and.reduceat(follows, at) & (times % 2 == 0) & (count > 1)
     kept &= (width > 0) & (width <= reach) & (count <= most)
-    found = Loops(depth[order][at], count, width, first, last)
-    return Loops(*(column[kept] for column in found))
+    loops = Loops(depth[order][at], count, width, first, last)
+    return Loops(*(column[kept] for column in loops))
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
@@ -199,8 +206,8 @@ class _Distribution:
         if (lines != lines[0]).any():
             return
         alike = (calls == calls[0]).all(axis=0)  # not a product that begins a sum in PSUM
-        kinds = np.array([depth, count]), calls[0], lines[0], alike
-        key = b"".join(of.tobytes() for of in kinds)
+        key_parts = np.array([depth, count]), calls[0], lines[0], alike
+        key = b"".join(column.tobytes() for column in key_parts)
         if key not in self.plans:
             self.plans[key] = self._plan(rows, depth, alike)
         plan = self.plans[key]
@@ -246,35 +253,35 @@ class _Distribution:
         small = self.size[call] * count <= self.most
         joined = np.where(small, count, np.minimum(self.moved[call], count))
         alone = (joined < 2) | (self.around[first] != depth) | ~alike
-        alone[~alone] = [not self._varies(rows[:, j]) for j in np.flatnonzero(~alone).tolist()]
+        alone[~alone] = [not self._can_merge(rows[:, j]) for j in np.flatnonzero(~alone).tolist()]
         joined[alone] = 1
         after = np.append(True, alone[:-1])
         segment = np.cumsum(~alone | ~after)
         together = min(self._together(rows, segment), joined.max()) if not alone.all() else 0
         return LoopPlan(joined, segment, together) if together > 1 else None
 
-    def _operands(self, row: Array) -> Array:
+    def _operands(self, rows: Array) -> Array:
         """Return the boxes of the operands of rows as a table [rows, operands]. All of these rows
         must have equally many operands."""
         start = self.columns.start
-        count = int(start[row[0] + 1] - start[row[0]])
-        found: Array = self.columns.operands[start[row][:, None] + np.arange(count)]
-        return found
+        count = int(start[rows[0] + 1] - start[rows[0]])
+        boxes: Array = self.columns.operands[start[rows][:, None] + np.arange(count)]
+        return boxes
 
-    def _varies(self, row: Array) -> bool:
-        """Return whether these rows, the corresponding rows of all iterations, can be merged. Each
-        operand must have the same bytes in all rows, or different bytes in each; results must have
-        different bytes. No operand may be in a separate PSUM tile for each row, because these tiles
-        are in different banks."""
-        boxes, areas = self._operands(row), self.boxes.areas
+    def _can_merge(self, rows: Array) -> bool:
+        """Return whether the corresponding rows of all iterations, which `rows` has, can be merged.
+        Each operand must have the same bytes in all rows, or different bytes in each; results must
+        have different bytes. No operand may be in a separate PSUM tile for each row, because these
+        tiles are in different banks."""
+        boxes, areas = self._operands(rows), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
-        inputs = self.reads[row[0]]
+        inputs = self.reads[rows[0]]
         kinds = areas.kind[areas.of_box[boxes[0]]].tolist()
         in_psum = [areas.kinds[k].region is PSUM for k in kinds]
-        own_psum: Array = np.logical_and(apart, in_psum)
+        varies_in_psum: Array = np.logical_and(apart, in_psum)
         return bool(
-            np.logical_or(same, apart).all() and apart[inputs:].all() and not own_psum.any()
+            np.logical_or(same, apart).all() and apart[inputs:].all() and not varies_in_psum.any()
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
@@ -286,12 +293,12 @@ class _Distribution:
         where = np.repeat(segment, [len(each) for each in used])
         second = np.concatenate([self._operands(row[None])[0] for row in rows[1]])
         shared = np.isin(tile, areas.of_box[second])
-        banks = taken = 0
+        banks = bytes_needed = 0
         for t in np.unique(tile[~shared]):
-            own, kind = where[tile == t], areas.kinds[int(areas.kind[t])]
-            if own.min() < own.max() and kind.region is PSUM:
+            segments, kind = where[tile == t], areas.kinds[int(areas.kind[t])]
+            if segments.min() < segments.max() and kind.region is PSUM:
                 banks += -(-kind.row_bytes // self.machine.psum.bank_bytes)
-            elif own.min() < own.max() and kind.region is SBUF:
-                taken += kind.row_bytes
-        room = self.machine.sbuf.usable_bytes // max(taken, 1)
+            elif segments.min() < segments.max() and kind.region is SBUF:
+                bytes_needed += kind.row_bytes
+        room = self.machine.sbuf.usable_bytes // max(bytes_needed, 1)
         return min(len(rows), room, self.machine.psum.banks // banks if banks else room)

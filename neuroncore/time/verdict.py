@@ -1,6 +1,7 @@
-"""The bound of a run. If a resource works nearly all of the time, the bound is the resource of
-which more would save the most time. Otherwise it is the serial chain of instructions that each wait
-for the one before."""
+"""The bound of a run, which is its bottleneck. If some resource is busy nearly all of the time, the
+program is scheduled again with more of one resource after the other, and the bound is the resource
+whose increase saves the most time. Otherwise the bound is the serial chain: instructions that each
+wait for the one before, or the collectives if they take most of the critical path."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from neuroncore.time.path import PathParts, parts, steps
 from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 
-# A change may save more than its part of the critical path, because engines then take instructions
-# in another order: at most this factor times its part, plus this share of the whole time.
+# A change may save more time than its resource takes on the critical path, because engines then
+# issue instructions in another order: at most that time times MORE, plus the share ADDED of the
+# whole time.
 MORE, ADDED = 1.25, 0.25
 SATURATED = 0.75  # share of the time that a resource must work to be the bound of a run
 CHAIN, COLLECTIVES = "serial chain", "collectives"
@@ -46,9 +48,9 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a kernel. `what` is its name. `how` is the reason in words: times that show the
-    limit, or the change that was tried. `gain` is the share of the time that this change saves, and
-    for a world of ranks the share of the time that the limit takes."""
+    """The bound of a kernel. `what` is its name. `how` is the reason in words: times that show the
+    bound, or the change that was tried. `gain` is the share of the time that this change saves; for
+    a world of ranks, it is the share of the time that the bound takes."""
 
     what: str
     how: str = ""
@@ -75,7 +77,7 @@ class Effect(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class BoundSearch:
     """The bound of a core, the effects of the changes that were tried to find it, and the launch
     without changes (`base`)."""
 
@@ -84,31 +86,33 @@ class Tried:
     effects: list[Effect]
 
 
-_known: WeakKeyDictionary[Timeline, Tried] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Timeline, BoundSearch] = WeakKeyDictionary()
 
 
-def tried(timeline: Timeline) -> Tried:
+def bound_search(timeline: Timeline) -> BoundSearch:
     """Return the bound of a core and how it was found. The changes are scheduled once per
     timeline."""
-    found = _known.get(timeline)
-    if found is None:
-        found = _known[timeline] = _tried(timeline)
-    return found
+    known = _known.get(timeline)
+    if known is None:
+        known = _known[timeline] = _search(timeline)
+    return known
 
 
 def bound(timeline: Timeline) -> Bound:
     """Return the bound of a core."""
-    return tried(timeline).bound
+    return bound_search(timeline).bound
 
 
-def _tried(timeline: Timeline) -> Tried:
+def _search(timeline: Timeline) -> BoundSearch:
     base = as_it_is(timeline)
-    alone = bound_by_times(timeline)
-    if alone is not None:
-        return Tried(alone, base, [])
-    effects = [one.effect for one in _likely(base, timeline)]
-    best = max(effects, key=lambda one: one.gain)
-    return Tried(Bound(best.change.what, f"if it were {best.change.how}", best.gain), base, effects)
+    simple_bound = bound_by_times(timeline)
+    if simple_bound is not None:
+        return BoundSearch(simple_bound, base, [])
+    effects = [outcome.effect for outcome in _likely(base, timeline)]
+    best = max(effects, key=lambda effect: effect.gain)
+    return BoundSearch(
+        Bound(best.change.what, f"if it were {best.change.how}", best.gain), base, effects
+    )
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
@@ -122,7 +126,7 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     met = 0.0 if alone else parts(timeline, steps(timeline)).collectives / timeline.total_ns
     if met >= TOGETHER:
         return Bound(COLLECTIVES, f"{met:.0%} of the critical path")
-    name, share = max(timeline.busy_share.items(), key=lambda one: one[1])
+    name, share = max(timeline.busy_share.items(), key=lambda item: item[1])
     return Bound(
         CHAIN,
         f"the busiest engine or queue, {name}, works {share:.0%} of the time",
@@ -136,17 +140,17 @@ def saturated(timeline: Timeline) -> list[str]:
     shares = dict(timeline.busy_share)
     rings = np.bincount(timeline.queue, timeline.busy, len(QUEUES))[LOADS:] / total
     shares |= dict(zip(QUEUES[LOADS:], rings.tolist(), strict=True))
-    found = [name for name, share in shares.items() if share >= SATURATED]
-    return sorted(found, key=lambda name: -shares[name])
+    names = [name for name, share in shares.items() if share >= SATURATED]
+    return sorted(names, key=lambda name: -shares[name])
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """Return a quick answer for the name of the bound. If resources are busy nearly all of the time
-    (`saturated`), it is the busiest one, without a test of which of them would save the most.
+    """Return the name of the bound without scheduling a change. If resources are busy nearly all of
+    the time (`saturated`), it is the busiest of them, although more of another may save more time.
     Otherwise it is the serial chain, or the collectives."""
-    found = bound_by_times(timeline)
-    if found is not None:
-        return found.what
+    simple_bound = bound_by_times(timeline)
+    if simple_bound is not None:
+        return simple_bound.what
     busiest = saturated(timeline)[0]
     if busiest == "DMA":
         return "DMA bandwidth"
@@ -154,25 +158,25 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of changes that give more of one resource. Leave out changes that can't
-    save more than the best change so far."""
-    total, found, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
+    """Yield the outcomes of changes that give more of one resource, those that may save most first.
+    Stop as soon as no other change can save more than the best one so far."""
+    total, path_parts, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
-        return MORE * resource.saves(found) / total + ADDED
+        return MORE * resource.saves(path_parts) / total + ADDED
 
     for resource in sorted(RESOURCES, key=most, reverse=True):
         if most(resource) < best:
             return
-        made = outcome(resource.change(base), timeline)
-        best = max(best, made.gain)
-        yield made
+        tried = outcome(resource.change(base), timeline)
+        best = max(best, tried.gain)
+        yield tried
 
 
-def matters(resource: Resource, found: PathParts, total: float, least: float) -> bool:
-    """Return whether more of a resource may save at least the share `least` of the time `total`.
-    `found` has the parts of the critical path."""
-    return MORE * resource.saves(found) / total >= least
+def matters(resource: Resource, path_parts: PathParts, total: float, least: float) -> bool:
+    """Return whether more of a resource may save at least the share `least` of the time `total` in
+    nanoseconds. `path_parts` are the parts of the critical path."""
+    return MORE * resource.saves(path_parts) / total >= least
 
 
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:

@@ -1,5 +1,5 @@
-"""The bound of a world of ranks: its collectives, a rank that comes last, or lines at which ranks
-do unequal work; and what-if changes of these."""
+"""The bound of a world, which is the ranks of one launch: its collectives, a rank that arrives last
+at them, or source lines at which ranks do unequal work. Also the what-if changes of a world."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import Bound
 
 Array = npt.NDArray[Any]
-# Least shares at which something is the bound of a world:
+# Least shares at which each of these is the bound of a world:
 WAITED = 0.1  # of the time that is lost because ranks come late to collectives
 TOGETHER = 0.4  # of the critical path that collectives take
 MOSTLY = 0.6  # of the time lost by late ranks that one rank causes
@@ -30,33 +30,33 @@ BYTES = 0.5  # of the collectives' time that depends on their bytes; then links 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives of several ranks, in which cores of more than one rank meet. `each` has a
-    dict for each collective: the number of each of its cores, and the time in nanoseconds at which
-    that core arrived."""
+    """The collectives in which cores of more than one rank meet. `each` has a dict for each of
+    these collectives, with the number of each of its cores as the key, and the time in nanoseconds
+    at which that core arrived as the value."""
 
     timelines: Sequence[Timeline]
 
     @cached_property
     def each(self) -> list[dict[int, float]]:
         world = self.timelines[0].world
-        found = []
-        for meeting in together([one.program for one in self.timelines], world):
+        arrivals = []
+        for meeting in together([timeline.program for timeline in self.timelines], world):
             if len({world.rank(number) for number in meeting}) > 1:
-                at = {n: float(self.timelines[n].done[i]) for n, i in meeting.items()}
-                found.append(at)
-        return found
+                times = {n: float(self.timelines[n].done[i]) for n, i in meeting.items()}
+                arrivals.append(times)
+        return arrivals
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """Return, for each rank, by how many nanoseconds in total it arrived later than the median
-        of the other ranks, at the collectives where it was last."""
-        world, late = self.timelines[0].world, dict[int, float]()
-        for at in self.each:
-            last = max(at, key=lambda n: at[n])
-            rest = [ns for n, ns in at.items() if world.rank(n) != world.rank(last)]
+        """For each rank that arrived last at some collectives, how many nanoseconds later than the
+        median core of the other ranks it arrived there, in total."""
+        world, lateness = self.timelines[0].world, dict[int, float]()
+        for times in self.each:
+            last = max(times, key=lambda n: times[n])
+            rest = [ns for n, ns in times.items() if world.rank(n) != world.rank(last)]
             rank = world.rank(last)
-            late[rank] = late.get(rank, 0.0) + at[last] - median(rest)
-        return late
+            lateness[rank] = lateness.get(rank, 0.0) + times[last] - median(rest)
+        return lateness
 
     @property
     def latest(self) -> int:
@@ -68,8 +68,8 @@ class Arrivals:
 class Imbalance:
     """A line at which ranks do unequal work. The cores that arrive last at collectives work at this
     line for `more_ns` nanoseconds longer than the median core, in total. each[n, k] is how many
-    nanoseconds core n works at the line between its collectives k - 1 and k; the last column is the
-    time after the last collective."""
+    nanoseconds core n works at the line before its collective k and after the one before it; the
+    last column is the work after the last collective."""
 
     place: Place
     more_ns: float
@@ -77,18 +77,18 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line at which the ranks that arrive last work longest in comparison with the
-    others; None if they work no longer at any line."""
+    """Return the line at which the cores that arrive last work most in excess of the median core;
+    None if they exceed it at no line."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
-    for number, one in enumerate(timelines):
-        lines, phase = len(one.program.lines), _phase(one)
-        key = phase * lines + one.columns.line
-        spent = np.bincount(key, one.busy, (len(arrivals.each) + 1) * lines).reshape(-1, lines)
-        for k in np.unique(one.columns.line).tolist():
-            place = one.program.place(k)
+    for number, timeline in enumerate(timelines):
+        lines, phase = len(timeline.program.lines), _phase(timeline)
+        key = phase * lines + timeline.columns.line
+        times = np.bincount(key, timeline.busy, (len(arrivals.each) + 1) * lines).reshape(-1, lines)
+        for k in np.unique(timeline.columns.line).tolist():
+            place = timeline.program.place(k)
             places[str(place)] = place
-            of = busy.setdefault(str(place), np.zeros((len(timelines), len(spent))))
-            of[number] += spent[:, k]
+            table = busy.setdefault(str(place), np.zeros((len(timelines), len(times))))
+            table[number] += times[:, k]
     more = {name: _more(each, arrivals) for name, each in busy.items()}
     name = max(more, key=lambda place: more[place], default="")
     return Imbalance(places[name], more[name], busy[name]) if more.get(name, 0.0) > 0 else None
@@ -98,16 +98,16 @@ def _phase(timeline: Timeline) -> Array:
     """Return, for each instruction of a core, how many collectives come before it in the
     program."""
     met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
-    found: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
-    return found
+    phase: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
+    return phase
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
     """Return how many nanoseconds the cores that arrive last at collectives work longer at one line
     than the median core, in total. `each` is `Imbalance.each` of the line. Collective k of the
     launch is assumed to be collective k of each core."""
-    last = [max(at, key=lambda n: at[n]) for at in arrivals.each]
-    return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(last)))
+    latest = [max(times, key=lambda n: times[n]) for times in arrivals.each]
+    return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(latest)))
 
 
 @dataclass(frozen=True)
@@ -126,36 +126,36 @@ class CollectiveWork:
 
 def collective_work(timeline: Timeline) -> list[CollectiveWork]:
     """Return the collectives of one core by line; lines that take longest come first."""
-    made: dict[str, CollectiveWork] = {}
+    by_line: dict[str, CollectiveWork] = {}
     program = timeline.program
     for i, done in collectives(timeline.compiled):
         ns, rest = _times(timeline, done)
         place = program.place(timeline.columns.line[i])
         call = program.calls[timeline.columns.call[i]]
-        known = made.get(str(place), CollectiveWork(place, call.name, 0, 0.0, 0.0, 0))
-        made[str(place)] = replace(
+        known = by_line.get(str(place), CollectiveWork(place, call.name, 0, 0.0, 0.0, 0))
+        by_line[str(place)] = replace(
             known,
             count=known.count + 1,
             ns=known.ns + ns,
             bytes_ns=known.bytes_ns + ns - rest,
             size_bytes=max(known.size_bytes, done.size_bytes),
         )
-    return sorted(made.values(), key=lambda one: -one.ns)
+    return sorted(by_line.values(), key=lambda work: -work.ns)
 
 
-def _times(timeline: Timeline, done: Any) -> tuple[float, float]:
-    """Return the nanoseconds that a collective takes, and those that a collective of one byte would
-    take among the same ranks."""
-    each = (done, replace(done, size_bytes=1))
+def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
+    """Return two times in nanoseconds: that of a collective, and the time that a collective of one
+    byte would take among the same ranks."""
     world, name = timeline.world, timeline.machine.name
-    found = [time_of(one, world, timeline.core, name) for one in each]
-    ns, least = (one.ns if one is not None else 0.0 for one in found)
+    pair = (collective, replace(collective, size_bytes=1))
+    times = [time_of(each, world, timeline.core, name) for each in pair]
+    ns, least = (time.ns if time is not None else 0.0 for time in times)
     return ns, min(ns, least)
 
 
 def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
     """Return the bound of a world if it is a late rank, unequal work or collectives; else None."""
-    arrivals, total = Arrivals(timelines), max(one.total_ns for one in timelines)
+    arrivals, total = Arrivals(timelines), max(timeline.total_ns for timeline in timelines)
     if not arrivals.each or not total:
         return None
     late = sum(arrivals.late.values())
@@ -164,14 +164,14 @@ def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
         if arrivals.late[rank] >= MOSTLY * late:
             return Bound(f"rank {rank}", "it arrives last", arrivals.late[rank] / total)
         return Bound("imbalance", "ranks take turns to be last", late / total)
-    share = sum(parts(*each).collectives for each in across(timelines)) / total
+    share = sum(parts(*core_steps).collectives for core_steps in across(timelines)) / total
     if share < TOGETHER:
         return None
     number = timelines[0].world.cores_of(arrivals.latest)[0]
     work = collective_work(timelines[number])
-    moved = sum(one.bytes_ns for one in work) / (sum(one.ns for one in work) or 1.0)
-    what = "collective bandwidth" if moved >= BYTES else "collective latency"
-    return Bound(what, f"{share:.0%} of the critical path", share)
+    moved = sum(line.bytes_ns for line in work) / (sum(line.ns for line in work) or 1.0)
+    name = "collective bandwidth" if moved >= BYTES else "collective latency"
+    return Bound(name, f"{share:.0%} of the critical path", share)
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -182,10 +182,12 @@ def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[C
     the latest rank as early as the others, and the line of the most unequal work spread evenly over
     ranks."""
     free, links = [], []
-    for one in timelines:
-        own = collectives(one.compiled)
-        free.append(_factors(one, {i: 0.0 for i, _ in own}))
-        links.append(_factors(one, {i: _with_links(one, done) for i, done in own}))
+    for timeline in timelines:
+        met = collectives(timeline.compiled)
+        free.append(_factors(timeline, {i: 0.0 for i, _ in met}))
+        links.append(
+            _factors(timeline, {i: _with_links(timeline, collective) for i, collective in met})
+        )
     yield replace(base, what="collectives", how="at no cost", variations=free)
     yield replace(base, what="links", how="twice as fast", variations=links)
     arrivals = Arrivals(timelines)
@@ -193,22 +195,22 @@ def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[C
         return
     rank = arrivals.latest
     yield _on_time(base, timelines, rank, arrivals.late[rank])
-    found = imbalance(timelines)
-    if found is not None:
-        yield _even(base, timelines, found)
+    unequal = imbalance(timelines)
+    if unequal is not None:
+        yield _even(base, timelines, unequal)
 
 
-def _factors(timeline: Timeline, of: dict[int, float]) -> Variation:
+def _factors(timeline: Timeline, factors: dict[int, float]) -> Variation:
     times = np.ones(len(timeline.queue))
-    times[list(of)] = list(of.values())
+    times[list(factors)] = list(factors.values())
     origin = timeline.program.origin
     if origin is not None:
         times[origin] = times.copy()
     return Variation(times=times)
 
 
-def _with_links(timeline: Timeline, done: Any) -> float:
-    ns, rest = _times(timeline, done)
+def _with_links(timeline: Timeline, collective: Any) -> float:
+    ns, rest = _times(timeline, collective)
     return (ns + rest) / (2 * ns) if ns else 1.0
 
 
@@ -218,26 +220,30 @@ def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float
     total."""
     world, variations = timelines[0].world, list(base.variations)
     for number in world.cores_of(rank):
-        one = timelines[number]
-        met = [i for i, _ in collectives(one.compiled)]
-        taken = float((one.end[met] - one.done[met]).sum())
-        own = one.total_ns - taken
-        factor = max(0.0, 1 - late / own) if own > 0 else 1.0
-        rows = dict.fromkeys(range(len(one.queue)), factor) | dict.fromkeys(met, 1.0)
-        variations[number] = _factors(one, rows)
+        timeline = timelines[number]
+        met = [i for i, _ in collectives(timeline.compiled)]
+        collectives_ns = float((timeline.end[met] - timeline.done[met]).sum())
+        working_ns = timeline.total_ns - collectives_ns
+        factor = max(0.0, 1 - late / working_ns) if working_ns > 0 else 1.0
+        factors = dict.fromkeys(range(len(timeline.queue)), factor) | dict.fromkeys(met, 1.0)
+        variations[number] = _factors(timeline, factors)
     return replace(base, what=f"rank {rank}", how="as early as the others", variations=variations)
 
 
-def _even(base: Change, timelines: Sequence[Timeline], found: Imbalance) -> Change:
-    mean, variations = found.each.mean(axis=0), []
-    for one, own in zip(timelines, found.each, strict=True):
-        here = [n for n in range(len(one.program.lines)) if _is_at(one, n, found.place)]
-        rows = np.flatnonzero(np.isin(one.columns.line, here))
-        ratio = np.where(own > 0, mean / np.where(own > 0, own, 1.0), 1.0)
-        factors = ratio[_phase(one)[rows]]
-        variations.append(_factors(one, dict(zip(rows.tolist(), factors.tolist(), strict=True))))
+def _even(base: Change, timelines: Sequence[Timeline], unequal: Imbalance) -> Change:
+    mean, variations = unequal.each.mean(axis=0), []
+    for timeline, row in zip(timelines, unequal.each, strict=True):
+        lines = [
+            n for n in range(len(timeline.program.lines)) if _is_at(timeline, n, unequal.place)
+        ]
+        instructions = np.flatnonzero(np.isin(timeline.columns.line, lines))
+        ratio = np.where(row > 0, mean / np.where(row > 0, row, 1.0), 1.0)
+        factors = ratio[_phase(timeline)[instructions]]
+        variations.append(
+            _factors(timeline, dict(zip(instructions.tolist(), factors.tolist(), strict=True)))
+        )
     return replace(
-        base, what=found.place.short, how="spread evenly over ranks", variations=variations
+        base, what=unequal.place.short, how="spread evenly over ranks", variations=variations
     )
 
 

@@ -301,7 +301,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
     moving = set(timeline.columns.call[timeline.moves].tolist())
     return {
         "machine": machine.name,
-        "order": POLICIES[timeline.order].said,
+        "order": POLICIES[timeline.order].description,
         "coverage": program.coverage,
         "verdict": verdict(timeline),
         "busy_share": timeline.busy_share,

@@ -353,7 +353,7 @@ def test_the_report_says_which_order_it_is_of(order):
     timeline = in_order(copies(3), order)
     assert summary(timeline)["order"] == order
     (line,) = [line for line in as_text(timeline) if line.startswith("order ")]
-    assert line == f"order      {POLICIES[order].said}"
+    assert line == f"order      {POLICIES[order].description}"
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS])
@@ -374,7 +374,7 @@ def test_the_command_takes_an_order_and_tells_it(order, capsys, tmp_path):
         *(["--order", order] * bool(order)),
     ]
     assert main(command) == 0
-    assert POLICIES[order or "scheduled"].said in capsys.readouterr().out
+    assert POLICIES[order or "scheduled"].description in capsys.readouterr().out
     assert main([*command, "--json"]) == 0
     (launched,) = json.loads(capsys.readouterr().out)["launches"]
     assert launched["estimate"]["order"] == (order or "scheduled")

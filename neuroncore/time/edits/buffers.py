@@ -23,9 +23,9 @@ Array = npt.NDArray[Any]
 
 
 class Buffer(NamedTuple):
-    """The buffer of one or several tiles: the tiles that one source line makes, or those at one
-    address. `name` is the name of the tile, `place` its line, `region` its memory, and `address`
-    the layout at the address (None without one)."""
+    """The buffer of one or several tiles: the tiles that one source line makes, or the tiles at one
+    address that the kernel chose. `name` is the name of the tile, `place` its line and `region` its
+    memory. `address` has the layout, with the address; None if the kernel chose no address."""
 
     name: str
     place: Place
@@ -45,10 +45,10 @@ class SpaceWait(NamedTuple):
     times: int
 
 
-def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
+def space_waits(timeline: Timeline, path_steps: CriticalSteps) -> list[SpaceWait]:
     """Return the waits for space on the critical path, the most frequent first."""
-    program, steps = timeline.program, np.flatnonzero(found.held == SPACE)
-    path = found.instruction
+    program, steps = timeline.program, np.flatnonzero(path_steps.held == SPACE)
+    path = path_steps.instruction
     operand, reused = _waiting_operands(timeline, path[steps], path[steps - 1])
     windows, areas = program.windows(), program.storages()
     window = program.operand_windows()[operand]
@@ -60,9 +60,9 @@ def space_waits(timeline: Timeline, found: CriticalSteps) -> list[SpaceWait]:
 
 
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
-    """Return two arrays for the instructions of `waiting`: the operand that waiting[k] waits to
-    write (-1 for none), and whether instruction before[k], for which it waits, uses the same bytes.
-    """
+    """Return two arrays for the instructions of `waiting`: the operand that instruction waiting[k]
+    waits to write (-1 for none), and whether instruction before[k], for which it waits, uses the
+    same bytes."""
     boxes = timeline.program.boxes()
     areas = boxes.areas
     on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
@@ -85,8 +85,8 @@ def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
         user = program.place(line)
         wait = SpaceWait(_buffer(program, kind, geometry, user), user, bool(reused), 0)
         waits[wait] = waits.get(wait, 0) + int(counts[k])
-    made = [wait._replace(times=times) for wait, times in waits.items()]
-    return sorted(made, key=lambda wait: -wait.times)
+    ranked = [wait._replace(times=times) for wait, times in waits.items()]
+    return sorted(ranked, key=lambda wait: -wait.times)
 
 
 def _buffer(program: Program, kind: int, geometry: int, user: Place) -> Buffer:
@@ -106,29 +106,31 @@ def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    found = successive_contents(program, accesses_of(program), _uses(program, buffer))
-    alternate = found.number % 2 == 1
+    """Return the program in which every second content of a buffer is in a second buffer; None if
+    the contents never change."""
+    contents = successive_contents(program, accesses_of(program), _uses(program, buffer))
+    alternate = contents.number % 2 == 1
     if not alternate.any():
         return None
     chosen = np.zeros(len(program.columns().operands), np.bool_)
-    chosen[found.uses[alternate]] = True
-    areas = np.logical_or.reduceat(alternate, found.ends[:-1])
-    taken = _row_bytes(program, found.uses[found.ends[:-1][areas]])
-    size = {"sbuf": taken} if buffer.region is MemoryRegion.sbuf else {"psum": taken}
+    chosen[contents.uses[alternate]] = True
+    areas = np.logical_or.reduceat(alternate, contents.ends[:-1])
+    extra_bytes = _row_bytes(program, contents.uses[contents.ends[:-1][areas]])
+    size = {"sbuf": extra_bytes} if buffer.region is MemoryRegion.sbuf else {"psum": extra_bytes}
     return Edited(program.with_copies(chosen), AS_IT_IS, **size)
 
 
 def _uses(program: Program, buffer: Buffer) -> Array:
     """Return the indices of the operands that are in a buffer."""
-    windows, found = program.windows(), program.storages()
-    of_window = found.of_window
+    windows, storages = program.windows(), program.storages()
+    of_window = storages.of_window
     if buffer.address is None:
         lines = set(program.lines_at(buffer.place))
         alike = [
             not kind.placed and kind.region is buffer.region and kind.line in lines
-            for kind in found.kinds
+            for kind in storages.kinds
         ]
-        inside = np.array(alike, np.bool_)[found.kind[of_window]]
+        inside = np.array(alike, np.bool_)[storages.kind[of_window]]
     else:
         there = [geometry.layout.given == buffer.address for geometry in program.geometries]
         inside = np.array(there, np.bool_)[windows.geometry]

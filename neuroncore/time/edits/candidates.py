@@ -20,34 +20,33 @@ from neuroncore.time.lines import Line
 from neuroncore.time.schedule import Timeline
 
 LEAST = 0.01  # of the total time; lines that occupy less of the critical path are not edited
-LINES = 8
-BUFFERS = 3
-SPLITS = 2
+# The most edits of each kind: edited lines, second buffers, and splits into halves.
+LINES, BUFFERS, SPLITS = 8, 3, 2
 
 
 def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
     """Yield two kinds of edits: second buffers for the `reused` buffers in `waits`, and edits of
-    the first `lines` that occupy the critical path for at least the share LEAST of the time. An
-    edit of one line saves at most the time that the line occupies the path, unless the edit
-    reorders instructions."""
+    the lines that occupy the critical path for at least the share LEAST of the time. `lines` must
+    be sorted by this time, the longest first. An edit of one line saves at most the time that the
+    line occupies the path, unless the edit reorders instructions."""
     buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
     for buffer in islice(buffers, BUFFERS):
-        found = second_buffer(base, buffer)
-        if found is not None:
-            yield found
+        doubled = second_buffer(base, buffer)
+        if doubled is not None:
+            yield doubled
     room = timeline.machine.sbuf.usable_bytes - timeline.peak_sbuf
     total = timeline.total_ns
     longest = [line for line in lines if line.ns >= LEAST * total][:LINES]
     for line in longest:
         yield from fewer_transfers(base, line)
-        single = (
+        edits = (
             loaded_once(base, line, room),
             narrower_operands(base, line),
             summed_in_psum(base, line),
             fewer_barriers(base, line),
         )
-        yield from (found for found in single if found is not None)
+        yield from (edit for edit in edits if edit is not None)
         yield from elsewhere(base, line)
     yield from islice(in_halves(base, longest), SPLITS)

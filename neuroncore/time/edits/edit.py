@@ -1,4 +1,4 @@
-"""An edit of a kernel: what to change at which line, and the launch that results."""
+"""An edit of a kernel: the change of a source line in words, and the launch that results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Array = npt.NDArray[Any]
 
 
 class Edited(NamedTuple):
-    """A program after an edit. `variation` says how its schedule differs in addition: other times,
-    waits that disappear, instructions that are merged. `sbuf` and `psum` are the additional bytes
-    per partition that the edit needs in each memory."""
+    """A program after an edit. `variation` has the effects of the edit that the program itself
+    cannot show: other times, waits that disappear, instructions that are merged. `sbuf` and `psum`
+    are the additional bytes per partition that the edit needs in each memory."""
 
     program: Program
     variation: Variation
@@ -32,9 +32,9 @@ class Edited(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The successive contents of areas (storages). The operands uses[ends[a]:ends[a + 1]] use area
-    a. number[k] says which of the successive contents operand uses[k] has, counted from 0 in each
-    area."""
+    """The successive contents of areas, which are the storages of tiles and tensors. The operands
+    uses[ends[a]:ends[a + 1]] use area a. number[k] says which of the successive contents of its
+    area operand uses[k] has, counted from 0."""
 
     uses: Array
     ends: Array
@@ -61,16 +61,22 @@ def edit(
 ) -> Edit | None:
     """Return the edit that applies `make` to the program of each core; None if `make` changes no
     program."""
-    made = [make(program) for program in base.programs]
-    done = [one for one in made if one is not None]
-    if not done:
+    edited = [make(program) for program in base.programs]
+    changed = [each for each in edited if each is not None]
+    if not changed:
         return None
     programs, variations = list(base.programs), list(base.variations)
-    for n, one in enumerate(made):
-        if one is not None:
-            programs[n], variations[n] = one.program, one.variation
+    for n, each in enumerate(edited):
+        if each is not None:
+            programs[n], variations[n] = each.program, each.variation
     change = replace(base, what=place.short, how=action, programs=programs, variations=variations)
-    return Edit(place, action, change, max(one.sbuf for one in done), max(one.psum for one in done))
+    return Edit(
+        place,
+        action,
+        change,
+        max(each.sbuf for each in changed),
+        max(each.psum for each in changed),
+    )
 
 
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
@@ -86,14 +92,14 @@ def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Progr
     """Return a program with other calls on the same operands. Each pair in `instead` has the
     indices of some instructions, and the call that they make in the new program."""
     rows = np.full(len(program), -1)
-    for number, (own, _) in enumerate(instead):
-        rows[own] = number
+    for number, (indices, _) in enumerate(instead):
+        rows[indices] = number
     return program.with_rows(rows, [call for _, call in instead])
 
 
 def accesses_of(program: Program) -> Accesses:
-    """Return the operands that the instructions of a program read and write, before a compiler
-    changes them."""
+    """Return the operands that the instructions of a program read and write, as the kernel issued
+    them."""
     columns = program.columns()
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     return Accesses(columns.start, columns.operands, reads, *program.boxes().near)
@@ -105,8 +111,8 @@ def successive_contents(program: Program, accesses: Accesses, inside: Array) -> 
     uses are left out."""
     boxes = program.boxes()
     area = boxes.areas.of_box[accesses.operands[inside]]
-    own = inside[np.argsort(area, kind="stable")]
+    operands = inside[np.argsort(area, kind="stable")]
     _, which, counts = np.unique(area, return_inverse=True, return_counts=True)
-    own = own[counts[np.sort(which)] <= MOST_USES]
+    operands = operands[counts[np.sort(which)] <= MOST_USES]
     ends = np.append(0, np.cumsum(counts[counts <= MOST_USES]))
-    return Contents(own, ends, contents(accesses, boxes.table, own, ends))
+    return Contents(operands, ends, contents(accesses, boxes.table, operands, ends))

@@ -47,34 +47,36 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
     seen = set[bytes]()
     for line in lines:
         if any(_is_transfer(call) and _halved(call) for call in line.calls):
-            rows = [_connected(program, line.place) for program in base.programs]
-            key = b"".join(one.tobytes() for one in rows)
+            flags = [_connected(program, line.place) for program in base.programs]
+            key = b"".join(row_flags.tobytes() for row_flags in flags)
             if key not in seen:
                 seen.add(key)
-                action = f"work in halves{_with(base.programs, rows, line)}"
-                own = dict(zip(base.programs, rows, strict=True))
-                make = partial(_split, rows=own, order=base.bench.order)
-                found = edit(base, line.place, action, make)
-                if found is not None:
-                    yield found
+                action = f"work in halves{_with_lines(base.programs, flags, line)}"
+                by_program = dict(zip(base.programs, flags, strict=True))
+                make = partial(_split, rows=by_program, order=base.bench.order)
+                split = edit(base, line.place, action, make)
+                if split is not None:
+                    yield split
 
 
-def _with(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
+def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
     """Return the text that names the other lines of the file that are split too."""
-    places = {
+    places_split = {
         program.place(number)
-        for program, own in zip(programs, rows, strict=True)
-        for number in np.unique(program.columns().line[own]).tolist()
+        for program, flags in zip(programs, rows, strict=True)
+        for number in np.unique(program.columns().line[flags]).tolist()
     }
-    near = {one.line for one in places if one.file == line.place.file} - {line.place.line}
+    near = {place.line for place in places_split if place.file == line.place.file} - {
+        line.place.line
+    }
     words = "line" if len(near) == 1 else "lines"
     return f", with {words} {', '.join(map(str, sorted(near)))}" if near else ""
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which the instructions that `rows` flags are split into halves. Today's
-    compiler does not move the second halves, so they are put as late as possible; the older
-    compiler finds an order itself."""
+    """Return the program in which the instructions that `rows` flags are split into halves. The
+    compiler of today's API does not move the second halves, so they are put as late as possible
+    here; that of the older API finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -87,15 +89,15 @@ def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edi
 def _halved(call: Call) -> Halves | None:
     """Return the call on half of its elements; None if its elements depend on each other, or if the
     call is too small."""
-    found: Halves | None = call.derived(__name__, partial(_made, call))
-    return found
+    halves: Halves | None = call.derived(__name__, partial(_computed_halves, call))
+    return halves
 
 
-def _made(call: Call) -> Halves | None:
+def _computed_halves(call: Call) -> Halves | None:
     traits, names = call.instruction.traits, (*call.reads, *call.writes)
-    alone = traits.lanewise or _is_transfer(call)
+    elementwise = traits.lanewise or _is_transfer(call)
     command = call.arguments.get(traits.command, reduce_cmd.idle)
-    if not alone or traits.scans or call.transposes or command is not reduce_cmd.idle:
+    if not elementwise or traits.scans or call.transposes or command is not reduce_cmd.idle:
         return None
     if call.dynamic or call.indices or call.instruction.lists or len(call.writes) != 1:
         return None
@@ -107,11 +109,11 @@ def _made(call: Call) -> Halves | None:
     if any(view.shape != whole.shape and view.free_size != 1 for view in views):
         return None
     axes = tuple(axis if view.shape == whole.shape else WHOLE for view in views)
-    made = {
+    halved_views = {
         name: replace(view, shape=_half(view.shape, at))
         for name, view, at in zip(names, views, axes, strict=True)
     }
-    smaller = replace(call, arguments={**call.arguments, **made})
+    smaller = replace(call, arguments={**call.arguments, **halved_views})
     return Halves(smaller, axes) if stays_legal(smaller) else None
 
 
@@ -126,9 +128,9 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return, for each instruction, whether to split it. Split are the instructions of the line
-    `place` that can be halved, and those of all lines that share tiles with them, directly or
-    through other such lines."""
+    """Return, for each instruction, whether to split it: the instructions of the line `place` that
+    can be halved, and those of all lines that share tiles with them, directly or through other such
+    lines."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()
@@ -139,10 +141,10 @@ def _connected(program: Program, place: Place) -> Array:
     while True:
         shared = np.isin(storage, storage[on_chip & rows[user]]) & on_chip & possible[user]
         lines = np.union1d(columns.line[rows], columns.line[user[shared]])
-        found = possible & np.isin(columns.line, lines)
-        if (found == rows).all():
+        grown = possible & np.isin(columns.line, lines)
+        if (grown == rows).all():
             return rows
-        rows = found
+        rows = grown
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
@@ -166,19 +168,19 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     parts = _parts(program, *np.divmod(at, AXES), second_half)
     if parts is None:
         return None
-    operands, known = columns.operands.copy(), [one for one in halves if one is not None]
+    operands, split_calls = columns.operands.copy(), [half for half in halves if half is not None]
     operands[split] = len(program.windows().storage) + which.reshape(-1)
-    number = np.cumsum([one is not None for one in halves]) - 1 + len(halves)
+    number = np.cumsum([half is not None for half in halves]) - 1 + len(halves)
     call = np.where(half >= 0, number[columns.call], columns.call)
     columns = replace(columns, call=call, operands=operands)
     begin = np.append(0, np.cumsum(1 + rows))
-    return program.with_parts(columns, parts, [one.call for one in known], begin), half
+    return program.with_parts(columns, parts, [each.call for each in split_calls], begin), half
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
     """Return a table [calls, width]: the axis along which each operand of a call is halved; WHOLE
     for operands that are not halved."""
-    each = [() if one is None else one.axes for one in halves]
+    each = [() if half is None else half.axes for half in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 

@@ -39,23 +39,25 @@ def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
     for unit in alternatives.engines(line.calls):
         if unit not in COMPUTE:
             continue
-        named = unit.name.capitalize() if unit is not engine.gpsimd else "GpSimd"
-        for words, step in (
-            (f"run {names} on {named}", 1),
-            (f"every second {names} on {named}", 2),
+        title = unit.name.capitalize() if unit is not engine.gpsimd else "GpSimd"
+        for action, step in (
+            (f"run {names} on {title}", 1),
+            (f"every second {names} on {title}", 2),
         ):
             make = partial(_moved, place=line.place, unit=unit, step=step)
-            found = edit(base, line.place, words, make)
-            if found is not None:
-                yield found
+            moved = edit(base, line.place, action, make)
+            if moved is not None:
+                yield moved
 
 
 def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | None:
+    """Return the program in which every `step`-th instruction of each call of the line `place` runs
+    on `unit`; None if no call can."""
     instead = []
     for call, rows in rows_by_call(program, place):
-        made = alternatives.on(unit, call)
-        if made is not None and len(rows) >= step:
-            instead.append((rows[step - 1 :: step], made))
+        variant = alternatives.on(unit, call)
+        if variant is not None and len(rows) >= step:
+            instead.append((rows[step - 1 :: step], variant))
     return Edited(with_calls(program, instead), AS_IT_IS) if instead else None
 
 
@@ -63,15 +65,15 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """Return the edit that gives the operands of a product 16 bits, starting with the kernel's
-    inputs; None for lines without products."""
+    """Return the edit that gives the operands of products bfloat16, and also the tiles from which
+    they are copied, back to the kernel's inputs; None for lines without products."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
-    make = partial(_narrowed, place=line.place)
+    make = partial(_with_narrow_operands, place=line.place)
     return edit(base, line.place, "bfloat16 operands, from the inputs on", make)
 
 
-def _narrowed(program: Program, place: Place) -> Edited | None:
+def _with_narrow_operands(program: Program, place: Place) -> Edited | None:
     """Return the program in which the operands of a line's products have 16 bits. The tiles from
     which these operands are moved, transposed or copied have 16 bits too."""
     columns, user, reads = program.columns(), program.users(), program.is_read()
@@ -81,10 +83,10 @@ def _narrowed(program: Program, place: Place) -> Edited | None:
     narrow = np.unique(storage[reads & here[user]])
     while True:
         sources = np.isin(user, user[~reads & np.isin(storage, narrow) & passes[user]])
-        found = np.union1d(narrow, storage[reads & sources])
-        if len(found) == len(narrow):
+        grown = np.union1d(narrow, storage[reads & sources])
+        if len(grown) == len(narrow):
             break
-        narrow = found
+        narrow = grown
     instead = _rewritten(program, np.isin(storage, narrow))
     return Edited(with_calls(program, instead), AS_IT_IS) if instead else None
 
@@ -96,9 +98,9 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """Return pairs of instructions that change and the new call that they make. In the new calls,
-    the operands that `narrow` flags have 16 bits. Return an empty list if the machine refuses one
-    of the new calls."""
+    """Return pairs: the indices of instructions that change, and the new call that they make. In
+    the new calls, the operands that `narrow` flags have 16 bits. Return an empty list if the
+    machine refuses one of the new calls."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
     flags, user = np.zeros((len(program), width), np.bool_), program.users()
@@ -109,11 +111,11 @@ def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
     instead = []
     for number, (call, *marks) in enumerate(kinds.tolist()):
         old = program.calls[call]
-        made = alternatives.with_formats(old, marks)
-        if made is None:
+        variant = alternatives.with_formats(old, marks)
+        if variant is None:
             return []
-        if made is not old:
-            instead.append((chosen[which.reshape(-1) == number], made))
+        if variant is not old:
+            instead.append((chosen[which.reshape(-1) == number], variant))
     return instead
 
 
@@ -130,6 +132,7 @@ def summed_in_psum(base: Change, line: Line) -> Edit | None:
 
 
 def _adds_product(call: Call) -> bool:
+    """Return whether the call adds two tiles, at least one of them in PSUM."""
     sums = call.instruction.older_compiler.sums
     if sums is None or call.dynamic or len(call.reads) != 2 or not sums(call):
         return False
@@ -141,26 +144,26 @@ def _accumulated(program: Program, place: Place) -> Edited | None:
     products accumulate in PSUM. If additions to the same tile follow each other without another use
     of the tile, only the last one takes time: it becomes the copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
-    taken = 0
+    psum_bytes = 0
     for call, rows in rows_by_call(program, place):
         if not _adds_product(call):
             continue
-        total = accesses.operands[accesses.start[rows + 1] - 1]
-        in_place = (accesses.operands[accesses.start[rows]] == total) | (
-            accesses.operands[accesses.start[rows] + 1] == total
+        sums = accesses.operands[accesses.start[rows + 1] - 1]
+        in_place = (accesses.operands[accesses.start[rows]] == sums) | (
+            accesses.operands[accesses.start[rows] + 1] == sums
         )
-        for box in np.unique(total[in_place]).tolist():
-            own = rows[in_place & (total == box)]
+        for box in np.unique(sums[in_place]).tolist():
+            additions = rows[in_place & (sums == box)]
             near = accesses.near[accesses.near_start[box] : accesses.near_start[box + 1]]
             users = np.unique(accesses.user[np.isin(accesses.operands, near)])
-            place_in = np.searchsorted(users, own)
+            place_in = np.searchsorted(users, additions)
             again = np.append(np.diff(place_in) == 1, False)  # the next user is also an addition
-            free[own[again]] = True
-        held = call.view(call.writes[0])
-        taken = max(taken, held.free_size * 4)
+            free[additions[again]] = True
+        tile_view = call.view(call.writes[0])
+        psum_bytes = max(psum_bytes, tile_view.free_size * 4)
     if not free.any():
         return None
-    return Edited(program, Variation(times=np.where(free, 0.0, 1.0), loose=free), psum=taken)
+    return Edited(program, Variation(times=np.where(free, 0.0, 1.0), loose=free), psum=psum_bytes)
 
 
 # --- barriers -------------------------------------------------------------------------------------
@@ -171,14 +174,18 @@ def fewer_barriers(base: Change, line: Line) -> Edit | None:
     barriers."""
     if not any(map(_is_barrier, line.calls)):
         return None
-    return edit(base, line.place, "half as many barriers", partial(_unmet, place=line.place))
+    return edit(
+        base, line.place, "half as many barriers", partial(_without_barriers, place=line.place)
+    )
 
 
 def _is_barrier(call: Call) -> bool:
     return call.instruction.meets is not None and not call.instruction.traits.computes
 
 
-def _unmet(program: Program, place: Place) -> Edited | None:
+def _without_barriers(program: Program, place: Place) -> Edited | None:
+    """Return the program in which every second barrier of the line `place` takes no time and waits
+    for no other core; None if the line repeats no barrier."""
     instead, gone = [], np.zeros(len(program), np.bool_)
     for call, rows in rows_by_call(program, place):
         if _is_barrier(call) and len(rows) > 1:

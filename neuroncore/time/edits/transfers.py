@@ -49,9 +49,9 @@ def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
     for several in TOGETHER:
         action = f"move {several} tiles per transfer"
         make = partial(_merged, place=line.place, several=several)
-        found = edit(base, line.place, action, make)
-        if found is not None:
-            yield found
+        merged = edit(base, line.place, action, make)
+        if merged is not None:
+            yield merged
 
 
 def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
@@ -59,7 +59,7 @@ def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
     loaded twice, or if they take more than `room` bytes per partition of SBUF."""
     if not any(map(_is_plain_transfer, line.calls)):
         return None
-    make = partial(_kept, place=line.place, room=room)
+    make = partial(_with_loads_kept, place=line.place, room=room)
     return edit(base, line.place, "load each tile once and keep it", make)
 
 
@@ -75,8 +75,10 @@ def _is_plain_transfer(call: Call) -> bool:
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:
+    """Return the program in which one transfer of the line `place` moves the tiles of `several`;
+    None if no transfers can be merged."""
     joined, apart = np.full(len(program), -1), program
-    instead, taken = [], 0
+    instead, extra_bytes = [], 0
     for call, rows in rows_by_call(program, place):
         if not _is_plain_transfer(call):
             continue
@@ -86,22 +88,24 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
         key = f"{__name__} {several} {step}"
         make = partial(_larger, call, several, step)
         larger: Call | None = call.derived(key, make) if len(groups) else None
-        if larger is None or not _untouched(program, side.storage, loads):
+        if larger is None or not _stays_unchanged(program, side.storage, loads):
             continue
-        own = rows[groups]
-        heads = own[:, 0] if loads else own[:, -1]
-        joined[own] = heads[:, None]
+        merged_rows = rows[groups]
+        heads = merged_rows[:, 0] if loads else merged_rows[:, -1]
+        joined[merged_rows] = heads[:, None]
         joined[heads] = -1
         instead.append((heads, larger))
-        held = call.view(call.writes[0] if loads else call.reads[0])
-        apart, reused = _apart(apart, own.reshape(-1), loads, several)
-        taken += (several - 1) * max(1, reused) * held.free_size * held.dtype.itemsize
+        tile_view = call.view(call.writes[0] if loads else call.reads[0])
+        apart, tiles = _with_buffers(apart, merged_rows.reshape(-1), loads, several)
+        extra_bytes += (
+            (several - 1) * max(1, tiles) * tile_view.free_size * tile_view.dtype.itemsize
+        )
     if not instead:
         return None
-    return Edited(with_calls(apart, instead), Variation(joined=joined), sbuf=taken)
+    return Edited(with_calls(apart, instead), Variation(joined=joined), sbuf=extra_bytes)
 
 
-def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
+def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
     """Return the program in which each tile that these transfers use repeatedly has `several`
     buffers, because one transfer now moves several contents at once. Also return the number of such
     tiles. If `loads` is true, the transfers write the tiles; otherwise they read them."""
@@ -110,9 +114,9 @@ def _apart(program: Program, rows: Array, loads: bool, several: int) -> tuple[Pr
     distinct, counts = np.unique(tiles, return_counts=True)
     areas = program.boxes().areas.of_box
     reused, area = np.unique(areas[distinct[counts > 1]]), areas[accesses.operands]
-    found = successive_contents(program, accesses, np.flatnonzero(np.isin(area, reused)))
+    contents = successive_contents(program, accesses, np.flatnonzero(np.isin(area, reused)))
     place = np.zeros(len(area), np.int64)
-    place[found.uses] = found.number % several
+    place[contents.uses] = contents.number % several
     for n in np.unique(place[place > 0]).tolist():
         program = program.with_copies(place == n)
     return program, len(reused)
@@ -122,8 +126,8 @@ def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
     """Return the windows that transfers write if `writes` is true, otherwise those that they read.
     `rows` has the instructions."""
     start, windows = program.columns().start, program.windows()
-    own = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
-    return TransferSide(windows.storage[own], windows.geometry[own], windows.offset[own])
+    window = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
+    return TransferSide(windows.storage[window], windows.geometry[window], windows.offset[window])
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
@@ -148,12 +152,14 @@ def _larger(call: Call, several: int, step: int) -> Call | None:
     """Return one transfer that moves `several` tiles instead of one. The tiles are `step` elements
     apart in HBM, and next to each other in SBUF. Return None if the machine refuses this transfer.
     """
-    made = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
-    larger = replace(call, arguments={**call.arguments, **made})
+    views = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
+    larger = replace(call, arguments={**call.arguments, **views})
     return larger if stays_legal(larger) else None
 
 
 def _longer(view: View, several: int, step: int) -> View:
+    """Return a view of `several` tiles like `view`: next to each other on chip, `step` elements
+    apart in HBM."""
     width = view.strides[0] if view.on_chip else step
     rows = several * view.strides[0] if view.on_chip else view.strides[0]
     return replace(
@@ -163,31 +169,35 @@ def _longer(view: View, several: int, step: int) -> View:
     )
 
 
-def _untouched(program: Program, storages: Array, loads: bool) -> bool:
+def _stays_unchanged(program: Program, storages: Array, loads: bool) -> bool:
     """Return whether no instruction writes the tensors in `storages` (if `loads` is true), or no
     instruction reads them (if it is false)."""
     there = np.isin(program.operand_storages(), np.unique(storages))
     return not (there & (program.is_read() != loads)).any()
 
 
-def _kept(program: Program, place: Place, room: int) -> Edited | None:
-    joined, taken = np.full(len(program), -1), 0
+def _with_loads_kept(program: Program, place: Place, room: int) -> Edited | None:
+    """Return the program in which the line `place` loads each tile once; None if it loads no tile
+    twice, or if the tiles take more than `room` bytes per partition."""
+    joined, extra_bytes = np.full(len(program), -1), 0
     for call, rows in rows_by_call(program, place):
         if not (_is_plain_transfer(call) and call.view(call.writes[0]).on_chip):
             continue
         source, target = _side(program, rows, False), _side(program, rows, True)
-        each = np.column_stack(source)
-        _, first, which = np.unique(each, axis=0, return_index=True, return_inverse=True)
+        columns = np.column_stack(source)
+        _, first, which = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         again = first[which.reshape(-1)] != np.arange(len(rows))
-        held = call.view(call.writes[0])
-        own = len(first) * held.free_size * held.dtype.itemsize
-        kept = _untouched(program, source.storage, True) and _only_loaded(program, rows, target)
-        if again.any() and kept and own + taken <= room:
+        tile_view = call.view(call.writes[0])
+        size = len(first) * tile_view.free_size * tile_view.dtype.itemsize
+        keeps = _stays_unchanged(program, source.storage, True) and _only_loaded(
+            program, rows, target
+        )
+        if again.any() and keeps and size + extra_bytes <= room:
             joined[rows[again]] = rows[first[which.reshape(-1)][again]]
-            taken += own
+            extra_bytes += size
     if not (joined >= 0).any():
         return None
-    return Edited(program, Variation(joined=joined), sbuf=taken)
+    return Edited(program, Variation(joined=joined), sbuf=extra_bytes)
 
 
 def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
