@@ -4,7 +4,7 @@ disagree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -106,23 +106,21 @@ def compiled(
 ) -> Compiled:
     """Return a program as the compiler changes it for a machine. `order` is by default the order
     that the program names. `like` is the compiled form of the same program for a machine with the
-    same memories; its order and its merged instructions, which do not depend on costs, are reused.
-    `costs` is the table of a program that begins with the same calls. It may only be given if the
-    compiler leaves each call on its engine."""
+    same memories; its order and merged instructions, which depend on no costs, are reused. `costs`
+    is the table of a program that begins with the same calls, for compilers that only reorder."""
     order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
-    reads, weights = (
-        column.take(table.first[columns.call]) for column in (table.reads, table.weights)
-    )
+    row = table.first[columns.call]
+    reads, weights = table.reads.take(row), table.weights.take(row)
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
-    sources, sums, row = no_instruction, no_instruction, table.first[columns.call]
+    sources = sums = no_instruction
     if table.are_open or (policy.rewrites and copies.any_left_out(program.calls)):
         flow = dependencies.dependencies(np.zeros_like(no_instruction), 1, accesses, weights, True)
         sums = copies.accumulated(program, accesses, flow)
-        sources, forwarded_operands = forwarding.forwarded(program, accesses, flow)
-        accesses = accesses._replace(operands=forwarded_operands)
+        sources, operands = forwarding.forwarded(program, accesses, flow)
+        accesses = accesses._replace(operands=operands)
         row = table.rows_for(heads, sources < 0, flow, columns.call, machine.fixed.semaphore_ns)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
@@ -141,14 +139,8 @@ def compiled(
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
         earlier = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
-        earlier = hoisting.hoisted(program, earlier)
-        repeated = np.where(loaded < 0, earlier, loaded)
-        rules = (
-            (FORWARDED, sources),
-            (BYPASSED, products),
-            (REPEATED, repeated),
-            (ACCUMULATED, sums),
-        )
+        repeated = np.where(loaded < 0, hoisting.hoisted(program, earlier), loaded)
+        rules = {FORWARDED: sources, BYPASSED: products, REPEATED: repeated, ACCUMULATED: sums}
         fate, instead = _fates(len(program), rules)
     return Compiled(
         written=written,
@@ -199,17 +191,17 @@ def _loaded_once(
     out repeated loads if the option `loads` asks for it, and nothing else. Instruction i reads the
     first reads[i] of its operands."""
     if policy.rewrites or program.loads != "once":
-        return _fates(len(program), ())
+        return _fates(len(program), {})
     loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-    return _fates(len(program), [(REPEATED, loaded)])
+    return _fates(len(program), {REPEATED: loaded})
 
 
-def _fates(count: int, rules: Sequence[tuple[int, Array]]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. Each rule is a pair
-    of a fate and an array. The array has, for each instruction, the instruction that replaces it,
-    or -1 if the rule does not apply. If several rules apply to an instruction, the last counts."""
+def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
+    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. `rules` has an array
+    for each fate: for each instruction, the instruction that replaces it if it has this fate, or
+    -1. If several fates are possible for an instruction, the last one counts."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
-    for value, replacements in rules:
+    for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
     return fate, instead
 
