@@ -107,10 +107,10 @@ def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) ->
     turn = turned if exact else sums.transposed
     if dst.region is not PSUM:
         return turn
-    foreign = engine is vector
+    other_engine = engine is vector
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
-        dst.mark_foreign(foreign)
+        dst.mark_other_engine(other_engine)
         turn(core, dst, data)
 
     return run

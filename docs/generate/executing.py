@@ -77,7 +77,7 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield "    core.leftovers.follow(call, arguments(call.instruction, locals()))"
     for p in instruction.operands:
         if p.operand and p.operand.writes:
-            yield from _mark_written(p, foreign=engine.tensor not in instruction.engines)
+            yield from _mark_written(p, other_engine=engine.tensor not in instruction.engines)
 
 
 def _check_written(p: Parameter) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _before_write(p: Parameter) -> Iterator[str]:
     yield from [f"for tile in {p.name}:", *indented(lines)] if operand.many else lines
 
 
-def _mark_written(p: Parameter, foreign: bool) -> Iterator[str]:
+def _mark_written(p: Parameter, other_engine: bool) -> Iterator[str]:
     assert p.operand is not None
     if p.operand.many:
         yield f"for tile in {p.name}:"
@@ -118,8 +118,9 @@ def _mark_written(p: Parameter, foreign: bool) -> Iterator[str]:
     if not p.operand.partial:
         lines += [f"if {p.name}.storage.gaps is not None and not {p.name}.dynamic:"]
         lines += [f"    {p.name}.mark_written()"]
-    if foreign and not p.operand.partial:
-        lines += [f"if {p.name}.storage.region is PSUM:", f"    {p.name}.mark_foreign(True)"]
+    if other_engine and not p.operand.partial:
+        lines += [f"if {p.name}.storage.region is PSUM:"]
+        lines += [f"    {p.name}.mark_other_engine(True)"]
     if p.always_tile:
         yield from lines
         return

@@ -1,5 +1,5 @@
 """Rebuild the arguments of an instruction from its row in a record. A replay executes rows in this
-way. So do the iterations of a loop that are made from earlier iterations."""
+way. So does a loop of the older API whose later iterations are derived from earlier ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from neuroncore.memory.geometry import View
 class ArgumentPlan:
     """How to make the arguments of a Call from a row of a record.
 
-    `given` has the constant arguments, by position of the parameter. The other lists have pairs
-    that begin with the position of a parameter. The second member is, in `tiles`, the position of
-    the tile in the row; in `lists`, the positions of the list's tiles in the row; in `values`, the
-    position of the parameter in `Instruction.values`."""
+    `constants` has the constant arguments, by position of the parameter, and None for all others.
+    `tiles`, `lists` and `values` have pairs that begin with the position of a parameter. The second
+    member is, in `tiles`, the position of the tile in the row; in `lists`, the positions of the
+    list's tiles in the row; in `values`, the position of the parameter in `Instruction.values`."""
 
     call: Call
     run: Callable[..., Offsets | None]
-    given: list[Any]
+    constants: list[Any]
     tiles: list[tuple[int, int]]
     lists: list[tuple[int, list[int]]]
     values: list[tuple[int, int]]
     operands: dict[str, int]  # by name: the operand's position in the row
-    loads: int  # the position of the register that is written; -1 if there is none
+    loads: int  # the position of the parameter for a register that is written; -1 if there is none
     nbytes: int  # bytes of all results
 
 
@@ -41,7 +41,7 @@ def plan(call: Call) -> ArgumentPlan:
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
     first = 2 + call.inputs
     operands |= {n: first + i for i, n in enumerate(call.writes)}
-    given: list[Any] = [None] * len(instruction.parameters)
+    constants: list[Any] = [None] * len(instruction.parameters)
     tiles, lists, values, loads = [], [], [], -1
     for slot, p in enumerate(instruction.parameters):
         declared = p.declared
@@ -55,8 +55,8 @@ def plan(call: Call) -> ArgumentPlan:
         elif p.is_value and (p.operand is None or call.arguments[p.name] is not None):
             values.append((slot, instruction.values.index(p.name)))
         else:
-            given[slot] = call.arguments[p.name]
-    given += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
+            constants[slot] = call.arguments[p.name]
+    constants += [isinstance(call.arguments[p.name], View) for p in instruction.open_operands]
     run = getattr(execute, instruction.name)
     nbytes = call.written_bytes
-    return ArgumentPlan(call, run, given, tiles, lists, values, operands, loads, nbytes=nbytes)
+    return ArgumentPlan(call, run, constants, tiles, lists, values, operands, loads, nbytes=nbytes)

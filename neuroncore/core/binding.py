@@ -90,10 +90,10 @@ class NkiInstruction:
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments by parameter, from the local variables of a generated function. Tiles in
     lists are also included as "name[i]", their names in a Call."""
-    given = {p.name: scope[p.name] for p in instruction.parameters}
+    by_name = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
-        given |= spread(name, given[name])
-    return given
+        by_name |= spread(name, by_name[name])
+    return by_name
 
 
 def kinds(value: Any) -> Any:
@@ -109,7 +109,8 @@ def member(default: Enum, number: int) -> Any:
 
 
 def numbered(program: Program | None, register: VirtualRegister) -> int:
-    """Return the number of a register's current value in the record; -1 if there is no record."""
+    """Return the number by which the record names a register's current value; -1 if there is no
+    record."""
     return -1 if program is None else program.data.register(register)
 
 
@@ -132,21 +133,21 @@ def our_fault(instruction: Instruction, core: Core, error: Exception) -> Emulato
     raised it."""
     site = core.birthplace()
     where = "" if site is None else f"{source.place(*site)}: "
-    said = f"{type(error).__name__}: {error}"
-    return EmulatorError(f"{where}neuroncore failed at {instruction.name}: {said}", hint=REPORT)
+    cause = f"{type(error).__name__}: {error}"
+    return EmulatorError(f"{where}neuroncore failed at {instruction.name}: {cause}", hint=REPORT)
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call on a core. `arguments` are those of the first use,
-    without run-time offsets."""
-    instruction, given = call.instruction, _given(call, arguments)
+    """Return the function that executes a call on a core. `arguments` are the arguments of the
+    first use, with tiles at their current run-time offsets."""
+    instruction, by_name = call.instruction, _body_arguments(call, arguments)
     for parameter in instruction.parameters:
-        if isinstance(parameter.declared, Op) and (op := given[parameter.name]) is not None:
-            given[parameter.name] = core.operators.get(op.name, op)
+        if isinstance(parameter.declared, Op) and (op := by_name[parameter.name]) is not None:
+            by_name[parameter.name] = core.operators.get(op.name, op)
     if not instruction.staged:
-        return _unstaged(call, given)
+        return _unstaged(call, by_name)
     extra = {"core": core} if instruction.wants_core else {}
-    run: Run = instruction.meaning(**given, **extra)
+    run: Run = instruction.meaning(**by_name, **extra)
     return run
 
 
@@ -157,11 +158,11 @@ def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
 
-def _unstaged(call: Call, given: dict[str, Any]) -> Run:
+def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
     """Return a Run that takes only the varying arguments, for a clause whose body takes all
     arguments."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
-    first = [given[p.name] for p in parameters]
+    first = [by_name[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
 
     def arguments(varying: tuple[Any, ...]) -> list[Any]:
@@ -176,12 +177,12 @@ def _unstaged(call: Call, given: dict[str, Any]) -> Run:
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
-    """Execute a call once on `core`, with these arguments. `run` is the function that executes
-    it, by default the one from `stage`. The tiles may differ from those that were checked for
-    the call."""
+    """Execute a call once on `core`, with these arguments. `run` is the function that executes the
+    call, by default the result of `stage`. The tiles may differ from the tiles for which the call
+    was checked, but have the same Views."""
     instruction = call.instruction
-    given = _given(call, arguments) if instruction.lists else arguments
-    varying = [given[name] for name in instruction.varying_names]
+    by_name = _body_arguments(call, arguments) if instruction.lists else arguments
+    varying = [by_name[name] for name in instruction.varying_names]
     run = run or stage(call, arguments, core)
     if instruction.wants_core:
         run(core, *varying)
@@ -189,15 +190,15 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
         run(*varying)
 
 
-def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a clause's body, by parameter. A parameter for a list gets a list of
     tiles, and `engine` gets the engine that executes the call."""
-    given = {p.name: arguments[p.name] for p in call.instruction.parameters}
+    by_name = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
-        given[name] = [arguments[n] for n in spread(name, given[name])]
-    if "engine" in given:
-        given["engine"] = call.engine
-    return given
+        by_name[name] = [arguments[n] for n in spread(name, by_name[name])]
+    if "engine" in by_name:
+        by_name["engine"] = call.engine
+    return by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +208,7 @@ class Offsets:
 
     core: Core
     call: Call
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     tiles: dict[str, Any]
     picks: bool  # whether an index chooses elements of an operand
 
@@ -216,10 +217,10 @@ class Offsets:
         original arguments to the record, and return its row. `values` is the key of the
         instruction's values; the numbers of the registers in its offsets are added here."""
         self.write_out()
-        core, call, given = self.core, self.call, self.given
-        used = [d.index for n in call.dynamic for d in given[n].dynamic]
+        core, call, arguments = self.core, self.call, self.arguments
+        used = [d.index for n in call.dynamic for d in arguments[n].dynamic]
         indices = (index for index in used if isinstance(index, Tile))
-        reads, writes = ([given[n] for n in names] for names in (call.reads, call.writes))
+        reads, writes = ([arguments[n] for n in names] for names in (call.reads, call.writes))
         registers = [index for index in used if isinstance(index, VirtualRegister)]
         if core.program is not None:
             for register in registers:
@@ -247,18 +248,19 @@ class Offsets:
             core.shadow.scatter(picked)
 
 
-def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
-    """Return the operands at their current offsets. With `skip`, return None if an operand is out
-    of bounds.
+def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Offsets | None:
+    """Return the Offsets with the operands at their current offsets. With `skip`, return None if an
+    operand is out of bounds.
 
-    An index that chooses a row for each partition is left to the instruction. Raises
-    OutOfBoundsError, and ViewError if numbers and their scales are not chosen by the same index."""
-    tiles = dict(given)
-    picked = {n: given[n] for n in call.dynamic if given[n].picks}
+    A tile whose index chooses a row for each partition is unchanged: the instruction reads this
+    index. Raises OutOfBoundsError, and ViewError if numbers and their scales are not chosen by the
+    same index."""
+    tiles = dict(arguments)
+    picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
     for name in call.dynamic:
         if name in picked:
             continue
-        tile = given[name]
+        tile = arguments[name]
         for index in (d.index for d in tile.dynamic):
             if isinstance(index, Tile) and index.storage.gaps is not None:
                 core.check_written("the index", index)
@@ -272,11 +274,11 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
             tiles[name] = tile.resolved(name)
     if picked:
         tiles.update(_pick(core, call, picked))
-    return Offsets(core, call, given, tiles, bool(picked))
+    return Offsets(core, call, arguments, tiles, bool(picked))
 
 
 def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
-    """Return temporary tiles with the elements that indices choose."""
+    """Return, by name of the operand, temporary tiles with the elements that indices choose."""
 
     def check(name: str, tile: Tile, used: Array) -> None:
         core.check_written(name, tile, chosen=used)
@@ -307,9 +309,9 @@ def _out_of_bounds(tile: Tile) -> bool:
 IGNORED = frozenset({"dtype", "mask"})
 
 
-def _free(given: dict[str, Any]) -> list[str]:
+def _free(arguments: dict[str, Any]) -> list[str]:
     """Return the names of the parameters that have no argument yet."""
-    return [name for name, value in given.items() if value is MISSING]
+    return [name for name, value in arguments.items() if value is MISSING]
 
 
 def settle(

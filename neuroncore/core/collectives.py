@@ -4,7 +4,10 @@ collective for all.
 All sources are read before any destination is written. Tensors in HBM belong to a rank: both cores
 of a logical core take part, and the data is moved once. Tensors in SBUF belong to a core: they are
 exchanged with the core that has the same number in the other ranks. (Inferred from nki-library's
-kernels, which depend on it; not documented.)
+kernels, which depend on this; not documented.)
+
+In this module a rank of a group is counted by its position in the group, unless "rank number" is
+written.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ EXACT = 1 << 24  # up to here float32 represents all integers
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The contribution of one core to a collective: its tensors, and the `ranks` that take part.
-    `alike` has the arguments that must be equal on all these ranks. `site` is the place of the call
-    in the user's code."""
+    """The contribution of one core to a collective: its tensors, and the numbers of the `ranks`
+    that take part. `alike` has the arguments, by name, that must be equal on all these ranks.
+    `site` is the place of the call in the user's code."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -45,8 +48,8 @@ class RankPart:
 
     @property
     def counts(self) -> Array:
-        """The rows of the metadata tensor: counts and positions that are known only at run time
-        (`Lengths`)."""
+        """The rows of the metadata tensor, [rows, ranks]: counts and positions that are known only
+        at run time (`Lengths`)."""
         assert self.metadata is not None
         codes = self.metadata.codes()
         return codes.reshape(codes.shape[-2:])
@@ -63,13 +66,15 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """Return a core's contribution to a collective. The ranks that take part are those of the
-    core's replica group, unless `ranks` names others. Raises the errors of `own_group`."""
-    found = own_group(core, alike["replica_group"]) if ranks is None else ranks
+    """Return a core's contribution to a collective. The ranks in `ranks` take part; if it is None,
+    the ranks of the core's replica group. Raises the errors of `own_group`."""
+    members = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
         forms = ", ".join(map(_form, srcs))
-    return RankPart(core, srcs, dsts, found, {**alike, "srcs": forms}, metadata, core.birthplace())
+    return RankPart(
+        core, srcs, dsts, members, {**alike, "srcs": forms}, metadata, core.birthplace()
+    )
 
 
 def _form(tile: Tile) -> str:
@@ -102,31 +107,43 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
 def _check_alike(name: str, parts: Parts) -> None:
     first = parts[0]
     for part in parts[1:]:
-        for what, said in first.alike.items():
-            if part.alike.get(what) != said:
+        for argument, value in first.alike.items():
+            if part.alike.get(argument) != value:
                 world = part.core.world
-                here, there = (world.named(one.core.number) for one in (part, first))
+                here, there = (world.named(member.core.number) for member in (part, first))
                 raise KernelError(
-                    f"{name}: {here} and {there} differ about {what}",
-                    argument=what,
-                    expected=f"{said}, as {there} has it",
-                    got=str(part.alike.get(what)),
-                    because="it is a single operation of all ranks in a group",
+                    f"{name}: {here} and {there} differ about {argument}",
+                    argument=argument,
+                    expected=f"{value}, as on {there}",
+                    got=str(part.alike.get(argument)),
+                    because="a collective is a single operation of all ranks in a group",
                 )
 
 
 # --- moving ---------------------------------------------------------------------------------------
 
 
-def put(tile: Tile, codes: Array) -> None:
-    """Write codes to a tile. They have the tile's format, and the order of its elements. The tile
-    may be one of another core, whose own instruction goes on, and counts the write, later."""
-    tile.codes()[...] = codes.reshape(tile.shape)
+def put(tile: Tile, codes: Array, start: int | None = None) -> None:
+    """Write codes to a tile, and increase the version of its storage. The codes have the tile's
+    format and the order of its elements. They fill the whole tile. If `start` is given, they fill
+    only the elements from this position on, which are then marked as written.
+
+    The tile may belong to another core. The instruction of that core increases the version only
+    when the core continues, and data that is cached for the earlier version must not be used until
+    then."""
+    if start is None:
+        tile.codes()[...] = codes.reshape(tile.shape)
+    else:
+        part = slice(start, start + codes.size)
+        tile.codes().flat[part] = codes
+        written = np.zeros(tile.size, np.bool_)
+        written[part] = True
+        tile.mark_written(written.reshape(tile.shape))
     tile.storage.version += 1
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return copies of the codes of all sources: a list for each rank."""
+    """Return copies of the codes of all sources: for each rank, an array for each src."""
     return [[np.array(tile.codes(), order="C") for tile in part.srcs] for part in parts]
 
 
@@ -161,13 +178,13 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
     # all ranks get the bits that the first rank's instruction computes
     if first.rounding is not None:
         first.rounding.resume(first.program_id)
-    found = []
+    results = []
     for of_ranks in tiles:
         way, chip = first.options.collective_rounding, chip_ranks(first)
         codes = reduced(way, of_ranks, op, chip)
         _check_exact(parts[0], of_ranks, op, codes)
-        found.append(codes)
-    return found
+        results.append(codes)
+    return results
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
@@ -191,14 +208,14 @@ def exchange(parts: Parts) -> None:
     the dst of rank r is piece r of the src of rank k. Ranks are counted within the group."""
     count = len(parts)
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
-        pieces = [one.reshape(count, -1) for one in codes]
+        pieces = [array.reshape(count, -1) for array in codes]
         for to, part in enumerate(parts):
-            put(part.dsts[at], np.stack([one[to] for one in pieces]))
+            put(part.dsts[at], np.stack([array[to] for array in pieces]))
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Copy the src of each source to the dst of its target. `pairs` are (source, target). The dst
-    of a rank that is not a target is unchanged."""
+    """Copy the src of each source to the dst of its target. `pairs` are (source, target), both rank
+    numbers. The dst of a rank that is not a target is unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -210,8 +227,8 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """Write to the dst of each channel the codes that the previous rank in the channel's ring
-    sends. `sent[r][c]` has the codes that the r-th rank of `parts` sends on the c-th channel of
+    """For each rank and channel, write the codes that the previous rank in the channel's ring sends
+    to the rank's dst of this channel. `sent[r][c]` has the codes that rank r sends on the c-th of
     `channels`."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
@@ -222,21 +239,21 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Return, for each rank, a list of codes: those of op(a, b) for each pair of the rank's
-    sources. The first half of the sources are the a, and the second half are the b."""
+    """Return, for each rank, the codes of op(a, b) for each pair (a, b) of its sources. The i-th
+    pair consists of the i-th source of the first half and the i-th source of the second half."""
     return [_halves(part, op) for part in parts]
 
 
 def _halves(part: RankPart, op: Operator) -> list[Array]:
-    half, made = len(part.srcs) // 2, []
+    half, codes = len(part.srcs) // 2, []
     if part.core.rounding is not None:
         part.core.rounding.resume(part.core.program_id)
     for tile, other in zip(part.srcs[:half], part.srcs[half:], strict=True):
-        a, b = (np.ascontiguousarray(one.values()).reshape(1, -1) for one in (tile, other))
+        a, b = (np.ascontiguousarray(operand.values()).reshape(1, -1) for operand in (tile, other))
         out = np.empty_like(a)
         op.apply(a, b, out)
-        made.append(tile.rounded(out))
-    return made
+        codes.append(tile.rounded(out))
+    return codes
 
 
 Join = Callable[[Array, Array], Array]
@@ -246,7 +263,7 @@ Rounded = Callable[[Array], Array]
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
     """Return the codes of the reduction of `tiles`, one tile per rank, as a flat array. All tiles
-    have the same format. `chip` is the number of ranks on a chip; they are consecutive.
+    have the same format. `chip` is the number of ranks on a chip, which are consecutive.
 
     `way` is a value of `Options.collective_rounding`: it decides the order of the sums and the
     places of rounding, which are not published. In every way the numbers are added in float32, as
@@ -285,7 +302,7 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
     of piece p travels around the ring, from rank p + 1 to rank p. Every rank on the way adds its
     piece and rounds the sum, because it writes the sum to memory."""
     count = len(values)
-    pieces = [np.array_split(one, count) for one in values]
+    pieces = [np.array_split(array, count) for array in values]
     done = []
     for p in range(count):
         around = [pieces[(p + 1 + hop) % count][p] for hop in range(count)]
@@ -297,78 +314,64 @@ def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int)
     """Reduce the arrays of the ranks on each chip, and round each result once. Then reduce the
     results of the chips without rounding in between. `chip` is the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
-    return chain_order([rounded(chain_order(own, join)) for own in chips], join)
+    return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 
 
 class Lengths(NamedTuple):
-    """The meaning of the rows of metadata. Rows 0 and 1 have the count and the position of the
-    data that is sent to each rank. Row 2 has the counts of the data that arrives; it is written
-    unless the counts are `known`. Row 3 has the positions of the data that arrives, if
-    `displaced` is true; otherwise each sender has a fixed slot. With `to_all` a rank sends the
-    same data to all."""
+    """The meaning of the rows of the metadata tensor. All counts and positions are numbers of
+    elements. Column t of rows 0 and 1 has the count and the position, in src, of the data for rank
+    t; if `to_all` is true, column 0 is for all ranks. Column s of row 2 receives the count of the
+    data from rank s, unless the counts are `known`. Column s of row 3 has the position, in dst, of
+    the data from rank s, if `displaced` is true; otherwise dst has a slot of the same size for each
+    sender."""
 
     to_all: bool
     known: bool
     displaced: bool
 
     def deliver(self, parts: Parts) -> None:
-        """Copy data from each rank to every rank, as the metadata state. Their counts and positions
-        are numbers of elements. Raises OutOfBoundsError, before anything is written, if data does
-        not fit."""
+        """Copy data from each rank to every rank, as the metadata tensors require. Raises
+        OutOfBoundsError, before anything is written, if data does not fit."""
         sent = [codes[0].reshape(-1) for codes in sources(parts)]
         rows = [part.counts.astype(np.int64) for part in parts]
         each = range(len(parts))
         spans = {(s, t): _span(parts, rows, (s, t), self) for s in each for t in each}
         for (source, target), (begin, count, place) in spans.items():
-            codes, dst = sent[source][begin : begin + count], parts[target].dsts[0]
-            dst.codes().flat[place : place + count] = codes
-            written = np.zeros(dst.size, np.bool_)
-            written[place : place + count] = True
-            dst.mark_written(written.reshape(dst.shape))
-            dst.storage.version += 1  # as in `put`
+            put(parts[target].dsts[0], sent[source][begin : begin + count], place)
         if not self.known:
             for target in each:
-                _tell_counts(parts[target], [spans[source, target][1] for source in each])
-
-
-def _tell_counts(part: RankPart, counts: Sequence[int]) -> None:
-    """Write the counts of the data that arrived from each rank, in elements, to row 2 of the
-    metadata."""
-    metadata = part.metadata
-    assert metadata is not None
-    metadata.codes().flat[2 * len(counts) : 3 * len(counts)] = counts
-    chosen = np.zeros(metadata.size, np.bool_)
-    chosen[2 * len(counts) : 3 * len(counts)] = True
-    metadata.mark_written(chosen.reshape(metadata.shape))
-    metadata.storage.version += 1  # as in `put`
+                metadata = parts[target].metadata
+                assert metadata is not None
+                counts = np.array([spans[source, target][1] for source in each])
+                put(metadata, counts, 2 * len(counts))  # row 2
 
 
 def _span(
-    parts: Parts, rows: Sequence[Array], pair: tuple[int, int], how: Lengths
+    parts: Parts, rows: Sequence[Array], pair: tuple[int, int], lengths: Lengths
 ) -> tuple[int, int, int]:
-    """Return three numbers of elements: the start of the data in the sender's src, the count, and
-    the start in the receiver's dst. `pair` is (sender, receiver), counted within the group; `rows`
-    has the metadata of each rank. Raises OutOfBoundsError for data outside of the src, the dst or
-    the sender's slot in the dst."""
+    """Return (the start of the data in the sender's src, the count, the start in the receiver's
+    dst), in elements. `pair` is (sender, receiver). `rows` has the rows of metadata of each rank.
+    Raises OutOfBoundsError for data outside of the src, the dst or the sender's slot in the
+    dst."""
     source, target = pair
-    column = 0 if how.to_all else target
+    column = 0 if lengths.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))
     there, room = parts[source].srcs[0].size, parts[target].dsts[0].size
     slot = room // len(parts)
-    place = int(rows[target][3, source]) if how.displaced else source * slot
-    most = max(room - place, 0) if how.displaced else slot
-    who, whom = (parts[one].core.rank for one in pair)
-    for ok, said, limit in (
+    place = int(rows[target][3, source]) if lengths.displaced else source * slot
+    most = max(room - place, 0) if lengths.displaced else slot
+    who, whom = (parts[rank].core.rank for rank in pair)
+    for ok, problem, limit in (
         (begin + count <= there, "sends elements beyond its src", there),
         (count <= most, f"sends more than rank {whom} has room for", most),
     ):
         require(
             ok,
-            f"rank {who} {said}",
+            f"rank {who} {problem}",
             OutOfBoundsError,
             argument="metadata_tensor",
             expected=f"at most {limit} elements",
             got=f"{count} elements from {begin} on",
-            because="sizes are checked at run time",
+            because="counts and positions are read from metadata_tensor at run time",
         )
     return begin, count, place

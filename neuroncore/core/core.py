@@ -1,5 +1,9 @@
 """One NeuronCore: a machine with memories, a record, and state that instructions share. All
-execution goes through the functions that `docs/generate/functions.py` writes from the clauses."""
+execution goes through the functions that `docs/generate/functions.py` writes from the clauses.
+
+Leftovers are elements that were never written, or that depend on such elements
+(`neuroncore.core.leftovers`). A site is a place in the user's code (`Born`): a code object and the
+offset of a Python instruction in its bytecode."""
 
 from __future__ import annotations
 
@@ -113,9 +117,9 @@ class Core:
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
-    shared: HbmMemory | None = None  # the HBM that it shares with the other cores of the rank
+    shared: HbmMemory | None = None  # the HBM that this core shares with the cores of its rank
     peers: Peers | None = None  # the other cores of the launch, if there are any
-    number: int = 0  # its number in the launch
+    number: int = 0  # the number of this core in the launch
     world: World = ALONE  # the ranks and cores of the launch
 
     def __post_init__(self) -> None:
@@ -129,8 +133,8 @@ class Core:
         self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
-        # whether reads of leftovers are reported only once it is known that they matter
-        self.keeps_back = False
+        # whether a read of leftovers is reported only when its results may have an effect
+        self.defers_leftovers = False
         self.leftovers: Leftovers[Finding] | None = None  # None before leftovers are first read
         self.accumulators = {
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
@@ -141,18 +145,21 @@ class Core:
         self.watch: Watching | None = None
         # the current place in the user's code, set by a frontend while it stays the same
         self.site: Born = None
-        # by line: the numbers of iterations of the device's loops
+        # by site of a loop that the device runs: the number of iterations of each execution
         self.turns: dict[Born, list[int]] = {}
-        # by line: digests of the constants that a core with peers has made
+        # by site: digests of the constants that a core with peers has made
         self.constants: dict[Born, list[bytes]] = {}
         self.groups: set[tuple[int, ...]] = set()  # the groups of ranks of its collectives
         self.dialect: Any = None  # a frontend's data about the running kernel
-        # states of the random number generators, of the engines that have used them
+        # the states of the random number generators of each engine that has used them
         self.generators: dict[engine, Array] = {}
-        self.lines: Sites[int] = Sites(sys.maxsize)  # the number of each place in the record
-        self._reported: dict[tuple[Any, ...], Finding] = {}
-        # by the id of the code object, which is kept alive
-        self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
+        # by place in the code: the number of the line in the record
+        self.lines: Sites[int] = Sites(sys.maxsize)
+        # each finding by code, place in a source file, and subject
+        self._by_place: dict[tuple[Any, ...], Finding] = {}
+        # each finding by code, site (with the id of its code object) and subject; the value
+        # includes the site, which keeps the code object alive
+        self._by_site: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
 
     def __repr__(self) -> str:
         issued = "no record" if self.program is None else plural(len(self.program), "instruction")
@@ -165,9 +172,9 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that this core has not seen before, and remember it by its key.
+        """Check a call that this core has not seen before, and remember the Call by its key.
 
-        Raises the first error of the call; its message lists the other errors.
+        Raises the first error of the call; the message of this error lists the other errors.
         """
         for error in self._outlived(arguments):
             raise error
@@ -216,13 +223,13 @@ class Core:
 
         `rows` are the rows of axis 0 that are read, and `chosen` flags the elements that are read;
         None means all. If the effects of the elements are `followed` through the instruction, the
-        finding may be deferred. The finding's line is that of `site`, by default the current
-        line."""
-        deferred, whole = followed and self.keeps_back, rows is None and chosen is None
+        finding may be deferred (`Core.defers_leftovers`). The finding's line is the line of `site`,
+        by default the current line."""
+        deferred, whole = followed and self.defers_leftovers, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
-            if (known := self.leftovers.known(tile, site, deferred)) is not None:
-                self._tell_unless(deferred, known)
+            if (earlier := self.leftovers.known(tile, site, deferred)) is not None:
+                self._add_unless(deferred, earlier)
                 return
         missing = tile.missing()
         if missing is None:
@@ -236,12 +243,12 @@ class Core:
         site = site or self.birthplace()
         message = self._never_written(name, tile, missing)
         if self.leftovers is None:
-            self.leftovers = Leftovers(self._tell)
-        self.leftovers.lay(tile, missing, self.options.zeros_as_leftovers, self.findings)
-        finding = self._found("UNINIT_READ", message, tile.storage.id, site=site)
+            self.leftovers = Leftovers(self._add)
+        self.leftovers.poison(tile, missing, self.options.zeros_as_leftovers, self.findings)
+        finding = self._finding("UNINIT_READ", message, tile.storage.id, site=site)
         if deferred:
-            self.leftovers.found(tile, missing, finding)
-        self._tell_unless(deferred, finding)
+            self.leftovers.defer(tile, missing, finding)
+        self._add_unless(deferred, finding)
         if whole:
             self.leftovers.remember(tile, site, deferred, finding)
 
@@ -251,12 +258,12 @@ class Core:
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of an operand that are not finite because they depend on
-        uninitialized memory; None if there are none."""
+        """Return flags of those elements of an operand that depend on uninitialized memory and are
+        not finite; None if there are none."""
         if not self.has_leftovers:
             return None
-        found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
-        masks = [mask for mask in found if mask is not None]
+        flags = tile.missing(), self.leftovers.within(tile) if self.leftovers else None
+        masks = [mask for mask in flags if mask is not None]
         if not masks:
             return None
         lost: Array = np.any(masks, axis=0) & ~np.isfinite(tile.values())
@@ -289,19 +296,20 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, once for each code, line and subject. The line is that of `site`, by
-        default the current one; the default of `severity` is that of the code. A message may be a
-        function that returns the text: it is called only if the finding is new."""
+        """Add a finding, once for each code, line and subject. The line is the line of `site`, by
+        default the current line. The default of `severity` is the severity of the code. `message`
+        is the text, or a function that returns the text and is called only if the finding is
+        new."""
         site = site or self.birthplace()
         key = code, *((id(site[0]), site[1]) if site else ()), *subject
-        known = self._told.get(key)
+        known = self._by_site.get(key)
         if known is None:
-            said = message if isinstance(message, str) else message()
-            found = self._found(code, said, *subject, site=site, severity=severity)
-            known = self._told[key] = found, site
-        self._tell(known[0])  # again, because a replay that goes back removes findings
+            text = message if isinstance(message, str) else message()
+            finding = self._finding(code, text, *subject, site=site, severity=severity)
+            known = self._by_site[key] = finding, site
+        self._add(known[0])  # again, because a replay that goes back removes findings
 
-    def _found(
+    def _finding(
         self,
         code: str,
         message: str,
@@ -309,26 +317,25 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """Return the finding for a code, a line and a subject: a new one, or the one that exists
-        already."""
+        """Return the finding for a code, a line and a subject. It is created if none exists."""
         site = site or self.birthplace()
         place = source.place(*site) if site else None
-        made = Finding(code, message, place, severity)
-        return self._reported.setdefault((code, place, *subject), made)
+        finding = Finding(code, message, place, severity)
+        return self._by_place.setdefault((code, place, *subject), finding)
 
-    def _tell_unless(self, deferred: bool, finding: Finding) -> None:
+    def _add_unless(self, deferred: bool, finding: Finding) -> None:
         if not deferred:
-            self._tell(finding)
+            self._add(finding)
 
-    def _tell(self, finding: Finding) -> None:
+    def _add(self, finding: Finding) -> None:
         if not any(known is finding for known in self.findings):
             self.findings.append(finding)
 
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Append an instruction with run-time offsets to the record, and return its row: -1 without
-        a record, and the last row if the record is full.
+        """Append an instruction with run-time offsets to the record, and return its row. Return -1
+        if there is no record, and the last row if the record is full.
 
         `tiles` are the operands of `call.reads`, the indices of `call.indices`, and the operands of
         `call.writes`, in this order. `values` is the key of the instruction's values
@@ -373,8 +380,8 @@ class Core:
         user = source.user_above(frame)
         if user is None and births:
             return -1
-        found = user or frame
-        number = number_of(found.f_code, source.instruction_of(found))
+        caller = user or frame
+        number = number_of(caller.f_code, source.instruction_of(caller))
         if user is frame and not self.options.stacks:
             self.lines.keep(frame.f_code, frame.f_lasti, number)
         return number
@@ -444,8 +451,8 @@ class Core:
         return storage
 
     def birthplace(self) -> tuple[CodeType, int] | None:
-        """Return the current place in the user's code, at which a new tile is made: a code object
-        and the offset of a Python instruction in its bytecode. None if no user code runs."""
+        """Return the current place in the user's code: a code object, and the offset of a Python
+        instruction in its bytecode. Return None if no user code runs."""
         return self.site or source.site(source.user_frame())
 
 

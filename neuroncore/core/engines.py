@@ -41,10 +41,11 @@ def kind(core: Core, unit: engine) -> Generator:
 
 
 def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
-    """Restart the generators of all lanes of an engine from a seed."""
+    """Restart the generators of all lanes of an engine from the seed `number`, for a program of the
+    launch grid."""
     lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
-    made = kind(core, unit).seeded(number, program, unit.value, lanes, count)
-    core.generators[unit] = made
+    generators = kind(core, unit).seeded(number, program, unit.value, lanes, count)
+    core.generators[unit] = generators
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:

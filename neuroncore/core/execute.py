@@ -76,13 +76,13 @@ def activate2(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -137,13 +137,13 @@ def activation(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -193,13 +193,13 @@ def activation_reduce(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -239,7 +239,7 @@ def affine_select(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -464,7 +464,7 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -498,7 +498,7 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -807,7 +807,7 @@ def dropout(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -859,13 +859,13 @@ def exponential(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -894,7 +894,7 @@ def iota(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -939,7 +939,7 @@ def local_gather(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -972,7 +972,7 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -999,7 +999,7 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1036,7 +1036,7 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1083,13 +1083,13 @@ def nc_match_replace8(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if dst_idx_is_tile:
         dst_idx.storage.version += 1
         if dst_idx.storage.gaps is not None and not dst_idx.dynamic:
             dst_idx.mark_written()
         if dst_idx.storage.region is PSUM:
-            dst_idx.mark_foreign(True)
+            dst_idx.mark_other_engine(True)
     return offsets
 
 
@@ -1269,7 +1269,7 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1400,7 +1400,7 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     dst_scale.storage.version += 1
     return offsets
 
@@ -1440,7 +1440,7 @@ def rand2(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1467,7 +1467,7 @@ def rand_get_state(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | No
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1547,13 +1547,13 @@ def range_select(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -1604,7 +1604,7 @@ def reciprocal(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1719,7 +1719,7 @@ def register_store(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1746,7 +1746,7 @@ def rng(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | None:
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1794,7 +1794,7 @@ def scalar_tensor_tensor(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1847,13 +1847,13 @@ def select_reduce(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -1892,7 +1892,7 @@ def sendrecv(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1925,7 +1925,7 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -1979,7 +1979,7 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2040,7 +2040,7 @@ def tensor_partition_reduce(core: Core, call: Any, dst: Any, op: Any, data: Any)
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2072,7 +2072,7 @@ def tensor_reduce(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2122,7 +2122,7 @@ def tensor_scalar(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2175,7 +2175,7 @@ def tensor_scalar_cumulative(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2228,13 +2228,13 @@ def tensor_scalar_reduce(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     if reduce_res_is_tile:
         reduce_res.storage.version += 1
         if reduce_res.storage.gaps is not None and not reduce_res.dynamic:
             reduce_res.mark_written()
         if reduce_res.storage.region is PSUM:
-            reduce_res.mark_foreign(True)
+            reduce_res.mark_other_engine(True)
     return offsets
 
 
@@ -2269,7 +2269,7 @@ def tensor_tensor(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 
@@ -2320,7 +2320,7 @@ def tensor_tensor_scan(
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
     if dst.storage.region is PSUM:
-        dst.mark_foreign(True)
+        dst.mark_other_engine(True)
     return offsets
 
 

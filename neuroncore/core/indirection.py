@@ -34,9 +34,9 @@ Check = Callable[[str, Tile, Array], None]
 class Picked(Tile):
     """The elements that an index chooses, in a temporary tile while an instruction runs.
 
-    `places` [P, num_elem] are their positions along the free axis of `source`, from an `index`; all
-    partitions of a `group` have the same positions. `never` flags the elements that were never
-    written.
+    `places` [P, num_elem] are their positions along the free axis of `source`, from an `index`. The
+    partitions of each group of `group` have the same positions. `never` flags the elements that
+    were never written; it is None if there are none.
     """
 
     __slots__ = ("group", "index", "never", "places", "source")
@@ -85,8 +85,8 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
     """Return a temporary tile with the elements of an operand at the positions `chosen` [P,
-    num_elem], which are the same in each group of `size` partitions. `check` reports elements that
-    the instruction reads and that were never written."""
+    num_elem]. All partitions of a group of `size` have the same positions. `check` reports elements
+    that the instruction reads and that were never written."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -99,19 +99,19 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
     storage.born, storage.launch = old.born, old.launch
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)
-    made = Picked.of(storage)
+    result = Picked.of(storage)
     assert tile.picks is not None and isinstance(tile.picks.index, Tile)
-    made.source, made.index, made.places = source, tile.picks.index, chosen
-    made.group, made.never = size, None
+    result.source, result.index, result.places = source, tile.picks.index, chosen
+    result.group, result.never = size, None
     if operand.partial or operand.writes:
-        _copy_history(made, fresh=operand.writes and operand.partial)
-    return made
+        _copy_history(result, fresh=operand.writes and operand.partial)
+    return result
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
     """Copy the flags of elements that were never written from the source to a temporary tile. With
-    `fresh` its storage starts as unwritten instead, so that afterwards it shows which elements the
-    instruction has written."""
+    `fresh`, all elements of the tile's storage start as unwritten instead, so that the storage
+    shows later which elements the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -163,5 +163,5 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
         f"{name} and {other_name} are picked by different indices",
         argument=name,
         expected=f"the index of {other_name}",
-        because="numbers and their scales form one tensor in two parts",
+        because="numbers and their scales are two parts of one tensor",
     )

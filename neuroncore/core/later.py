@@ -27,7 +27,7 @@ from neuroncore.numerics.loops import matmul
 from neuroncore.numerics.loops.blocks import ROWS
 
 THREADS = "OMP_NUM_THREADS"
-MOST = 64  # the largest number of deferred products of a sum, because their operands take memory
+MOST = 64  # the largest number of deferred products of a sum; more would take too much memory
 WORTH = 1 << 20  # the least number of multiplications of a deferred product
 AHEAD = 4  # products that are collected before another thread is woken
 SHARES = 2  # shares of a sum per thread
@@ -50,7 +50,8 @@ def threads_for(dst: Tile, stationary: Tile) -> int:
 
 
 class Sum:
-    """Deferred products that are added to one window of a storage in PSUM."""
+    """Deferred products that are added to one window of a storage in PSUM. `count` is the number of
+    threads that compute them."""
 
     def __init__(self, dst: Tile, count: int) -> None:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
@@ -68,7 +69,8 @@ class Sum:
         return dst.offset == self._offset and dst.geometry is self._geometry
 
     def add(self, s: Array, x: Array, accumulate: bool) -> None:
-        """Defer the product of packed operands."""
+        """Defer the product of packed operands. It is added to the sum so far, or overwrites the
+        sum if `accumulate` is false."""
         if self._count == MOST:
             self._compute_all()
             self._operands.clear()
@@ -96,8 +98,8 @@ class Sum:
         self._operands.clear()
 
     def help(self) -> None:
-        """Compute outstanding products until no share has any, except shares that other threads are
-        computing."""
+        """Compute outstanding products until there are none left, except in shares that other
+        threads are computing."""
         self._is_called = False
         while self._share():
             pass
@@ -113,8 +115,9 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute all outstanding products of one share: the one with the fewest products done,
-        among the shares that no thread is computing. Return False if there is nothing to do."""
+        """Compute all outstanding products of one share. Among the shares that no thread is
+        computing, it is the share with the fewest products done. Return False if there is nothing
+        to do."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -146,13 +149,13 @@ def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool
     would not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
-    found = dst.storage.pending
-    if not isinstance(found, Sum) or not found.is_at(dst):
+    pending = dst.storage.pending
+    if not isinstance(pending, Sum) or not pending.is_at(dst):
         if not _start(count):
             return False
-        found = Sum(dst, count)
-        dst.storage.pending = found
-    found.add(s, x, accumulate)
+        pending = Sum(dst, count)
+        dst.storage.pending = pending
+    pending.add(s, x, accumulate)
     return True
 
 
@@ -177,8 +180,8 @@ def _start(count: int) -> bool:
 
 
 def _serve() -> None:
-    while (found := _waiting.get()) is not None:
-        found.help()
+    while (waiting := _waiting.get()) is not None:
+        waiting.help()
 
 
 def _stop() -> None:

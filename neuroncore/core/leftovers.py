@@ -4,7 +4,7 @@ A kernel may compute with a tile that is only partly filled, if it stores only t
 rest has no effect. So a read of leftovers is reported only if its results may reach HBM, a register
 or another core. Lane-wise instructions, copies, transposes and products are tracked element by
 element; for any other instruction that reads leftovers the finding is reported. Until then the
-finding is kept with the elements that depend on the read."""
+finding is deferred: it is kept with the elements that depend on the read."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from neuroncore.numerics.formats import Format
 T = TypeVar("T", bound=Hashable)
 # the largest number of reads remembered per storage; a loop that also writes there makes more
 READS = 256
-AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
+# the commands that set the accumulator registers before they accumulate
+RESETTING = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 
 @dataclass
-class _Laid(Generic[T]):
+class _LeftoverReads(Generic[T]):
     """The reads of one storage that met leftovers. They are valid while the storage has these
     `gaps` and is read in the format `held`.
 
@@ -46,55 +47,55 @@ class _Laid(Generic[T]):
 
 
 @dataclass
-class _Spot(Generic[T]):
-    """Flags of the elements of a storage that depend on leftovers, and the findings about them."""
+class _Tainted(Generic[T]):
+    """Flags of the elements of a storage that depend on leftovers, and the deferred findings about
+    them."""
 
     flags: Flags
-    why: dict[T, None] = field(default_factory=dict)
+    findings: dict[T, None] = field(default_factory=dict)
 
-    def copy(self) -> _Spot[T]:
-        return _Spot(deepcopy(self.flags), dict(self.why))
+    def copy(self) -> _Tainted[T]:
+        return _Tainted(deepcopy(self.flags), dict(self.findings))
 
 
 class Leftovers(Generic[T]):
-    """The leftovers on one core's chip, and in its accumulator registers. `tell` is called with
-    each finding whose leftovers may have an effect."""
+    """The leftovers in one core's memories on the chip, and in its accumulator registers. `report`
+    is called with each finding whose leftovers may have an effect."""
 
-    def __init__(self, tell: Callable[[T], None]) -> None:
-        self.tell = tell
-        self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
-        self._laid: WeakKeyDictionary[Storage, _Laid[T]] = WeakKeyDictionary()
-        # undo the reads of the instruction that is being executed
-        self._reads: list[Callable[[], None]] = []
+    def __init__(self, report: Callable[[T], None]) -> None:
+        self.report = report
+        self._tainted: WeakKeyDictionary[Storage, _Tainted[T]] = WeakKeyDictionary()
+        self._reads: WeakKeyDictionary[Storage, _LeftoverReads[T]] = WeakKeyDictionary()
+        # functions that undo the reads of the instruction that is being executed
+        self._undo: list[Callable[[], None]] = []
         # the findings on which the accumulator registers depend
         self._registers: dict[T, None] = {}
 
-    def kept(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
-        """Return a copy of the leftovers of these storages and of the registers, for `put_back`."""
-        spots = [self._spots.get(storage) for storage in storages]
-        copies = [s and s.copy() for s in spots]
-        return copies, dict(self._registers)
+    def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
+        """Return copies of the leftovers of these storages and of the registers, for `restore`."""
+        tainted = [self._tainted.get(storage) for storage in storages]
+        return [t and t.copy() for t in tainted], dict(self._registers)
 
-    def put_back(self, storages: Iterable[Storage], kept: tuple[list[Any], dict[T, None]]) -> None:
-        """Restore the leftovers of these storages, and remove those of all other storages."""
-        spots, registers = kept
-        copies = [s and s.copy() for s in spots]
-        pairs = zip(storages, copies, strict=True)
-        self._spots = WeakKeyDictionary({one: spot for one, spot in pairs if spot})
+    def restore(self, storages: Iterable[Storage], copies: tuple[list[Any], dict[T, None]]) -> None:
+        """Restore the leftovers of these storages and of the registers, and remove the leftovers of
+        all other storages."""
+        tainted, registers = copies
+        pairs = zip(storages, tainted, strict=True)
+        self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
         self._registers = dict(registers)
-        self._laid.clear()
+        self._reads.clear()
 
     def knows_reads_of(self, tile: Tile) -> bool:
         """Return whether reads of the tile's storage in its current state may have been
         remembered."""
-        laid = self._laid.get(tile.storage)
-        return laid is not None and laid.gaps is tile.storage.gaps and laid.held is tile.held
+        reads = self._reads.get(tile.storage)
+        return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
         """Return the finding of an equal earlier read at this site, or None. If there is a finding,
         the read needs no more checks. `knows_reads_of(tile)` must be true."""
-        found = self._laid[tile.storage].findings.get(_window(tile, site, deferred))
-        return found and found[0]
+        known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
+        return known and known[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
         """Remember the finding of a read, for `known`. Reads of a storage at an address that the
@@ -102,15 +103,15 @@ class Leftovers(Generic[T]):
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
-        laid = self._laid.get(storage)
-        if laid is None or not self.knows_reads_of(tile) or len(laid.findings) >= READS:
-            laid = self._laid[storage] = _Laid(storage.gaps, tile.held)
-        laid.findings[_window(tile, site, deferred)] = finding, site
+        reads = self._reads.get(storage)
+        if reads is None or not self.knows_reads_of(tile) or len(reads.findings) >= READS:
+            reads = self._reads[storage] = _LeftoverReads(storage.gaps, tile.held)
+        reads.findings[_window(tile, site, deferred)] = finding, site
 
-    def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
+    def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
         """Put poison, or 0 with `zeros`, into the elements that `missing` flags. If the instruction
-        is refused later, their bits are restored, and findings that were added in the meantime are
-        removed."""
+        is refused later, `refused` restores the bits of these elements, and removes the entries
+        that were added to `findings` in the meantime."""
         codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -118,144 +119,147 @@ class Leftovers(Generic[T]):
             codes[missing] = old
             del findings[count:]
 
-        self._reads.append(undo)
+        self._undo.append(undo)
         tile.poison_elements(missing, zeros)
 
-    def found(self, tile: Tile, missing: Array, finding: T) -> None:
+    def defer(self, tile: Tile, missing: Array, finding: T) -> None:
         """Keep a finding with the elements that `missing` flags, which are about to be read. In a
         storage at an address that the kernel chose, report the finding at once."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
-            self.tell(finding)
+            self.report(finding)
             return
-        spot = self._spots.get(storage)
-        before = spot and spot.copy()
+        tainted = self._tainted.get(storage)
+        before = tainted and tainted.copy()
 
         def undo() -> None:
             if before is None:
-                del self._spots[storage]
+                del self._tainted[storage]
             else:
-                self._spots[storage] = before
+                self._tainted[storage] = before
 
-        self._reads.append(undo)
-        flags = tile.flags(self._spot(storage, {finding: None}).flags)
+        self._undo.append(undo)
+        flags = tile.flags(self._add(storage, {finding: None}).flags)
         flags[...] |= missing.reshape(missing.shape + (1,) * (flags.ndim - missing.ndim))
 
     def refused(self) -> None:
         """Undo the reads of an instruction that is refused."""
-        while self._reads:
-            self._reads.pop()()
-            self._laid.clear()
+        while self._undo:
+            self._undo.pop()()
+            self._reads.clear()
 
     def skipped(self) -> None:
         """Keep the reads of an instruction that has no effect: they can't be undone any more."""
-        self._reads.clear()
+        self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
         """Track leftovers through an instruction that has been executed."""
-        self._reads.clear()
-        if not self._spots and not self._registers:
+        self._undo.clear()
+        if not self._tainted and not self._registers:
             return
         reads, writes = ({n: arguments[n] for n in names} for names in (call.reads, call.writes))
         masks = {n: m for n, tile in reads.items() if (m := self.within(tile)) is not None}
-        why = {f: None for n in masks for f in self._spots[reads[n].storage].why}
-        said = call.instruction.traits
-        if said.accumulates:
-            self._accumulated(call.arguments.get(said.command), why)
-        if moved := [*_where_indices_say((*reads.values(), *writes.values()))]:
-            spots = (self._spots.get(storage) for storage in moved)
-            why |= {f: None for spot in spots if spot and spot.flags.mask.any() for f in spot.why}
+        findings = {f: None for n in masks for f in self._tainted[reads[n].storage].findings}
+        traits = call.instruction.traits
+        if traits.accumulates:
+            self._accumulate(call.arguments.get(traits.command), findings)
+        if indexed := [*_indexed_storages((*reads.values(), *writes.values()))]:
+            several = [t for s in indexed if (t := self._tainted.get(s)) and t.flags.mask.any()]
+            findings |= {f: None for tainted in several for f in tainted.findings}
         elif (results := _results(call, reads, writes, masks)) is not None:
-            self._wrote(arguments, call, results, why)
+            self._mark_results(arguments, call, results, findings)
             return
-        self._known(why)
-        self._wrote(arguments, call, dict.fromkeys(writes), {}, indexed=True)
+        self._report(findings)
+        self._mark_results(arguments, call, dict.fromkeys(writes), {}, untracked=True)
 
-    def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
-        """Remember the findings `why` about values that the command accumulates in the accumulator
-        registers. If the command does not reset the registers first, report the findings that were
-        remembered before."""
+    def _accumulate(self, command: reduce_cmd | None, findings: dict[T, None]) -> None:
+        """Keep the findings about values that the command accumulates in the accumulator registers.
+        If the command does not reset the registers first, report the findings that were kept
+        before."""
         if command is reduce_cmd.idle:
             return
-        if command not in AFRESH:
-            self._known(self._registers)
-        self._registers = dict(why)
+        if command not in RESETTING:
+            self._report(self._registers)
+        self._registers = dict(findings)
 
-    def _wrote(
+    def _mark_results(
         self,
         arguments: dict[str, Any],
         call: Call,
         results: dict[str, Array | None],
-        why: dict[T, None],
-        indexed: bool = False,
+        findings: dict[T, None],
+        untracked: bool = False,
     ) -> None:
-        """Mark the results of an instruction. It is `indexed` if an index may lead out of bounds,
-        or if its operands are not tracked: then it may leave out elements."""
+        """Mark the results of an instruction. The instruction is `untracked` if an index is
+        involved, or if it is not known which results depend on which inputs. Then it may leave out
+        elements of any partial result."""
         operands = {p.name: p.operand for p in call.instruction.operands}
-        said = call.instruction.traits
-        adds = said.multiplies and arguments.get(said.adds) is not False
+        traits = call.instruction.traits
+        adds = traits.multiplies and arguments.get(traits.adds) is not False
         for name, mask in results.items():
             operand = operands[name.partition("[")[0]]
-            partial = operand is not None and operand.partial and (indexed or not operand.skips)
-            self._write(arguments[name], mask, adds or partial or name in call.reads, why)
+            partial = operand is not None and operand.partial and (untracked or not operand.skips)
+            self._mark(arguments[name], mask, adds or partial or name in call.reads, findings)
 
-    def _write(self, tile: Tile, mask: Array | None, again: bool, why: dict[T, None]) -> None:
-        """Mark the elements of a result that depend on leftovers, as `mask` flags them. With
-        `again` the result keeps a part of its earlier contents, so earlier marks stay."""
-        spot = self._spots.get(tile.storage)
+    def _mark(self, tile: Tile, mask: Array | None, keeps: bool, findings: dict[T, None]) -> None:
+        """Mark the elements of a result that depend on leftovers, as `mask` flags them. `keeps` is
+        true if the result keeps a part of its earlier contents: then earlier marks stay."""
+        tainted = self._tainted.get(tile.storage)
         if mask is None:
-            if spot is not None and not again:
-                tile.flags(spot.flags)[...] = False
+            if tainted is not None and not keeps:
+                tile.flags(tainted.flags)[...] = False
             return
         if not tile.storage.on_chip or tile.storage.image is not None:
-            self._known(why)
+            self._report(findings)
             return
-        flags = tile.flags(self._spot(tile.storage, why).flags)
+        flags = tile.flags(self._add(tile.storage, findings).flags)
         mask = mask.reshape(mask.shape + (1,) * (flags.ndim - mask.ndim))
-        flags[...] = flags | mask if again else mask
+        flags[...] = flags | mask if keeps else mask
 
-    def _spot(self, storage: Storage, why: dict[T, None]) -> _Spot[T]:
-        spot = self._spots.get(storage)
-        if spot is None:
-            spot = self._spots[storage] = _Spot(Flags(storage.nbytes))
-        spot.why |= why
-        return spot
+    def _add(self, storage: Storage, findings: dict[T, None]) -> _Tainted[T]:
+        """Add findings to a storage, and return its flags and findings."""
+        tainted = self._tainted.get(storage)
+        if tainted is None:
+            tainted = self._tainted[storage] = _Tainted(Flags(storage.nbytes))
+        tainted.findings |= findings
+        return tainted
 
     def within(self, tile: Tile) -> Array | None:
-        """Return which elements of an operand depend on leftovers; None for none."""
-        spot = self._spots.get(tile.storage)
-        if spot is None or tile.dynamic or isinstance(tile, indirection.Picked):
+        """Return flags of the elements of an operand that depend on leftovers; None if there are
+        none, or if an index determines the elements or their positions."""
+        tainted = self._tainted.get(tile.storage)
+        if tainted is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None
-        flags = tile.flags(spot.flags)
+        flags = tile.flags(tainted.flags)
         if not flags.any():
             return None
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
-    def _known(self, findings: dict[T, None]) -> None:
+    def _report(self, findings: dict[T, None]) -> None:
         """Report findings, and remove them from the elements and registers, so that each is
         reported once."""
         for finding in list(findings):
-            self.tell(finding)
+            self.report(finding)
             self._registers.pop(finding, None)
-            for spot in self._spots.values():
-                spot.why.pop(finding, None)
+            for tainted in self._tainted.values():
+                tainted.findings.pop(finding, None)
 
 
-def _where_indices_say(tiles: Iterable[Tile]) -> Iterator[Storage]:
+def _indexed_storages(tiles: Iterable[Tile]) -> Iterator[Storage]:
     """Yield the storages of tiles whose elements or positions an index determines, and the storages
     of these indices."""
     for tile in tiles:
         if isinstance(tile, indirection.Picked):
             yield from (tile.source.storage, tile.index.storage)
         elif tile.dynamic:
-            indices = (one.index for one in tile.dynamic)
+            indices = (dynamic.index for dynamic in tile.dynamic)
             yield from (tile.storage, *(i.storage for i in indices if isinstance(i, Tile)))
 
 
 def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
     assert tile.storage.gaps is not None
-    place = site and (id(site[0]), site[1])
-    return place, deferred, tile.geometry, tile.offset, tile.storage.gaps.written
+    site_key = site and (id(site[0]), site[1])
+    return site_key, deferred, tile.geometry, tile.offset, tile.storage.gaps.written
 
 
 def _results(
@@ -269,10 +273,11 @@ def _results(
         return dict.fromkeys(writes)
     if traits.lanewise:
         rows = {len(m) for m in sources} | {tile.shape[0] for tile in writes.values()}
-        one = len(rows) == 1
-        return {n: _in_lanes(sources, t, traits.scans) for n, t in writes.items()} if one else None
+        if len(rows) > 1:
+            return None
+        return {n: _in_lanes(sources, t, traits.scans) for n, t in writes.items()}
     if traits.transposes or traits.multiplies:
-        into = _turned(sources) if traits.transposes else _multiplied(reads, writes, masks)
+        into = _transposed(sources) if traits.transposes else _multiplied(reads, writes, masks)
         return None if into is None else {n: into.reshape(t.shape) for n, t in writes.items()}
     sizes = {m.size for m in sources} | {tile.size for tile in writes.values()}
     if not traits.copies or len(sizes) > 1:
@@ -281,17 +286,20 @@ def _results(
 
 
 def _in_lanes(masks: list[Array], dst: Tile, scans: bool) -> Array:
-    found = np.zeros((dst.shape[0], dst.free_size), np.bool_)
+    """Return flags of the elements of a lane-wise result that depend on the elements that `masks`
+    flag. An input with one element for each element of `dst` affects only the elements at the same
+    positions, unless the instruction `scans`. Any other input affects all elements of its lanes."""
+    flags = np.zeros((dst.shape[0], dst.free_size), np.bool_)
     for mask in (mask.reshape(len(mask), -1) for mask in masks):
-        alike = mask.shape == found.shape and not scans
-        found |= mask if alike else mask.any(axis=1, keepdims=True)
-    return found.reshape(dst.shape)
+        alike = mask.shape == flags.shape and not scans
+        flags |= mask if alike else mask.any(axis=1, keepdims=True)
+    return flags.reshape(dst.shape)
 
 
-def _turned(masks: list[Array]) -> Array:
+def _transposed(masks: list[Array]) -> Array:
     (mask,) = masks
-    turned: Array = mask.reshape(len(mask), -1).T
-    return turned
+    transposed: Array = mask.reshape(len(mask), -1).T
+    return transposed
 
 
 def _multiplied(
@@ -317,11 +325,11 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Fill in the outputs that each of two cores has allocated separately, and yield them. Such an
+    """Complete the outputs that each of two cores has allocated separately, and yield them. Such an
     output is one tensor for both cores, so elements that this core has not written are copied from
-    the other core (nki-library's kernels of NKI 0.2). `result` is this core's result, `other` that
-    of the other core. Yield this core's tensor, the other tensor, and flags of the copied
-    elements."""
+    the other core (nki-library's kernels of NKI 0.2). `result` is this core's result, `other` is
+    the other core's result. Yield (this core's tensor, the other core's tensor, flags of the copied
+    elements)."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:
@@ -329,10 +337,10 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
         if (missing := mine.missing()) is None:
             continue
         never = theirs.missing()
-        brought = missing if never is None else missing & ~never
-        mine.codes()[brought] = theirs.codes()[brought]
-        mine.mark_written(brought)
-        yield mine, theirs, brought
+        copied = missing if never is None else missing & ~never
+        mine.codes()[copied] = theirs.codes()[copied]
+        mine.mark_written(copied)
+        yield mine, theirs, copied
 
 
 def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
@@ -356,9 +364,9 @@ def unwritten(tile: Tile) -> int:
 
 
 def contents(tile: Tile, zeros: bool) -> Array:
-    """Return the elements of a tile in the numpy type that users expect. If memory has this type
-    and order, the array is the memory itself. Elements that were never written are 0 with `zeros`,
-    otherwise poison."""
+    """Return the elements of a tile in the numpy type of the stored format (`Format.numpy`).
+    Elements that were never written are 0 with `zeros`, otherwise poison. The array is a view of
+    the memory if memory has this type, except for a tile that was never written."""
     # one element, broadcast, because the tensor may have gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)

@@ -51,8 +51,8 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Store the argument of one parameter in a Call, and yield the errors that it has whatever the
-    other arguments are."""
+    """Store the argument of one parameter in a Call, and yield the errors of the argument that do
+    not depend on other arguments."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
@@ -89,8 +89,8 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text: an array by its shape and type, other values by their first
-    characters."""
+    """Return a text for a value: the shape and type of an array, or the first characters of any
+    other value."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"

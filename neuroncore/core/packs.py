@@ -39,12 +39,12 @@ class PackForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _KnownTile:
-    """The last use of a tile: the version that its storage had then, and the packed data (`kept`)
-    if they are cached."""
+    """The last use of a tile: the version of its storage at that time, and the packed data if they
+    are cached."""
 
     storage: ReferenceType[Storage]
     version: int
-    kept: Any = None
+    packed: Any = None
     nbytes: int = 0
     early: bool = False  # cached at the first use, and not used again so far
 
@@ -64,9 +64,9 @@ class Packs:
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:
-        """Return the operand in its form: at the first use `read(tile)`, later the cached result of
-        `form.pack(read(tile))`. With `early` the first use returns the packed form too. For a tile
-        at an address that the kernel chose, always return `read(tile)`."""
+        """Return the operand in a form that products take: at the first use `read(tile)`, later the
+        cached result of `form.pack(read(tile))`. With `early` the first use returns the packed form
+        too. For a tile at an address that the kernel chose, always return `read(tile)`."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -80,9 +80,9 @@ class Packs:
             return self._keep_early(known, form.pack(read(tile))) if early else read(tile)
         self._known.move_to_end(key)
         known.early = False
-        if known.kept is None:
+        if known.packed is None:
             self._keep(known, form.pack(read(tile)))
-        return known.kept
+        return known.packed
 
     def clear(self) -> None:
         """Drop all cached data."""
@@ -90,16 +90,16 @@ class Packs:
         self._early.clear()
         self.nbytes = self._early_bytes = 0
 
-    def _keep(self, known: _KnownTile, made: Any) -> None:
-        known.kept, known.nbytes = made, getattr(made, "nbytes", 0)
+    def _keep(self, known: _KnownTile, packed: Any) -> None:
+        known.packed, known.nbytes = packed, getattr(packed, "nbytes", 0)
         self.nbytes += known.nbytes
         while self.nbytes > ROOM:
             self._forget(next(iter(self._known)))
 
-    def _keep_early(self, known: _KnownTile, made: Any) -> Any:
+    def _keep_early(self, known: _KnownTile, packed: Any) -> Any:
         """Cache data at the first use. If data that were used only once exceed EARLY bytes, drop
         the oldest of them."""
-        self._keep(known, made)
+        self._keep(known, packed)
         known.early = True
         self._early.append((known, known.nbytes))
         self._early_bytes += known.nbytes
@@ -108,8 +108,8 @@ class Packs:
             self._early_bytes -= nbytes
             if oldest.early:
                 self.nbytes -= nbytes
-                oldest.kept, oldest.nbytes, oldest.early = None, 0, False
-        return made
+                oldest.packed, oldest.nbytes, oldest.early = None, 0, False
+        return packed
 
     def _forget(self, key: Any) -> None:
         known = self._known.pop(key, None)

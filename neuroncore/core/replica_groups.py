@@ -1,5 +1,5 @@
-"""The ranks that take part in a collective, and the ranks that may: replica groups, pairs,
-channels."""
+"""Replica groups, pairs and channels: the ranks that take part in a collective, and the rules for
+them."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     the launch uses too many different groups for the rank."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
-    found = [ranks for ranks in groups if core.rank in ranks]
-    if beyond or not found:
-        said = f"has rank {beyond[0]}" if beyond else f"lacks rank {core.rank}, which calls it"
+    own_groups = [ranks for ranks in groups if core.rank in ranks]
+    if beyond or not own_groups:
+        problem = f"has rank {beyond[0]}" if beyond else f"lacks rank {core.rank}, which calls it"
         raise SignatureError(
-            f"the replica group {said}",
+            f"the replica group {problem}",
             argument="replica_group",
             expected=f"ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
             because=f"the kernel runs on {core.world.ranks} ranks",
-            hint="neuroncore run --ranks N, or per_rank= with arguments for each",
+            hint="neuroncore run --ranks N, or per_rank= with the arguments of each rank",
         )
     sizes = [len(ranks) for ranks in groups]
     if len({*sizes}) > 1:
         core.report("UNEQUAL_GROUPS", f"the replica groups have {listed(sizes)} ranks")
-    _join(core, found[0])
-    return found[0]
+    _join(core, own_groups[0])
+    return own_groups[0]
 
 
 def _join(core: Core, group: tuple[int, ...]) -> None:
@@ -78,15 +78,15 @@ def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
     """Return the ranks of a group in the order of a channel's ring. The API does not specify the
     order. By default it is the order of the group; if `Options.rings` is not 0, it is a random
     order with this seed."""
-    found = list(group)
+    order = list(group)
     if core.options.rings:
-        random.Random(f"{core.options.rings} {channel} {found}").shuffle(found)
-    return found
+        random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)
+    return order
 
 
 def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) -> None:
-    """Raise SignatureError for channels that a group doesn't have. A group that has all chips of
-    its servers has more channels than others (`world_limits`)."""
+    """Raise SignatureError for channels that a group doesn't have. A group with ranks on all chips
+    of its servers has more channels than other groups (`world_limits`)."""
     each, per_server = chip_ranks(core), instance(core).chips_per_server
     chips = {rank // each for rank in group}
     servers = {chip // per_server for chip in chips}
@@ -101,18 +101,18 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
         expected=f"at most {most}",
         got=str(list(channels)),
         because=f"a group with all chips of a server has {limits.channels_of_servers} rings of "
-        f"links, others have {limits.channels}",
+        f"links, any other group has {limits.channels}",
     )
 
 
 def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
     """Return the ranks that occur in pairs (source, target), in ascending order. Report pairs that
     do not form a ring (`_is_ring`). Raises SignatureError for a rank that doesn't exist."""
-    found = tuple(sorted({rank for pair in pairs for rank in pair}))
+    ranks = tuple(sorted({rank for pair in pairs for rank in pair}))
     last = core.world.ranks - 1
     require(
-        found[-1] <= last,
-        f"source_target_pairs has rank {found[-1]}",
+        ranks[-1] <= last,
+        f"source_target_pairs has rank {ranks[-1]}",
         SignatureError,
         argument="source_target_pairs",
         expected=f"ranks 0 to {last}",
@@ -124,12 +124,12 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
             "the pairs are not a ring of ranks on the same or neighboring chips: the runtime may "
             "refuse to load them",
         )
-    return found
+    return ranks
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Return whether the pairs form one ring of all their ranks, and each rank sends to the same
-    chip or to a neighboring chip. `following` maps each source to its target."""
+    """Return whether the pairs form one ring of all their ranks, in which each rank sends to a rank
+    on the same chip or on a neighboring chip. `following` maps each source to its target."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):
@@ -170,7 +170,8 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         chips = {rank // each for rank in group}
         whole = len(group) == len(chips) * each and len(chips) > 1
         in_a_row = sorted(group) == list(range(min(group), max(group) + 1))
-        ok, expected = whole and in_a_row and core.world.cores == 2, "several whole chips, in a row"
+        ok = whole and in_a_row and core.world.cores == 2
+        expected = "consecutive ranks, of 2 cores each, that are all ranks of several chips"
     else:
         per_server = each * where.chips_per_server
         places = {rank % per_server for rank in group}
@@ -179,7 +180,7 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         expected = "ranks at the same place in different servers, without has_rdispls"
     require(
         ok,
-        f"the group is not of {expected}",
+        f"the group must consist of {expected}",
         SignatureError,
         argument="replica_group",
         expected=expected,

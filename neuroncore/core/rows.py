@@ -1,4 +1,5 @@
-"""Rows of a tensor: all rows of a tile, or the rows that an index chooses while a DMA runs."""
+"""Rows of a tensor: all rows of a tile, or the rows that an index chooses while a DMA runs. A row
+is everything at one position of axis 0."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    For a gather or scatter, `numbers` are the numbers of the rows that the operand's index chooses,
-    along axis 0 of the tensor; without an index they are None. `inside` flags the numbers of rows
-    that exist, or is None if all do."""
+    For a gather or scatter, `numbers` are the positions, along axis 0 of the tensor, of the rows
+    that the operand's index chooses; without an index they are None. `inside` flags the numbers of
+    rows that exist; it is None if all rows exist."""
 
     core: Core
     name: str
@@ -43,8 +44,8 @@ class RowBlock:
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the codes of the elements. For a gather they are in `out` if it is given, and row
-        0 replaces a row that does not exist."""
+        """Return the codes of the elements. For a gather, they are written to `out` if it is given,
+        and row 0 replaces a row that does not exist. Otherwise they are the memory of the tile."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -56,9 +57,9 @@ class RowBlock:
         return codes
 
     def _existing(self, each: Array) -> Array:
-        """Return the items of `each` for rows that exist."""
-        found: Array = each if self.inside is None else each[self.inside]
-        return found
+        """Return the items of `each`, which has an item per row, for rows that exist."""
+        existing: Array = each if self.inside is None else each[self.inside]
+        return existing
 
     def values(self) -> Array:
         """Return the rows as float32."""
@@ -67,20 +68,20 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes as `put` does, without those for rows that do not exist. If an index chooses
-        a row twice, the later partition wins."""
+        """Write codes as `put` does, but not to rows that do not exist. If an index chooses a row
+        twice, the row gets the codes of the later partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
         shape, existing = self.tile.shape, self._existing
-        some = None if chosen is None else existing(shaped(chosen, shape))
+        chosen_existing = None if chosen is None else existing(shaped(chosen, shape))
         codes = existing(shaped(codes, shape))
-        _scatter(_every_row(self.tile), existing(self.numbers), codes, some)
+        _scatter(_every_row(self.tile), existing(self.numbers), codes, chosen_existing)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield RowBlocks that are written one after the other, so that none writes a row twice. If
-        rows are `unique`, this is one RowBlock. Otherwise the first one has the first occurrence of
-        each row number, the second one has the second occurrence, and so on."""
+        """Yield RowBlocks that must be written one after the other, so that no RowBlock writes a
+        row twice. If rows are `unique`, this is one RowBlock. Otherwise the first RowBlock has the
+        first occurrence of each row number, the second has the second occurrence, and so on."""
         if unique or self.numbers is None:
             yield self
             return
@@ -162,7 +163,8 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
         raise ShapeError(
             f"{name} can't take its rows from the index {index}",
             argument=name,
-            expected=f"uint32, ({group}k, 1) or ({whole}, k), and at least {rows} of them",
+            expected=f"uint32, at least {rows} numbers, in one column of a multiple of {group} "
+            f"partitions or in columns of {whole} partitions",
             got=f"{index.shape} {index.dtype}",
         )
     return index.codes().T.reshape(-1)[:rows]
@@ -174,8 +176,8 @@ def asked(
     """Return the rows of an operand. If the operand has an index, `numbers(name, tile, index,
     machine)` returns the row numbers.
 
-    Raises OutOfBoundsError for rows that don't exist. With `skip` it flags the rows that exist
-    instead."""
+    Raises OutOfBoundsError for rows that don't exist. With `skip`, nothing is raised, and `inside`
+    of the RowBlock flags the rows that exist."""
     if not tile.dynamic:
         return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic

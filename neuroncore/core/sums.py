@@ -38,8 +38,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """Return the accumulator registers of the engine `unit`: those of `count` lanes from the first
-    partition of `data` on (ISA, activation_reduce)."""
+    """Return the accumulator registers of `count` lanes of the engine `unit`, as a view. The first
+    lane is the first partition of `data` (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -131,19 +131,21 @@ def multiplied(
     def run(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
         if core.has_leftovers:
             lost = core.leftovers_in(stationary), core.leftovers_in(moving)
-            if any(one is not None for one in lost):
-                spare(core, dst, stationary, moving, *lost)
+            if any(flags is not None for flags in lost):
+                run_with_leftovers(core, dst, stationary, moving, *lost)
                 return
         s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
         fresh = never_written(core, dst, accumulate)
         if count > 1 and isinstance(fresh, bool) and later.put_off(count, dst, s, x, not fresh):
             if fresh:
-                dst.mark_foreign(False)
+                dst.mark_other_engine(False)
             return
         _put(dst, fresh, partial(multiply, s, x))
 
-    def spare(core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None) -> None:
-        s, x, into = _sparing(s_of.read(stationary), x_of.read(moving), *lost)
+    def run_with_leftovers(
+        core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None
+    ) -> None:
+        s, x, into = _as_finite(s_of.read(stationary), x_of.read(moving), *lost)
 
         def fill(out: Array, add: bool) -> None:
             multiply(s, x, out, add)
@@ -178,14 +180,15 @@ class _Operand:
         return taken
 
 
-def _sparing(
+def _as_finite(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return both operands of a product, and flags [M, N] of the product's elements.
+    """Return the operands s [K, M] and x [K, N] of a product, and flags [M, N] of the product's
+    elements.
 
-    `in_s` and `in_x` flag the leftovers in s and x. If the product only moves numbers, leftovers
-    are returned as 0, and the flags of the product show where they go. Otherwise s and x are
-    unchanged, and the flags are None."""
+    `in_s` and `in_x` flag the leftovers in s and x; None flags none. If the product only moves
+    numbers, the leftovers in s and x are replaced by 0, and the flags show the elements of the
+    product to which they are moved. Otherwise s and x are unchanged, and the flags are None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
@@ -218,9 +221,9 @@ def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: produc
 
 def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     """dst (+)= the matrix that `multiply` computes, as in `accumulated`. `fresh` states which
-    elements of dst are overwritten: True for all, False for none, or flags."""
+    elements of dst are overwritten (`never_written`)."""
     if fresh is True:
-        dst.mark_foreign(False)
+        dst.mark_other_engine(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
         multiply(dst.codes(), not fresh)
         return
@@ -236,8 +239,8 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of `dst` are overwritten by a sum: all (True), none (False), or an
-    array of flags. The sum is added to the other elements.
+    """Return which elements of `dst` a sum overwrites: True for all, False for none, or an array of
+    flags. The sum is added to the other elements.
 
     If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
     writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. A sum
@@ -247,8 +250,8 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     storage = dst.storage
     if accumulate:
         core.check_written("dst, which accumulates,", dst)
-    if storage.foreign is not None:
-        warn_foreign(core, dst)
+    if storage.other_engine is not None:
+        report_other_engine(core, dst)
     if storage.gaps is None or accumulate:
         return False
     if not storage.gaps.written:
@@ -259,8 +262,10 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     return True if unwritten.all() else unwritten
 
 
-def warn_foreign(core: Core, dst: Tile) -> None:
-    if dst.is_foreign() and not core.machine.has("accumulate_onto_any"):
+def report_other_engine(core: Core, dst: Tile) -> None:
+    """Report a sum that is added to elements which another engine than Tensor wrote, on a machine
+    where the result is undefined."""
+    if dst.is_from_other_engine() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",
             lambda: (
@@ -272,14 +277,14 @@ def warn_foreign(core: Core, dst: Tile) -> None:
 
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
-    """Transpose mode: the bits of data[k, m] go to dst[m, n] if moving[k, n] is 1. Columns of
-    `moving` without a 1 give bits of 0."""
+    """Transpose mode: copy the bits of data[k, m] to dst[m, n] if moving[k, n] is 1. If column n of
+    `moving` has no 1, the bits of dst[m, n] become 0."""
     rows, empty = core.packs.get(moving, PICKS, _picked_rows)
     result = data.codes().reshape(data.shape[0], -1)[rows].T
     if empty is not None:
         result = np.where(empty, result.dtype.type(0), result)
     put_bits(dst, result)
-    dst.mark_foreign(False)
+    dst.mark_other_engine(False)
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
@@ -294,7 +299,8 @@ def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
 
 
 def put_bits(dst: Tile, codes: Array) -> None:
-    """Copy codes without conversion. Narrower codes go to the lower half of dst's elements."""
+    """Copy codes to `dst` without conversion. Narrower codes go to the lower bits of the elements
+    of `dst`."""
     into = dst.codes()
     if codes.itemsize < into.itemsize:
         into = into.view(dst.held.code_type)

@@ -51,20 +51,25 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
     have the two cores of a logical core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
-            f"{point} needs two cores that can synchronize, but the kernel runs on "
-            + ("more" if prod(core.grid) > len(CORES) else "one"),
+            f"{point} needs two cores that can synchronize, but "
+            + (
+                f"the grid has {prod(core.grid)} programs"
+                if prod(core.grid) > len(CORES)
+                else "the kernel runs on one core"
+            ),
             expected="a launch grid of 2: kernel[2](...)",
             got=f"grid {core.grid or 1}",
             because="only the cores of a logical core (LNC2) can synchronize",
         )
-    own = frozenset(core.world.cores_of(core.rank))
-    brought = core.peers.meet(core.number, Point(point, own), bring)
-    return {core.world.core(number): one for number, one in brought.items()}
+    rank_cores = frozenset(core.world.cores_of(core.rank))
+    brought = core.peers.meet(core.number, Point(point, rank_cores), bring)
+    return {core.world.core(number): value for number, value in brought.items()}
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Exchange data between cores of a rank, at the point with this name: send `src` to core `to`,
-    and return the codes that core `sender` sends, in the shape of `dst`.
+    """Exchange data between cores of a rank, at the point with this name. Send `src` to core `to`,
+    and return the codes that core `sender` sends, in the shape of `dst`. Cores are numbered within
+    the rank.
 
     Raises KernelError if core `sender` sends to another core. Raises ShapeError if its data and
     `dst` differ in format, number of partitions or number of elements."""
@@ -89,8 +94,8 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
 
 T = TypeVar("T")
 FEW = 2  # up to here the cores' threads have stacks of the usual size
-# a deadlock message with more parts than the first has a line for each; the second limits the lines
-IN_A_LINE, LISTED = 3, 8
+IN_A_LINE = 3  # the largest number of parts of a deadlock message that are in one line
+LISTED = 8  # the largest number of parts of a deadlock message that have a line each
 # bytes of a thread's stack if there are many; compiling loops on the thread needs most of it
 STACK = 4 << 20
 
@@ -203,9 +208,9 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Let the next program in line that can continue run. If no program can continue, the
-        launch fails with a deadlock. After any failure, let the remaining programs stop, one after
-        the other."""
+        """Hand over from core `number` to the next program in line that can continue. If no program
+        can continue, the launch fails with a deadlock. After any failure, let the remaining
+        programs stop, one after the other."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
@@ -215,12 +220,12 @@ class System:
                 self._turn[self._line[at]].release()
                 return
             self._failure = self._deadlock()
-        left = next(n for n in self._line if n not in self._ended)
-        self._turn[left].release()  # it stops, and lets the next one stop
+        remaining = next(n for n in self._line if n not in self._ended)
+        self._turn[remaining].release()  # it stops, and lets the next one stop
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for programs that all wait. Its place is that of the program with the
-        lowest number."""
+        """Return the error for programs that all wait. Its place is the place where the program
+        with the lowest number waits."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -252,16 +257,16 @@ class System:
             for where, others in doing.items()
         ]
 
-    def _do(self, numbers: Collection[int], one: str, several: str) -> str:
+    def _do(self, numbers: Collection[int], singular: str, plural: str) -> str:
         """Return the names of cores, followed by a verb: `one` is its singular, `several` its
         plural."""
-        verb = several if self.world.several(numbers) else one
+        verb = plural if self.world.several(numbers) else singular
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
         """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        the core waits at a point with the name of `than`'s point, but with other cores, the text
-        names these."""
+        the point has the name of the point of `than`, but other cores, the text names these
+        cores."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
@@ -276,8 +281,8 @@ def _listed(parts: Sequence[str]) -> str:
     LISTED ones, and a line with the number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
-    left = len(parts) - LISTED
-    return "\n  ".join(["", *parts[:LISTED], *([f"and {left} more"] if left > 0 else [])])
+    rest = len(parts) - LISTED
+    return "\n  ".join(["", *parts[:LISTED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 @contextmanager

@@ -327,7 +327,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
             made = Core(machine, options, program, grid, shared, number=number, world=world)
             cores.append(made)
     for core in cores:
-        core.keeps_back = True
+        core.defers_leftovers = True
         core.watch = watches.Watch(core) if not options.precision else None
     return cores
 

@@ -55,23 +55,24 @@ class Storage:
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
-        *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign", "greatest"),
-        *("ending", "before_write", "pending", "__weakref__"),
+        *("born", "gaps", "image", "version", "scope", "launch", "double", "greatest", "ending"),
+        *("other_engine", "before_write", "pending", "__weakref__"),
     )
     data: Array
     born: Born
-    gaps: Gaps | None
-    image: Image | None  # the image that contains it, if the kernel chose its address
+    gaps: Gaps | None  # flags of the bytes that were written; None if all were
+    image: Image | None  # the image that contains the storage, if the kernel chose its address
     scope: Any  # the loop iteration in which it was allocated, in a dialect that tracks this
     ending: Any  # the loop iteration after which no name refers to it, if known
     launch: HbmMemory | None  # the memory of its launch: a tensor ends with its launch
     double: Any  # the elements in float64, if they differ (`precision`)
-    foreign: Flags | None  # flags of elements in PSUM that another engine than Tensor wrote
-    greatest: (
-        tuple[int, int] | None
-    )  # a version, and a bound for its integers at that version (`precision`)
+    other_engine: Flags | None  # in PSUM: flags of elements last written by another engine than
+    # Tensor; None if there never were any
+    # a version of the storage, and the greatest magnitude that its integers may have in this
+    # version (`precision`)
+    greatest: tuple[int, int] | None
 
-    pending: DeferredWork | None  # deferred work that will write to it
+    pending: DeferredWork | None  # deferred work that will write to the storage
     before_write: Callable[[], None] | None  # called before each instruction that writes to it
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
@@ -79,9 +80,11 @@ class Storage:
         self.region, self.shape, self.dtype = layout.region, layout.shape, layout.dtype
         self.on_chip = layout.on_chip
         self.origin = 0  # position of the first byte in `data`
-        self.version = 0  # the number of instructions that have written to it
+        # increased by each instruction that writes to the storage, and by each write of a
+        # collective
+        self.version = 0
         self.born = self.gaps = self.image = self.scope = self.ending = None
-        self.launch = self.double = self.foreign = self.greatest = self.before_write = None
+        self.launch = self.double = self.greatest = self.other_engine = self.before_write = None
         self.pending = None
 
     @property

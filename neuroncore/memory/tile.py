@@ -372,19 +372,19 @@ class Tile:
         if (image := storage.image) is not None:
             image.gaps.write(*self._covered_in(image), chosen)
 
-    def mark_foreign(self, foreign: bool) -> None:
-        """Record, for all elements of a tile in PSUM, whether an engine other than Tensor wrote
-        them."""
+    def mark_other_engine(self, other_engine: bool) -> None:
+        """Record that all elements of this tile, in PSUM, are being written: by an engine other
+        than Tensor, or by Tensor if `other_engine` is false."""
         storage = self.storage
-        if storage.foreign is None and foreign:
-            storage.foreign = Flags(storage.nbytes)
-        if storage.foreign is not None:
-            storage.foreign.pieces(*self._covered())[...] = foreign
+        if storage.other_engine is None and other_engine:
+            storage.other_engine = Flags(storage.nbytes)
+        if storage.other_engine is not None:
+            storage.other_engine.pieces(*self._covered())[...] = other_engine
 
-    def is_foreign(self) -> bool:
+    def is_from_other_engine(self) -> bool:
         """Return whether an engine other than Tensor was the last to write any of the elements."""
-        foreign = self.storage.foreign
-        return foreign is not None and bool(foreign.pieces(*self._covered()).any())
+        flags = self.storage.other_engine
+        return flags is not None and bool(flags.pieces(*self._covered()).any())
 
     # --- dynamic offsets -------------------------------------------------------------------------
 

@@ -251,10 +251,10 @@ class Float64Tile(Tile):
     def mark_written(self, chosen: Array | None = None) -> None:
         pass
 
-    def mark_foreign(self, foreign: bool) -> None:
+    def mark_other_engine(self, other_engine: bool) -> None:
         pass
 
-    def is_foreign(self) -> bool:
+    def is_from_other_engine(self) -> bool:
         return False
 
 

@@ -394,6 +394,6 @@ def _cores(setting: Setting) -> list[Core]:
         for number in world.cores_of(rank):
             program, on_what = world.core(number), (setting.machine, options)
             core = Core(*on_what, program, setting.grid, shared, number=number, world=world)
-            core.keeps_back = True
+            core.defers_leftovers = True
             cores.append(core)
     return cores

@@ -230,7 +230,7 @@ class Execution:
         return self._chunk[at]
 
     def _given(self, plan: ArgumentPlan, row: list[int]) -> list[Any]:
-        given, known = plan.given.copy(), self._tiles
+        given, known = plan.constants.copy(), self._tiles
         moved = self._moved(plan, row) if plan.call.dynamic else {}
         for slot, at in plan.tiles:
             window = row[at]

@@ -199,20 +199,20 @@ class Content:
     version: int
     data: Array
     gaps: Gaps | None
-    foreign: Flags | None
+    other_engine: Flags | None
 
     def put_back(self, storage: Storage) -> None:
         if storage.image is None:
             storage.settled[: len(self.data)] = self.data
         storage.version, storage.greatest = self.version, None
-        storage.gaps, storage.foreign = deepcopy(self.gaps), deepcopy(self.foreign)
+        storage.gaps, storage.other_engine = deepcopy(self.gaps), deepcopy(self.other_engine)
 
 
 def content(core: Core, storage: Storage) -> Content:
     """Return the current contents of a storage."""
     data = storage.settled.copy() if storage.image is None else np.empty(0, np.uint8)
-    gaps, foreign = deepcopy(storage.gaps), deepcopy(storage.foreign)
-    return Content(core, storage.layout, storage.version, data, gaps, foreign)
+    gaps, other_engine = deepcopy(storage.gaps), deepcopy(storage.other_engine)
+    return Content(core, storage.layout, storage.version, data, gaps, other_engine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ class CoreState:
         if self.leftovers is None:
             core.leftovers = None
         elif core.leftovers is not None:
-            core.leftovers.put_back(storages, self.leftovers)
+            core.leftovers.restore(storages, self.leftovers)
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
@@ -265,7 +265,7 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
         accumulators={unit: registers.copy() for unit, registers in core.accumulators.items()},
         generators={unit: states.copy() for unit, states in core.generators.items()},
         images={region: (image.data.copy(), deepcopy(image.gaps)) for region, image in images},
-        leftovers=core.leftovers.kept(storages) if core.leftovers is not None else None,
+        leftovers=core.leftovers.copies(storages) if core.leftovers is not None else None,
         findings=len(core.findings),
     )
 

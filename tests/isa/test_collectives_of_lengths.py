@@ -64,8 +64,15 @@ def test_lengths_that_have_no_room(count, begin, why):
         (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
         (ncc.all_gather_v, 4, ALL, None, True, "ranks of one chip"),
         (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
-        (ncc.all_to_all_v, 4, ALL, "trn3", False, "several whole chips"),
-        (ncc.all_to_all_v, 8, [[0, 1, 2, 4], [3, 5, 6, 7]], "trn3", False, "several whole chips"),
+        (ncc.all_to_all_v, 4, ALL, "trn3", False, "all ranks of several chips"),
+        (
+            ncc.all_to_all_v,
+            8,
+            [[0, 1, 2, 4], [3, 5, 6, 7]],
+            "trn3",
+            False,
+            "ranks of several chips",
+        ),
     ],
 )
 def test_groups_that_lengths_of_run_time_have_not(call, ranks, group, target, displaced, why):

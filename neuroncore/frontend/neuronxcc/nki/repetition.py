@@ -86,7 +86,7 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
     ):  # rows of several instructions
         return None
     row = [line, index, *unpack_from(f"<{len(written) // WORD - 1}q", written, WORD)]
-    given = made.given.copy()
+    given = made.constants.copy()
     if made.values:
         values = values_of([*program.data.values][row[-1]])
         if any(type(value) is RegisterId for value in values):

@@ -186,9 +186,9 @@ class Plan:
         broadcasts in PSUM, rows of ones, and explicit addresses."""
         core, state, program = self._core, self._state, self._core.program
         assert program is not None
-        result = len(core._told) + len(core._reported)
+        reports = len(core._by_site) + len(core._by_place)
         mine = len(state.broadcasts), len(state.ones), len(state.addresses)
-        return program.issued, len(program.births) // BIRTH, result, *mine
+        return program.issued, len(program.births) // BIRTH, reports, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
         """Return whether the events are all that has happened since `_stand` returned `before`."""
