@@ -207,7 +207,7 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     if lost := asked(lines, verification.rows) - waits:
         raise Failure("verify: depends_on", f"{min(lost)} do not wait for each other")
     if len(run.record.programs) == 1:
-        findings = run.findings if uses else run._finished.findings  # all of them take long
+        findings = run.findings if uses else run.finished.findings  # all of them take long
         reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:
             raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")

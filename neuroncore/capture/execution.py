@@ -113,7 +113,8 @@ def _reason(kind: DecodedInstruction) -> str:
         return "unknown opcode"
     if not encoding.does(kind.opcode):
         return "unknown effect"
-    formats = [part.format for part in (*kind.operands, *kind.blocks)]
+    formats = [operand.format for operand in kind.operands]
+    formats += [block.format for block in kind.blocks]
     for form in formats:
         if form and encoding.our_format(form) not in FORMATS:
             return f"unknown {form}"

@@ -133,9 +133,10 @@ class Queue:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A tensor in HBM, or the whole of SBUF. `kind` is its type in the file, and `size` is in
-    bytes. The contents of a constant are in `file` of the archive. `table` has the numbers of other
-    variables."""
+    """A tensor in HBM, or the whole of SBUF. `number` identifies it, `kind` is its type in the
+    file, and `size` is in bytes. The contents of a constant are in `file` of the archive. If the
+    variable is a table of variables, `table` has the `number` of each entry: a DMA transfer can
+    name a variable by its position in the tables."""
 
     name: str
     number: int

@@ -38,8 +38,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="serve the page on this machine until Ctrl-C; values of a step are computed by a "
-        "replay when you look at it, and long runs can be browsed by windows",
+        help="serve the page on this machine until Ctrl-C; the values of a step are computed when "
+        "you open the step, and the page of a long run has links to the instructions before and "
+        "after those that it shows",
     )
     parser.add_argument(
         "--open", action="store_true", help="open the page in the browser of this machine"

@@ -119,7 +119,8 @@ def compiler(chosen: str | None) -> list[str]:
 
 
 def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
-    """Return the program of a library, which is compiled at the first use.
+    """Return the file of a library's program. The program is compiled if it is not in the cache.
+    `chosen` is the compiler (`compiler`).
 
     Raises UsageError if a source is missing or does not compile, or if a registered kernel is not
     defined.
@@ -142,11 +143,11 @@ def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
 
 
 def _command(sources: Sources, command: list[str]) -> list[str]:
-    own = limits()
+    operator_limits = limits()
     defined = {
         "NEURONCORE_CORES": sources.cores,
-        "NEURONCORE_TCM_BYTES": own.tcm_bytes,
-        "NEURONCORE_STREAM_BYTES": own.stream_bytes,
+        "NEURONCORE_TCM_BYTES": operator_limits.tcm_bytes,
+        "NEURONCORE_STREAM_BYTES": operator_limits.stream_bytes,
     }
     definitions = [f"-D{name}={value}" for name, value in defined.items()]
     included = ["-I", str(HEADERS)]
@@ -158,17 +159,17 @@ def _table(sources: Sources, preprocessed: str) -> str:
     UsageError if none is registered, or if a registered kernel is not defined."""
     registered = DEFINITION.findall(preprocessed)
     if not registered:
-        named = ", ".join(path.name for path in sources.shape)
+        files = ", ".join(path.name for path in sources.shape)
         raise UsageError(
-            f"{named} registers no operator: NEURON_LIBRARY(name, m) {{ m.def(...); }}"
+            f"{files} registers no operator: NEURON_LIBRARY(name, m) {{ m.def(...); }}"
         )
     names = list(dict.fromkeys(kernel for _, kernel in registered))
     code = "".join(path.read_text(errors="replace") for path in sources.compute)
     for operator, kernel in registered:
         if not re.search(rf"\b{re.escape(kernel.rpartition(':')[2])}\s*\(", code):
-            result = ", ".join(path.name for path in sources.compute)
+            files = ", ".join(path.name for path in sources.compute)
             raise UsageError(
-                f"the kernel function of {operator!r} is {kernel!r}, which {result} does not define"
+                f"the kernel function of {operator!r} is {kernel!r}, which {files} does not define"
             )
     rows = ", ".join(f'{{"{name}", neuroncore::function(&{name})}}' for name in names)
     return f"std::vector<neuroncore::Kernel> neuroncore::kernels() {{ return {{{rows}}}; }}\n"

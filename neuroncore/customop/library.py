@@ -51,11 +51,11 @@ REASONS = {
     ),
     "OUTPUT_NOT_WRITTEN": Reason(
         "elements that no core writes keep the previous contents of memory",
-        "write all of it, or begin with torch::zeros",
+        "write all elements, or begin with torch::zeros",
     ),
     "OUT_OF_BOUNDS": Reason(
         "the device does not check: it reads or overwrites adjacent memory",
-        "stay within the tensor and the buffer: the last part may have a different size",
+        "stay within the tensor and the buffer; the last block of a tensor is often smaller",
     ),
     "RACE": Reason(
         "cores are not synchronized, so the order of their writes is undefined",
@@ -68,7 +68,7 @@ REASONS = {
     "SHAPE_MISMATCH": Reason(
         "the compiler allocates the result according to the shape function, and nothing is "
         "broadcast",
-        "give both the same sizes and format",
+        "give the result the sizes and the format that the shape function returns",
     ),
     "STREAM": Reason(
         "a stream has as many elements as its tensor, until it is closed",
@@ -86,9 +86,9 @@ REASONS = {
 }
 
 
-class Told(NamedTuple):
-    """A finding: its code, the core, and the file and line of C++ with a statement of the fault.
-    `line` is 0 if it is unknown."""
+class LibraryFinding(NamedTuple):
+    """A fault of an operator, or an action that is likely to be one: its code (a key of REASONS),
+    the core, the file and line of C++ (`line` is 0 if it is unknown), and a sentence."""
 
     code: str
     core: int
@@ -110,9 +110,9 @@ class Told(NamedTuple):
 
 class CustomOpFault(NeuronError, ValueError):
     """An operator was stopped, because the device would refuse its action, or because it failed.
-    `finding` is what was found."""
+    `finding` describes the action or the failure, and `printed` is the output of the operator."""
 
-    def __init__(self, finding: Told, printed: str = "") -> None:
+    def __init__(self, finding: LibraryFinding, printed: str = "") -> None:
         super().__init__(finding, printed)
         self.finding, self.printed = finding, printed
 
@@ -162,7 +162,7 @@ class LibraryCall:
     result: Array
     printed: str
     counts: tuple[Counts, ...]
-    findings: tuple[Told, ...]
+    findings: tuple[LibraryFinding, ...]
 
     @property
     def microseconds(self) -> float:
@@ -184,14 +184,14 @@ class Library:
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
         if name.startswith("_") or name not in self.operators:
-            there = ", ".join(self.operators)
-            raise AttributeError(f"the library has no operator {name!r}; it has {there}")
-        return lambda *arguments: self._told(name, *arguments)
+            known = ", ".join(self.operators)
+            raise AttributeError(f"the library has no operator {name!r}; it has {known}")
+        return lambda *arguments: self._call(name, *arguments)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.operators]
 
-    def _told(self, name: str, *arguments: Any) -> Array:
+    def _call(self, name: str, *arguments: Any) -> Array:
         """Call an operator; print its output to stdout, and turn findings into warnings."""
         call = self.run(name, *arguments)
         sys.stdout.write(call.printed)
@@ -219,13 +219,11 @@ class Library:
             cores = "".join(map(str, _order(order, self.cores)))
             words = [str(self.program), "run", name, *map(str, paths), cores]
             done = _run(words, seconds)
-            printed = _kept(done.stdout)
+            printed = _buffered(done.stdout)
             if not paths[1].is_file():
                 why = done.stderr.decode(errors="replace").strip() or "without output"
-                raise CustomOpFault(
-                    Told("CRASH", 0, "", 0, f"{name} ended by {_ending(done.returncode)}: {why}"),
-                    printed,
-                )
+                statement = f"{name} ended by {_ending(done.returncode)}: {why}"
+                raise CustomOpFault(LibraryFinding("CRASH", 0, "", 0, statement), printed)
             return _response(paths[1].read_bytes(), printed)
 
 
@@ -251,10 +249,10 @@ def load(
     cores = limits().cores if multicore else 1
     parts = Sources(absolute(sources), absolute(shape_sources), cores, tuple(extra_cflags))
     program = build(parts, compiler, verbose)
-    found = load_library(program)
+    library = load_library(program)
     if build_directory is not None:
         shutil.copy(program, Path(build_directory, f"lib{name}.so"))
-    return found
+    return library
 
 
 def load_library(path: str | os.PathLike[str]) -> Library:
@@ -303,6 +301,7 @@ def _check_stack(flags: Sequence[str]) -> None:
 
 
 def _order(order: str, cores: int) -> list[int]:
+    """Return the numbers of the cores in the order (one of ORDERS) in which they run."""
     if order not in ORDERS:
         raise UsageError(f"order is one of {', '.join(ORDERS)}, not {order!r}")
     every = list(range(cores))
@@ -340,11 +339,11 @@ def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
             f"{operator.name}: argument {place} must be an array of {known}, not {got}"
         )
     if not limits().allow(argument.shape):
-        own = limits()
+        most = limits()
         raise UsageError(
             f"{operator.name}: argument {place} has the shape {argument.shape}; a tensor has up to "
-            f"{own.axes} axes of {own.axis_elements}, or {own.long_axes} of "
-            f"{own.long_axis_elements}"
+            f"{most.axes} axes of {most.axis_elements} elements, or {most.long_axes} of "
+            f"{most.long_axis_elements}"
         )
     return array.reshape(argument.shape)
 
@@ -365,13 +364,13 @@ def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]
     try:
         return processes.run(words, seconds)
     except subprocess.TimeoutExpired as late:
-        result = Told("TIME_LIMIT", 0, "", 0, f"{words[2]} ran for more than {seconds:g} s")
-        raise CustomOpFault(result, _kept(late.stdout or b"")) from None
+        statement = f"{words[2]} ran for more than {seconds:g} s"
+        finding = LibraryFinding("TIME_LIMIT", 0, "", 0, statement)
+        raise CustomOpFault(finding, _buffered(late.stdout or b"")) from None
 
 
-def _kept(printed: bytes) -> str:
-    """Return the end of an operator's output, of the size of the device's buffer, which keeps no
-    more."""
+def _buffered(printed: bytes) -> str:
+    """Return the end of an operator's output, as much as fits into the device's buffer."""
     return printed[-limits().printed_bytes :].decode(errors="replace")
 
 
@@ -380,6 +379,8 @@ def _ending(code: int) -> str:
 
 
 def _response(data: bytes, printed: str) -> LibraryCall:
+    """Return the call that a program's response describes: lines of text, and then the result's
+    bytes. Raise CustomOpFault if the response has a fault. `printed` is the operator's output."""
     head, _, body = data.partition(b"\ndata\n")
     counts, findings, unwritten, result = [], [], 0, np.empty(0)
     for line in head.decode().splitlines():
@@ -397,11 +398,11 @@ def _response(data: bytes, printed: str) -> LibraryCall:
             result = np.frombuffer(body, FORMATS[form]).reshape(sizes).copy()
     if unwritten:
         report = f"{unwritten} of {result.size} elements of the result were never written"
-        findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, report))
+        findings.append(LibraryFinding("OUTPUT_NOT_WRITTEN", 0, "", 0, report))
     return LibraryCall(result, printed, tuple(counts), tuple(findings))
 
 
-def _finding(text: str) -> Told:
+def _finding(text: str) -> LibraryFinding:
     place, _, statement = text.partition("\t")
     code, core, line, *file = place.split(" ", 3)
-    return Told(code, int(core), "".join(file), int(line), statement)
+    return LibraryFinding(code, int(core), "".join(file), int(line), statement)

@@ -73,7 +73,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """The data of a launch, from memory or a file; `findings` are those made during the launch."""
+    """The data of a launch, from memory or a file. `findings` were made during the launch."""
 
     kernel: str
     machine: Machine
@@ -90,7 +90,8 @@ class Run:
 
     Figures, lines, tiles and instructions describe the recorded program; their times are estimates.
     All are computed at the first use. Without a record (`Options.record`) they raise UsageError. A
-    Run that was loaded from a file lacks only the float64 results.
+    Run that was loaded from a file lacks only the float64 results. `finished` has the data of the
+    launch alone, without what is found in the record.
 
     The Run of several ranks has the results, the cores and the times of all, rank by rank. `ranks`
     has a Run for each rank. Only the Run of all ranks can be replayed and saved.
@@ -100,17 +101,16 @@ class Run:
         self,
         finished: FinishedLaunch,
         used: Arguments,
-        given: originals.Before | None,
+        before: originals.Before | None,
         whole: Run | None = None,
     ) -> None:
-        """`used` are the arguments after the launch; `given` are those before it, if known. With
-        several ranks each rank has its own. `whole` is the Run of all ranks, if this is the Run of
-        one of several ranks."""
-        self._finished, self._used, self._before = finished, used, given
-        self._whole = whole
+        """`used` are the arguments after the launch, and `before` the arguments before it, if
+        known. With several ranks, the positional arguments are the arguments of each rank. `whole`
+        is the Run of all ranks, if this is the Run of one of several ranks."""
+        self.finished, self._used, self._before, self._whole = finished, used, before, whole
 
     @property
-    def _given(self) -> Arguments | None:
+    def _original(self) -> Arguments | None:
         """Return the arguments before the launch, if known; see `Originals.arguments`."""
         before = self._before
         return before if before is None or isinstance(before, tuple) else before.arguments()
@@ -118,22 +118,22 @@ class Run:
     @property
     def kernel(self) -> str:
         """Return the name of the kernel."""
-        return self._finished.kernel
+        return self.finished.kernel
 
     @property
     def machine(self) -> Machine:
         """Return the machine."""
-        return self._finished.machine
+        return self.finished.machine
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
         """Return, for each core, the numbers of the programs of the launch grid that it ran."""
-        return self._finished.programs
+        return self.finished.programs
 
     @property
     def world(self) -> World:
         """Return the number of ranks, and of cores per rank."""
-        return self._finished.world
+        return self.finished.world
 
     @cached_property
     def ranks(self) -> Sequence[Run]:
@@ -143,8 +143,8 @@ class Run:
         return tuple(map(self._rank, range(self.world.ranks)))
 
     def _rank(self, rank: int) -> Run:
-        done, own = self._finished, self.world.cores_of(rank)
-        part = slice(own.start, own.stop)
+        done, cores = self.finished, self.world.cores_of(rank)
+        part = slice(cores.start, cores.stop)
         record = None
         if done.record is not None:
             record = Record(done.record.programs[part], {**done.record.about, "rank": rank})
@@ -155,47 +155,47 @@ class Run:
             record=record,
             world=World(1, self.world.cores, self.world.instance),
         )
-        given = None if (before := self._given) is None else before[0][rank]
-        return Run(finished, self._used[0][rank], given, self)
+        original = None if (before := self._original) is None else before[0][rank]
+        return Run(finished, self._used[0][rank], original, self)
 
     @property
     def results(self) -> Any:
         """Return the kernel's results, as arrays of the library of its arguments; numpy arrays if
         the Run was loaded. For several ranks this is a list."""
-        return self._finished.results
+        return self.finished.results
 
     @cached_property
     def findings(self) -> list[Finding]:
         """Return the findings: first those of the launch in order, then those of the record."""
-        record = self._finished.record
-        result = [] if record is None else recorded(record, self.timelines)
-        return [*self._finished.findings, *result]
+        record = self.finished.record
+        of_record = [] if record is None else recorded(record, self.timelines)
+        return [*self.finished.findings, *of_record]
 
     @property
     def precision(self) -> Precision | None:
         """Return where errors come from, if `Options.precision` is set."""
-        return self._finished.precision
+        return self.finished.precision
 
     @property
     def record(self) -> Record:
         """Return the issued instructions: one program for each core."""
-        if self._finished.record is None:
+        if self.finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
-        return self._finished.record
+        return self.finished.record
 
     def save(self, path: str | Path) -> None:
         """Write the record, the inputs, the results and the findings to a file for `load`. Raises
         UsageError if it can't be written."""
-        done = self._finished
-        found = [(one.code, one.message, one.place) for one in done.findings]
+        done = self.finished
+        findings = [(finding.code, finding.message, finding.place) for finding in done.findings]
         results = mapped(done.results, as_numpy, lambda v: hasattr(v, "dtype") and not is_number(v))
-        outcome = Outcome(results, found, done.programs, self._changed())
+        outcome = Outcome(results, findings, done.programs, self._changed())
         saved.save(replace(self.record, outcome=outcome), Path(path))
 
     def _changed(self) -> dict[int, Array]:
         """Return the array arguments that the kernel changed, by position, with their new
         contents."""
-        return originals.changed(self._used, before) if (before := self._given) else {}
+        return originals.changed(self._used, before) if (before := self._original) else {}
 
     def replay(self, *inputs: Any) -> Any:
         """Execute the record again without the kernel's Python, on its original inputs or on
@@ -214,8 +214,8 @@ class Run:
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
         """Return a replay that steps through instructions. It starts before the first one."""
-        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        return replaying.Replay(self.record, given or None, **options)
+        arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        return replaying.Replay(self.record, arrays or None, **options)
 
     def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> TileContents:
         """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
@@ -234,8 +234,8 @@ class Run:
     def timelines(self) -> list[Timeline]:
         """Return the schedule of each core."""
         if self._whole is not None:
-            own = self._whole.world.cores_of(self.record.about["rank"])
-            return self._whole.timelines[own.start : own.stop]
+            cores = self._whole.world.cores_of(self.record.about["rank"])
+            return self._whole.timelines[cores.start : cores.stop]
         programs = self.record.programs
         with progress(lambda: f"scheduling {sum(map(len, programs)):,} instructions"):
             return schedule_cores(programs, self.machine, world=self.world)
@@ -246,7 +246,8 @@ class Run:
         the collectives in which it takes part."""
         if self._whole is None:
             return collectives.operations(self.timelines)
-        return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]
+        rank = self.record.about["rank"]
+        return [each for each in self._whole.collectives if rank in each.ranks]
 
     @property
     def estimate(self) -> Estimate:
@@ -278,8 +279,8 @@ class Run:
 
     @property
     def _side(self) -> Side:
-        made = arrays_in(self.results) or list(self._changed().values())
-        return differing.Side(self.kernel, self.timelines[self._slowest], self.summary, made)
+        outputs = arrays_in(self.results) or list(self._changed().values())
+        return differing.Side(self.kernel, self.timelines[self._slowest], self.summary, outputs)
 
     @property
     def _slowest(self) -> int:
@@ -355,13 +356,12 @@ class Run:
         the allowed relative L2 error; the default depends on the format of each result. Raises
         Incomparable for a different number of arrays, different shapes, or data that isn't numeric.
         """
-        given = self._given
-        if given is None:
+        if (original := self._original) is None:
             raise UsageError("the original arguments of this launch were not kept")
-        left = copy.deepcopy(given)  # a copy, because a reference may write to its arguments
+        arguments = copy.deepcopy(original)  # because a reference may write to its arguments
         several = self.world.ranks > 1
-        made = referred(reference, left, several) if callable(reference) else reference
-        got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
+        expected = referred(reference, arguments, several) if callable(reference) else reference
+        got, wanted, verb = arrays_in(self.results), arrays_in(expected), "returns"
         if not got:
             verb = "changes"
             got = list(self._changed().values())
@@ -370,7 +370,7 @@ class Run:
                     "the kernel returns nothing and changes none of its arguments"
                 )
             if not wanted:
-                got, wanted = arrays_in(self._used), arrays_in(left)
+                got, wanted = arrays_in(self._used), arrays_in(arguments)
         if len(got) != len(wanted):
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
             raise compare.Incomparable(f"the kernel {verb} {counts}")
@@ -383,13 +383,13 @@ class Run:
 
     def _repr_html_(self) -> str | None:
         """Return HTML for a notebook; None without a record, so that `repr` is shown."""
-        if self._finished.record is None:
+        if self.finished.record is None:
             return None
         return cards.card(self.kernel, self.timelines, self.findings)
 
     def __repr__(self) -> str:
-        said = f"{len(self.findings)} findings" if self.findings else "no findings"
-        return f"<Run of {self.kernel} on {self.machine.name}, {said}>"
+        count = f"{len(self.findings)} findings" if self.findings else "no findings"
+        return f"<Run of {self.kernel} on {self.machine.name}, {count}>"
 
 
 def run(
@@ -426,52 +426,52 @@ def run(
         options = replace(base, stochastic_seed=seed, rng_seed=seed)
     launched: Any = jit(kernel) if isinstance(kernel, FunctionType) else kernel
     if per_rank is None:
-        given = originals.Originals((args, kwargs), lazily=hasattr(launched, "on_ranks"))
-        last = last_launch(launched, args, kwargs, target, options, given)
-        given.launched()
-        return of(last, arguments=((args, kwargs), given))
+        before = originals.Originals((args, kwargs), lazily=hasattr(launched, "on_ranks"))
+        last = last_launch(launched, args, kwargs, target, options, before)
+        before.launched()
+        return of(last, arguments=((args, kwargs), before))
     if args or kwargs:
         raise UsageError("pass arguments either rank by rank, in per_rank, or for all ranks")
-    ranks = [of_a_rank(one) for one in per_rank]
-    kept = [copied(one) for one in ranks]
+    ranks = [of_a_rank(arguments) for arguments in per_rank]
+    copies = [copied(arguments) for arguments in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
     tell(*launches)
-    return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
+    return of_ranks(launches, [(rank.arguments, rank.named) for rank in launches], copies)
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
     """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
     one rank, after and before the launch; by default they are the arrays that launches kept."""
-    pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
-    return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
+    pairs = [outcomes.kept(launch) for launch in ranks] if arguments is None else [arguments]
+    return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
 
 
 def of_ranks(
-    launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[originals.Before | None]
+    launches: Sequence[Launch], used: Sequence[Arguments], before: Sequence[originals.Before | None]
 ) -> Run:
-    """Return the Run of all ranks of a world; `used` and `given` have an item for each rank."""
+    """Return the Run of all ranks of a world; `used` and `before` have an item for each rank."""
     first, several = launches[0], len(launches) > 1
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
     record = None
     if len(programs) == len(cores):
-        each = zip(launches, used, given, strict=True)
-        settings = [outcomes.setting(rank, *one) for rank, one in enumerate(each)]
+        each = zip(launches, used, before, strict=True)
+        settings = [outcomes.setting(rank, *entry) for rank, entry in enumerate(each)]
         record = Record(programs, {"kernel": first.kernel}, outcomes.together(settings))
     finished = FinishedLaunch(
         kernel=first.kernel,
         machine=first.machine,
         programs=[share for launch in launches for share in launch.programs],
         results=[launch.outputs for launch in launches] if several else first.outputs,
-        findings=list(dict.fromkeys(found for launch in launches for found in launch.findings)),
+        findings=list(dict.fromkeys(each for launch in launches for each in launch.findings)),
         record=record,
         precision=first.precision,
         world=first.core.world,
     )
     if not several:
-        return Run(finished, used[0], given[0])
-    kept = [one for one in given if isinstance(one, tuple)]
-    whole: Arguments | None = (tuple(kept), {}) if len(kept) == len(given) else None
+        return Run(finished, used[0], before[0])
+    known = [arguments for arguments in before if isinstance(arguments, tuple)]
+    whole: Arguments | None = (tuple(known), {}) if len(known) == len(before) else None
     return Run(finished, (tuple(used), {}), whole)
 
 
@@ -486,15 +486,15 @@ def load(path: str | Path) -> Run:
     if setting is None or outcome is None:
         raise UsageError(f"{path} is only a record of programs: Run.save writes all of a run")
     arrays = [*setting.arrays.values()]
-    left = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
-    given, used = (by_rank(setting, those) for those in (arrays, left))
+    after = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
+    before, used = (by_rank(setting, values) for values in (arrays, after))
     finished = FinishedLaunch(
         kernel=str(record.about.get("kernel", "kernel")),
         machine=setting.machine,
         programs=outcome.shares,
         results=outcome.results,
-        findings=[Finding(*one) for one in outcome.findings],
+        findings=[Finding(*row) for row in outcome.findings],
         record=record,
         world=setting.world,
     )
-    return Run(finished, used, given)
+    return Run(finished, used, before)

@@ -46,11 +46,11 @@ class KernelTest:
         place, and UsageError for different shapes or numbers of results.
         """
         pairs = zip(_several(got), _several(want), strict=True)
-        for n, (one, reference) in enumerate(pairs):
-            found = compare.agreement([one], [reference], tolerance)
-            if not found:
+        for n, (result, reference) in enumerate(pairs):
+            agreement = compare.agreement([result], [reference], tolerance)
+            if not agreement:
                 text = closeness.described(
-                    one, reference, found.comparisons[0], found.tolerances[0]
+                    result, reference, agreement.comparisons[0], agreement.tolerances[0]
                 )
                 which = f"result {n}: " if isinstance(got, tuple | list) else ""
                 raise AssertionError(which + text)
@@ -67,8 +67,8 @@ class KernelTest:
             if error.code != code:
                 raise
             return
-        findings = (one for run in self._watch.launches[before:] for one in run.findings)
-        codes = {one.code for one in outcome.likely_wrong(findings)}
+        findings = (finding for run in self._watch.launches[before:] for finding in run.findings)
+        codes = {finding.code for finding in outcome.likely_wrong(findings)}
         if code not in codes:
             others = f"; there are {', '.join(sorted(codes))}" if codes else ""
             raise AssertionError(f"no kernel was refused with {code}{others}")
@@ -92,15 +92,15 @@ class KernelTest:
         """
         before = len(self._watch.launches)
         yield
-        given = {"us": us, "hbm_bytes": hbm_bytes, "sbuf_kib": sbuf_kib}
-        limits = {name: one for name, one in given.items() if one is not None}
-        found = budgets.figures([api.of(one) for one in self._watch.launches[before:]])
-        if text := budgets.over(found, limits or self._of_file(found)):
+        passed = {"us": us, "hbm_bytes": hbm_bytes, "sbuf_kib": sbuf_kib}
+        limits = {name: limit for name, limit in passed.items() if limit is not None}
+        measured = budgets.figures([api.of(launch) for launch in self._watch.launches[before:]])
+        if text := budgets.over(measured, limits or self._of_file(measured)):
             raise AssertionError(text)
 
-    def _of_file(self, found: budgets.Figures) -> budgets.Figures:
+    def _of_file(self, measured: budgets.Figures) -> budgets.Figures:
         if self._kept is not None:
-            self._kept[self._name] = found
+            self._kept[self._name] = measured
             return {}
         known = budgets.read(self._file)
         if self._name not in known:

@@ -18,18 +18,18 @@ def figures(runs: Sequence[Any]) -> Figures:
     """Return the figures of some launches: estimated microseconds of all together, bytes of HBM
     that all read and write together, and the largest peak of SBUF per partition in KiB."""
     each = [run.summary for run in runs]
-    moved = sum(one["hbm_read_bytes"] + one["hbm_write_bytes"] for one in each)
-    peak = max((one["sbuf_peak_bytes_per_partition"] for one in each), default=0)
+    moved = sum(summary["hbm_read_bytes"] + summary["hbm_write_bytes"] for summary in each)
+    peak = max((summary["sbuf_peak_bytes_per_partition"] for summary in each), default=0)
     time = sum(run.estimate.seconds for run in runs)
     return {"us": 1e6 * time, "hbm_bytes": float(moved), "sbuf_kib": peak / 1024}
 
 
-def over(found: Figures, limits: Figures) -> str:
+def over(measured: Figures, limits: Figures) -> str:
     """Return the figures that are above their limits, as text; empty if none is."""
     return "; ".join(
-        f"{found[name]:,.6g} {UNITS[name]}, the budget is {limit:,.6g}"
+        f"{measured[name]:,.6g} {UNITS[name]}, the budget is {limit:,.6g}"
         for name, limit in limits.items()
-        if found[name] > SLACK * limit
+        if measured[name] > SLACK * limit
     )
 
 
@@ -53,7 +53,7 @@ def read(file: Path) -> dict[str, Figures]:
 
 def _fits(limits: Any) -> bool:
     return isinstance(limits, dict) and all(
-        name in UNITS and isinstance(one, int | float) for name, one in limits.items()
+        name in UNITS and isinstance(limit, int | float) for name, limit in limits.items()
     )
 
 

@@ -24,23 +24,23 @@ from neuroncore.frontend.neuronxcc.nki.kernel import trace
 from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
-def framework(name: str, asked: str) -> Any:
-    """Import torch or jax. If it is not installed, raises UsageError. `asked` is the function that
-    needs it, for the message."""
+def framework(name: str, caller: str) -> Any:
+    """Import torch or jax. Raise UsageError if it is not installed. `caller` names the function
+    that needs it, for the message."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
         raise UsageError(
-            f"{asked} needs {name}, which is not installed: pip install 'neuroncore[{name}]'"
+            f"{caller} needs {name}, which is not installed: pip install 'neuroncore[{name}]'"
         ) from None
 
 
-def device(asked: str) -> Any:
-    """Return the torch device that tensors report after a move to the emulated device. `asked` is
-    the function that needs torch, for the message of the UsageError if it is not installed."""
-    return framework("torch", asked).device(NAME)
+def device(caller: str) -> Any:
+    """Return the torch device that tensors report after a move to the emulated device. Raise
+    UsageError if torch is not installed. `caller` names the function that needs it."""
+    return framework("torch", caller).device(NAME)
 
 
 @functools.cache
@@ -84,8 +84,8 @@ def stand_in(torch: Any) -> None:
         ) -> Any:
             named = kwargs or {}
             if torch.compiler.is_compiling():  # compiled graphs do not support this device
-                here = [_here(torch, one) for one in args]
-                return function(*here, **{n: _here(torch, one) for n, one in named.items()})
+                here = [_here(torch, argument) for argument in args]
+                return function(*here, **{n: _here(torch, value) for n, value in named.items()})
             if function in named_by:
                 return function(*map(_as_xla, args), **named)
             if function in answers and is_marked(args[0]):
@@ -118,18 +118,18 @@ def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
 def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """Return the result of a torch function. A tensor that is moved between the CPU and the device
     is copied, so that both tensors exist."""
-    given = [*args, *named.values()]
-    there = any(_is_ours(torch, one) for one in given)
-    back = function is torch.Tensor.cpu or any(_is_cpu(torch, one) for one in given)
-    here = [_here(torch, one) for one in args]
-    result = _moved(torch, function, here, {n: _here(torch, one) for n, one in named.items()})
+    values = [*args, *named.values()]
+    there = any(_is_ours(torch, value) for value in values)
+    back = function is torch.Tensor.cpu or any(_is_cpu(torch, value) for value in values)
+    here = [_here(torch, value) for value in args]
+    result = _moved(torch, function, here, {n: _here(torch, value) for n, value in named.items()})
     if function == torch.Tensor.data.__set__:
         _mark(args[:1], is_marked(args[1]))
         return result
-    before = [one for one in leaves(given) if isinstance(one, torch.Tensor)]
+    before = [value for value in leaves(values) if isinstance(value, torch.Tensor)]
     if back or not (there or any(map(is_marked, before))):
         return result.clone() if back and is_marked(result) else result
-    if there and any(result is one for one in before) and not is_marked(result):
+    if there and any(result is value for value in before) and not is_marked(result):
         result = result.clone()
     _mark(leaves(result))
     return result
@@ -151,7 +151,7 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
         return value.view(signed[value.dtype]) if is_unsigned else value
 
     result = function(*map(seen, args), **{name: seen(value) for name, value in named.items()})
-    form = next(one.dtype for one in [*args, *named.values()] if seen(one) is not one)
+    form = next(value.dtype for value in [*args, *named.values()] if seen(value) is not value)
     if isinstance(result, torch.Tensor) and result.dtype == signed[form]:
         return result.view(form)
     return result
@@ -159,9 +159,9 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
 
 def _mark(values: Iterable[Any], marked: bool = True) -> None:
     """Mark the tensors among the values as on the device, or with `marked=False` as not on it."""
-    for one in values:
-        if isinstance(one, sys.modules["torch"].Tensor):
-            setattr(one, MARK, marked)
+    for value in values:
+        if isinstance(value, sys.modules["torch"].Tensor):
+            setattr(value, MARK, marked)
 
 
 def _kind(torch: Any, value: Any) -> str:

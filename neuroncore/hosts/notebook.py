@@ -24,7 +24,7 @@ from neuroncore.hosts.api import Run, of
 from neuroncore.report.progress import issued, progress
 
 display: Any = Lazy("IPython.display")
-TOLD = (*misuse.WRONG, ImportError)
+EXPLAINED = (*misuse.WRONG, ImportError)  # errors that may have an explanation
 MAGIC = "neuroncore"
 LAST = "_run"  # the user's variable that gets the last Run of a cell
 
@@ -55,12 +55,14 @@ def load_ipython_extension(shell: Any) -> None:
     activate()
 
     def name(file: str) -> str | None:
-        result = shell.compile.format_code_name(file)
-        return None if result is None else " ".join(result)
+        parts = shell.compile.format_code_name(file)
+        return None if parts is None else " ".join(parts)
 
-    def tell(_: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-        said = error if isinstance(error, NeuronError) else misuse.explanation(error)
-        shell.showtraceback((kind, error, trace) if said is None else (type(said), said, trace))
+    def show(_: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
+        explained = error if isinstance(error, NeuronError) else misuse.explanation(error)
+        if explained is not None:
+            kind, error = type(explained), explained
+        shell.showtraceback((kind, error, trace))
 
     def run_cell(line: str, cell: str) -> None:
         """%%neuroncore [--target MACHINE]: run the cell, and show its launches. The last Run is
@@ -68,7 +70,7 @@ def load_ipython_extension(shell: Any) -> None:
         _run_cell(shell, line, cell)
 
     source.cell_name = name
-    shell.set_custom_exc(TOLD, tell)
+    shell.set_custom_exc(EXPLAINED, show)
     shell.register_magic_function(run_cell, "cell", MAGIC)
 
 

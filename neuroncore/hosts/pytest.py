@@ -61,12 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--neuroncore-verify",
         action="store_true",
-        help="compare each launch with the plain reading of its record",
+        help="execute the record of each launch in plain numpy too, and compare the bits",
     )
     group.addoption(
         "--neuroncore-update-budgets",
         action="store_true",
-        help="write what the tests need to the file of budgets, instead of comparing it",
+        help="write the figures of the tests to the file of budgets, instead of comparing them",
     )
     parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
     parser.addini(
@@ -154,13 +154,13 @@ class Kernels:
         watch = node.stash[WATCH] = LaunchWatch()
         kept: dict[str, budgets.Figures] | None = {} if self.update else None
         yield KernelTest(watch, node.nodeid, self.budget_file, kept)
-        node.user_properties += [(BUDGET, one) for one in (kept or {}).items()]
+        node.user_properties += [(BUDGET, figures) for figures in (kept or {}).items()]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the budgets that workers of pytest-xdist measure."""
         if report.when == "teardown":
             kept: Any = report.user_properties
-            self.updated.update(one for name, one in kept if name == BUDGET)
+            self.updated.update(figures for name, figures in kept if name == BUDGET)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the budgets, in the process that writes the report."""
@@ -198,8 +198,8 @@ class Kernels:
         report = yield
         if not report.failed or call.excinfo is None:
             return report
-        if not item.config.option.fulltrace and (said := _said(call.excinfo.value)):
-            report.longrepr = said
+        if not item.config.option.fulltrace and (message := _message(call.excinfo.value)):
+            report.longrepr = message
         watch = item.stash.get(WATCH, None)
         if self.pages and call.when == "call" and watch is not None and watch.launches:
             report.sections.append(("neuroncore", f"page: {self._page(item, watch.launches)}"))
@@ -221,7 +221,7 @@ class Kernels:
         return path
 
 
-def _said(error: BaseException) -> str | None:
+def _message(error: BaseException) -> str | None:
     """Return the message of a kernel error, or None for other errors."""
-    result = error if isinstance(error, KernelError | NotEmulated) else misuse.explanation(error)
-    return None if result is None else str(result)
+    explained = error if isinstance(error, KernelError | NotEmulated) else misuse.explanation(error)
+    return None if explained is None else str(explained)

@@ -40,10 +40,10 @@ def warm(target: str = "trn2") -> None:
     for name in LATE:
         importlib.import_module(name)
     with alias.activated():
-        for made in _runs(target):
-            saved.packed(made.record, arrays=False)
-            made.replay()
-            _ = made.estimate, made.findings, made.summary
+        for finished_run in _runs(target):
+            saved.packed(finished_run.record, arrays=False)
+            finished_run.replay()
+            _ = finished_run.estimate, finished_run.findings, finished_run.summary
         _refused(target)
     loops.distance(np.ones(1, np.float32), np.ones(1, np.float32))
 

@@ -26,19 +26,20 @@ SEVERE = ("error", "warning")  # findings that explain a wrong result
 class Attempt:
     """The result of an attempt: the first failure, or the run on the first shape if there is none.
 
-    `error` is the exception of the kernel. `found` is the comparison of a wrong result. Both are
-    None if all results are right. `run` is None if the kernel raised an exception.
+    `error` is the exception of the kernel. `differences` is the comparison of a wrong result with
+    the reference. Both are None if all results are right. `run` is None if the kernel raised an
+    exception.
     """
 
     shape: Sequence[int]
     run: Run | None = None
     error: Exception | None = None
-    found: Agreement | None = None
+    differences: Agreement | None = None
 
     @property
     def right(self) -> bool:
         """Return whether all results are right."""
-        return self.error is None and self.found is None
+        return self.error is None and self.differences is None
 
     @property
     def latency_us(self) -> float:
@@ -51,33 +52,33 @@ def attempt(puzzle: Puzzle, kernel: Callable[..., Any]) -> Attempt:
     spec, first = puzzle.spec, None
     for shape in spec.all_shapes:
         seed, _ = spec.hidden_seeds(shape)[0]
-        made = _on(puzzle, kernel, shape, spec.arguments(seed, shape))
-        if not made.right:
-            return made
-        first = first or made
+        tried = _on(puzzle, kernel, shape, spec.arguments(seed, shape))
+        if not tried.right:
+            return tried
+        first = first or tried
     assert first is not None  # a puzzle has at least one shape
     return first
 
 
 def _on(
-    puzzle: Puzzle, kernel: Callable[..., Any], shape: Sequence[int], given: tuple[Any, ...]
+    puzzle: Puzzle, kernel: Callable[..., Any], shape: Sequence[int], arguments: tuple[Any, ...]
 ) -> Attempt:
     try:
-        made = run(kernel, *given, target=puzzle.spec.target)
-        found = made.compare(puzzle.spec.reference, puzzle.tol)
+        finished = run(kernel, *arguments, target=puzzle.spec.target)
+        agreement = finished.compare(puzzle.spec.reference, puzzle.tol)
     except Incomparable as error:
         return Attempt(shape, error=error)
     except NeuronError as error:
         return Attempt(shape, error=error)
     except Exception as error:
         return Attempt(shape, error=misuse.explanation(error) or error)
-    return Attempt(shape, made, found=None if found else found)
+    return Attempt(shape, finished, differences=None if agreement else agreement)
 
 
-def first_wrong(found: Agreement) -> int:
+def first_wrong(agreement: Agreement) -> int:
     """Return the number of the first result that is wrong."""
-    pairs = zip(found.comparisons, found.tolerances, strict=True)
-    return next(n for n, (one, limit) in enumerate(pairs) if not one.rel_l2 <= limit)
+    pairs = zip(agreement.comparisons, agreement.tolerances, strict=True)
+    return next(n for n, (comparison, limit) in enumerate(pairs) if not comparison.rel_l2 <= limit)
 
 
 def likeness(one: Attempt, other: Attempt) -> int:
@@ -107,7 +108,7 @@ def _statement(error: Exception | None) -> str:
 
 
 def _codes(run: Run) -> set[str]:
-    return {one.code for one in run.findings if one.severity in SEVERE}
+    return {finding.code for finding in run.findings if finding.severity in SEVERE}
 
 
 def _same(one: Attempt, other: Attempt) -> bool:
@@ -117,8 +118,8 @@ def _same(one: Attempt, other: Attempt) -> bool:
 
 
 def _wrong(one: Attempt) -> Any:
-    assert one.run is not None and one.found is not None
-    return list(arrays_in(one.run.results))[first_wrong(one.found)]
+    assert one.run is not None and one.differences is not None
+    return list(arrays_in(one.run.results))[first_wrong(one.differences)]
 
 
 def _close(a: Any, b: Any) -> bool:

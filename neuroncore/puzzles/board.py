@@ -54,7 +54,7 @@ def next_hint(folder: Path, name: str) -> int:
 
 def _write(folder: Path, name: str, score: Score) -> None:
     scores = {**read(folder), name: score}
-    text = json.dumps({name: asdict(one) for name, one in sorted(scores.items())}, indent=2)
+    text = json.dumps({name: asdict(stored) for name, stored in sorted(scores.items())}, indent=2)
     (folder / FILE).write_text(f"{text}\n")
 
 
@@ -62,7 +62,7 @@ def table(folder: Path) -> str:
     """Return a line for each puzzle, and a line with the sum of the stars."""
     scores = read(folder)
     lines = [_line(name, scores.get(name, Score())) for name in names()]
-    total = sum(one.stars for one in scores.values())
+    total = sum(score.stars for score in scores.values())
     return "\n".join([*lines, f"{total} of {FULL * len(lines)} stars"])
 
 

@@ -47,13 +47,13 @@ class Exercise:
         with activated():
             return float(eval(self.value, {}, _AnswerNames(self)))
 
-    def verdict(self, given: float) -> tuple[bool, str]:
+    def verdict(self, answer: float) -> tuple[bool, str]:
         """Return whether an answer is right, and a sentence about it."""
-        answer = self.answer
-        if math.isclose(given, answer, rel_tol=self.within, abs_tol=1e-9):
-            return True, f"right: {answer:.6g} {self.unit}".rstrip()
-        size = "small" if given < answer else "large"
-        return False, f"{given:g} is too {size}. {self.hint}".rstrip()
+        correct = self.answer
+        if math.isclose(answer, correct, rel_tol=self.within, abs_tol=1e-9):
+            return True, f"right: {correct:.6g} {self.unit}".rstrip()
+        size = "small" if answer < correct else "large"
+        return False, f"{answer:g} is too {size}. {self.hint}".rstrip()
 
 
 class _AnswerNames(dict[str, Any]):
@@ -79,8 +79,8 @@ def _run(exercise: Exercise, edits: Sequence[Sequence[str]]) -> Run:
         if text.count(was) != 1:
             raise UsageError(f"{exercise.name}: {was!r} does not occur once in {path.name}")
         text = text.replace(was, now)
-    made = module(text, path)
-    return run(getattr(made, kernel), *made.inputs(np.random.default_rng(0)), target=TARGET)
+    program = module(text, path)
+    return run(getattr(program, kernel), *program.inputs(np.random.default_rng(0)), target=TARGET)
 
 
 def exercises() -> Mapping[str, Exercise]:

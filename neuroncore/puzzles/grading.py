@@ -1,7 +1,8 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
-A mistake is recognized by its effect: the typical mistakes of a puzzle are run as well. The hint is
-that of the mistake which has the same error message, the same wrong result, or the same bottleneck.
+A mistake is recognized by its effect: the typical mistakes of a puzzle are run as well. A solution
+gets the hint of the mistake that has the same error message, the same wrong result, or the same
+bottleneck.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import duration
 from neuroncore.frontend.alias import activated
-from neuroncore.puzzles.attempts import Attempt, attempt, first_wrong, likeness
+from neuroncore.puzzles.attempts import SEVERE, Attempt, attempt, first_wrong, likeness
 from neuroncore.puzzles.picture import picture
 from neuroncore.puzzles.puzzle import Puzzle, load, module
 from neuroncore.report.compare import Agreement
@@ -85,36 +86,36 @@ def _has_hole(text: str, name: str) -> bool:
 
 def _kernel(text: str, file: Path) -> Callable[..., Any]:
     try:
-        found = getattr(module(text, file), "kernel", None)
+        kernel = getattr(module(text, file), "kernel", None)
     except Exception as error:
         raise UsageError(_with_place(error)) from None
-    if not callable(found):
+    if not callable(kernel):
         raise UsageError(f"{file} has no function `kernel`")
-    return found  # type: ignore[no-any-return]
+    return kernel  # type: ignore[no-any-return]
 
 
 def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
-    made = attempt(puzzle, kernel)
-    if not made.right:
-        return Grade(puzzle, 0, _failure(made), _hint(puzzle, made), made)
-    missing = _missing(puzzle, made)
+    tried = attempt(puzzle, kernel)
+    if not tried.right:
+        return Grade(puzzle, 0, _failure(tried), _hint(puzzle, tried), tried)
+    missing = _missing(puzzle, tried)
     if missing:
-        return Grade(puzzle, 0, f"right, but without the idea: {puzzle.idea}", missing, made)
+        return Grade(puzzle, 0, f"right, but without the idea: {puzzle.idea}", missing, tried)
     best = attempt(puzzle, puzzle.program.kernel).latency_us
-    ratio = made.latency_us / best
+    ratio = tried.latency_us / best
     stars = next((count for limit, count in STARS if ratio <= limit), 1)
-    said = f"right, {_compared(made.latency_us, best)}"
+    text = f"right, {_compared(tried.latency_us, best)}"
     if stars == FULL:
-        return Grade(puzzle, stars, said, attempt=made)
-    return Grade(puzzle, stars, f"{said}\n{_why(made)}", _hint(puzzle, made), made)
+        return Grade(puzzle, stars, text, attempt=tried)
+    return Grade(puzzle, stars, f"{text}\n{_why(tried)}", _hint(puzzle, tried), tried)
 
 
-def _missing(puzzle: Puzzle, made: Attempt) -> str:
+def _missing(puzzle: Puzzle, tried: Attempt) -> str:
     """Return the hint of the first requirement that a correct kernel does not meet; "" if it meets
     all."""
-    assert made.run is not None
-    summary = made.run.summary
-    return next((one.hint for one in puzzle.requires if not one.met(summary)), "")
+    assert tried.run is not None
+    summary = tried.run.summary
+    return next((needed.hint for needed in puzzle.requires if not needed.met(summary)), "")
 
 
 def _compared(us: float, best: float) -> str:
@@ -125,22 +126,22 @@ def _compared(us: float, best: float) -> str:
     return f"{times[0]}; the best known solution takes {times[1]}"
 
 
-def _why(made: Attempt) -> str:
-    assert made.run is not None
-    answers = made.run.why(1).answers
+def _why(tried: Attempt) -> str:
+    assert tried.run is not None
+    answers = tried.run.why(1).answers
     return "" if answers is None else answers.statements
 
 
-def _failure(made: Attempt) -> str:
-    if made.error is not None:
-        return f"fails for the shape {tuple(made.shape)}\n{_said(made.error)}"
-    assert made.run is not None and made.found is not None
-    findings = [str(one) for one in made.run.findings if one.severity in ("error", "warning")]
-    lines = [f"wrong for the shape {tuple(made.shape)}: {_worst(made.found)}"]
-    return "\n".join([*lines, *findings, *picture(made.found)])
+def _failure(tried: Attempt) -> str:
+    if tried.error is not None:
+        return f"fails for the shape {tuple(tried.shape)}\n{_error_text(tried.error)}"
+    assert tried.run is not None and tried.differences is not None
+    findings = [str(finding) for finding in tried.run.findings if finding.severity in SEVERE]
+    lines = [f"wrong for the shape {tuple(tried.shape)}: {_worst(tried.differences)}"]
+    return "\n".join([*lines, *findings, *picture(tried.differences)])
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if hasattr(error, "statement") else _with_place(error)
 
 
@@ -150,31 +151,31 @@ def _with_place(error: Exception) -> str:
     return f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
 
 
-def _worst(found: Agreement) -> str:
-    number = first_wrong(found)
-    one = found.comparisons[number]
-    which = f"result {number}, " if len(found.comparisons) > 1 else ""
-    return f"{which}element {one.worst} is {one.got:g} instead of {one.want:g}"
+def _worst(agreement: Agreement) -> str:
+    number = first_wrong(agreement)
+    comparison = agreement.comparisons[number]
+    which = f"result {number}, " if len(agreement.comparisons) > 1 else ""
+    return f"{which}element {comparison.worst} is {comparison.got:g} instead of {comparison.want:g}"
 
 
-def _hint(puzzle: Puzzle, made: Attempt) -> str:
+def _hint(puzzle: Puzzle, tried: Attempt) -> str:
     effects = [
         attempt(puzzle, module(puzzle.mistaken(m), puzzle.file).kernel) for m in puzzle.mistakes
     ]
-    return hint(puzzle, made, effects)
+    return hint(puzzle, tried, effects)
 
 
-def hint(puzzle: Puzzle, made: Attempt, effects: Sequence[Attempt]) -> str:
+def hint(puzzle: Puzzle, tried: Attempt, effects: Sequence[Attempt]) -> str:
     """Return the hint of the mistake whose effect is most similar to an attempt; "" if none is
     similar. `effects` are attempts with each of the puzzle's mistakes."""
-    rated = [(likeness(made, effect), _nearness(made, effect)) for effect in effects]
+    rated = [(likeness(tried, effect), _nearness(tried, effect)) for effect in effects]
     best = max(range(len(rated)), key=rated.__getitem__)
     return puzzle.mistakes[best].hint if rated[best][0] else ""
 
 
-def _nearness(made: Attempt, effect: Attempt) -> float:
+def _nearness(tried: Attempt, effect: Attempt) -> float:
     """Return minus the relative difference of two correct kernels' times, so 0 is the most similar.
     Return 0 if one of the kernels is not correct."""
-    if not made.right or not effect.right:
+    if not tried.right or not effect.right:
         return 0.0
-    return -abs(made.latency_us / effect.latency_us - 1)
+    return -abs(tried.latency_us / effect.latency_us - 1)

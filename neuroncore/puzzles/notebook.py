@@ -26,9 +26,9 @@ def notebook() -> str:
         cells += _cells(load(name))
     cells.append(_cell("code", "!neuroncore puzzles board"))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    numbered = [one | {"id": f"cell{number}"} for number, one in enumerate(cells)]
-    made = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}}
-    return json.dumps(made | {"cells": numbered}, indent=1) + "\n"
+    numbered = [cell | {"id": f"cell{number}"} for number, cell in enumerate(cells)]
+    document = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}}
+    return json.dumps(document | {"cells": numbered}, indent=1) + "\n"
 
 
 def _cells(puzzle: Puzzle) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def _without_docstring(source: str) -> str:
 
 
 def _cell(kind: str, text: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"cell_type": kind, "metadata": {}}
+    cell: dict[str, Any] = {"cell_type": kind, "metadata": {}}
     if kind == "code":
-        made |= {"outputs": [], "execution_count": None}
-    return made | {"source": text.splitlines(keepends=True)}
+        cell |= {"outputs": [], "execution_count": None}
+    return cell | {"source": text.splitlines(keepends=True)}

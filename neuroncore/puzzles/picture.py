@@ -14,16 +14,18 @@ LOST = 255  # the level of NaN and infinities
 LARGE = 127  # levels above are large differences: within 3 decades of the largest
 
 
-def picture(found: Agreement) -> list[str]:
-    """Return the lines of a picture of the first wrong result; none if there is no map of it.
-    Elements count as wrong (x) if their difference is large relative to the largest one."""
-    first = next((one for one in found.maps if one is not None), None)
+def picture(agreement: Agreement) -> list[str]:
+    """Return the lines of a picture of the first wrong result; none if no result has a map of its
+    differences. Elements count as wrong (x) if their difference is large relative to the largest
+    difference."""
+    first = next((error_map for error_map in agreement.maps if error_map is not None), None)
     return [] if first is None else [*_lines(first)]
 
 
-def _lines(one: ErrorMap) -> Iterator[str]:
-    yield f"  the result, {one.rows} x {one.columns}: . right, x wrong, N is NaN or infinite"
-    for row in _coarser(one.levels).tolist():
+def _lines(error_map: ErrorMap) -> Iterator[str]:
+    size = f"{error_map.rows} x {error_map.columns}"
+    yield f"  the result, {size}: . right, x wrong, N is NaN or infinite"
+    for row in _coarser(error_map.levels).tolist():
         yield "  " + "".join(map(_mark, row))
 
 

@@ -116,8 +116,8 @@ class Puzzle:
         )
 
     def _inputs(self, seed: int, shape: Sequence[int]) -> Sequence[Any]:
-        found: Sequence[Any] = self.program.inputs(np.random.default_rng(seed), tuple(shape))
-        return found
+        arrays: Sequence[Any] = self.program.inputs(np.random.default_rng(seed), tuple(shape))
+        return arrays
 
 
 def names() -> Sequence[str]:
@@ -138,8 +138,8 @@ def load(text: str) -> Puzzle:
 
 def _read(name: str) -> Puzzle:
     fields = tomllib.loads((HOME / f"{name}.toml").read_text("utf-8"))
-    mistakes = [Mistake(**one) for one in fields.pop("mistakes")]
-    requires = [Requirement(**one) for one in fields.pop("requires", ())]
+    mistakes = [Mistake(**row) for row in fields.pop("mistakes")]
+    requires = [Requirement(**row) for row in fields.pop("requires", ())]
     return Puzzle(name=name, mistakes=mistakes, requires=requires, **{"tol": 1e-4, **fields})
 
 
@@ -151,7 +151,7 @@ def _without_unused_imports(text: str) -> str:
 
 def module(text: str, file: Path) -> ModuleType:
     """Execute the text of a Python file as a module. Raises the exceptions of the text."""
-    made = ModuleType(f"puzzle_{file.stem}")
-    made.__file__ = str(file)
-    exec(compile(text, str(file), "exec", dont_inherit=True), vars(made))
-    return made
+    loaded = ModuleType(f"puzzle_{file.stem}")
+    loaded.__file__ = str(file)
+    exec(compile(text, str(file), "exec", dont_inherit=True), vars(loaded))
+    return loaded

@@ -25,47 +25,54 @@ _known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
 
 def verdict(timeline: Timeline) -> dict[str, Any]:
     """Return the time of a core, in seconds and in words."""
-    found = estimate(timeline)
-    return {"text": found.time, "seconds": found.seconds, "low": found.low, "high": found.high}
+    estimated = estimate(timeline)
+    return {
+        "text": estimated.time,
+        "seconds": estimated.seconds,
+        "low": estimated.low,
+        "high": estimated.high,
+    }
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return fields of a page about a core. `bound` is the bottleneck, and `sentence` a sentence
-    about it. `path_share` has the fraction of the time that each kind of work or wait takes on the
-    critical path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits,
-    other ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that
-    is saved, and the new bottleneck. `covers` says which what-ifs a long run has; it is empty if it
-    has all."""
-    found, total = estimate(timeline), timeline.total_ns or 1.0
+    """Return fields of a page about a core. `bound` is the bottleneck, and `sentence` describes it.
+    `path_share` has the fraction of the time that each kind of work or wait takes on the critical
+    path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits, changes of
+    ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that is
+    saved, and the new bottleneck. `covers` is a text about the what-ifs that were left out for a
+    long run, or "" if all were computed."""
+    estimated, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
-    said: dict[str, Any] = {
-        "bound": {"what": found.bound.what, "gain": found.bound.gain},
-        "sentence": f"bound by {found.bound}",
+    fields: dict[str, Any] = {
+        "bound": {"what": estimated.bound.what, "gain": estimated.bound.gain},
+        "sentence": f"bound by {estimated.bound}",
         "path_share": {name: ns / total for name, ns in on_path.items()},
         "what_if": [],
         "suggestions": [],
     }
     if timeline not in _known:
         _known[timeline] = why(kernel, timeline, room=ROOM).answers
-    result = _known[timeline]
-    if result is not None:
-        said["sentence"] = result.sentence
-        said["what_if"] = [_row(one) for one in (*result.edits, *result.world, *result.limits)]
-        said["suggestions"] = [_row(one) | {"space": one.space} for one in _suggestions(result)]
-        said["covers"] = "" if result.all else SOME
-    return said
+    computed = _known[timeline]
+    if computed is not None:
+        fields["sentence"] = computed.sentence
+        fields["what_if"] = [*map(_row, (*computed.edits, *computed.world, *computed.limits))]
+        fields["suggestions"] = [
+            _row(edit) | {"space": edit.space} for edit in _suggestions(computed)
+        ]
+        fields["covers"] = "" if computed.all else SOME
+    return fields
 
 
-def _suggestions(result: Answers) -> list[Advice]:
+def _suggestions(computed: Answers) -> list[Advice]:
     """Return the best edit of each line, the best first, at most SUGGESTIONS."""
     first: dict[str, Advice] = {}
-    for one in result.edits:
-        first.setdefault(one.what, one)
+    for edit in computed.edits:
+        first.setdefault(edit.what, edit)
     return list(first.values())[:SUGGESTIONS]
 
 
-def _row(one: WhatIf) -> dict[str, Any]:
-    return {"change": str(one), "ns": one.ns, "gain": one.gain, "bound": one.bound}
+def _row(what_if: WhatIf) -> dict[str, Any]:
+    return {"change": str(what_if), "ns": what_if.ns, "gain": what_if.gain, "bound": what_if.bound}
 
 
 LINES = 5
@@ -73,18 +80,18 @@ LINES = 5
 
 def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]) -> str:
     """Return the HTML of a launch: the estimate of its slowest core, the bottleneck, the busy times
-    of engines, the lines on the critical path, and the number of findings. It has only text and
-    tables, which every notebook viewer keeps."""
+    of engines, the lines on the critical path, and the number of findings. The HTML has only text
+    and tables, which every notebook viewer keeps."""
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]
-    found = display.line(f"{plural(len(findings), 'finding')}: .findings") if findings else ""
+    count_line = display.line(f"{plural(len(findings), 'finding')}: .findings") if findings else ""
     return display.block(
         head,
         display.line(bound),
         display.table(_busy(slowest)),
         display.table(_lines(slowest)),
-        found,
+        count_line,
     )
 
 

@@ -43,14 +43,14 @@ def packed(values: Array) -> Packed:
     first bytes of all integers, then the second bytes, and so on. Then `planes` is the number of
     bytes per integer, and signed integers are first changed by `signed`."""
     column = narrowest(values)
-    found = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
+    plain = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
     if len(column) > SHORT or column.dtype.itemsize not in (2, 4):
-        return found
+        return plain
     order = narrowest(signed(values.astype(np.int64)) if column.dtype.kind == "i" else values)
     width = order.dtype.itemsize
     planes = text(np.ascontiguousarray(order.view(np.uint8).reshape(-1, width).T).tobytes())
     return (
-        found if len(planes) >= len(found["data"]) else {**found, "data": planes, "planes": width}
+        plain if len(planes) >= len(plain["data"]) else {**plain, "data": planes, "planes": width}
     )
 
 
@@ -80,7 +80,7 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
 
     If `bank` is not 0, a tile of at most `bank` bytes does not cross the border of a bank.
     """
-    found = [0] * len(begin)
+    chosen = [0] * len(begin)
     gaps: list[tuple[int, int]] = [(0, END)]  # begin and end of free bytes, sorted
     taken: list[tuple[float, int, int]] = []  # end of use, first and last byte
     order = np.lexsort((-size, begin))
@@ -95,9 +95,9 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
         while taken and taken[0][0] <= born:
             _, first, last = heappop(taken)
             _free(gaps, first, last)
-        found[tile] = at = _take(gaps, width, bank)
+        chosen[tile] = at = _take(gaps, width, bank)
         heappush(taken, (dead, at, at + width))
-    return np.array(found, np.int64)
+    return np.array(chosen, np.int64)
 
 
 def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
@@ -201,8 +201,8 @@ def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
     """
     since = np.empty_like(begin)
     for q in np.unique(queue).tolist():
-        own = np.flatnonzero(queue == q)
-        since[own] = np.diff(begin[own], prepend=0)
+        of_queue = np.flatnonzero(queue == q)
+        since[of_queue] = np.diff(begin[of_queue], prepend=0)
     known = np.flatnonzero((cause >= 0) & (cause < np.arange(len(begin))))
     since[known] = begin[known] - over[known]
     return signed(since)
@@ -318,6 +318,6 @@ def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array
     bank = timeline.machine.psum.bank_bytes
     for region, within in ((MemoryRegion.sbuf, 0), (MemoryRegion.psum, bank)):
         free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)
-        own = np.flatnonzero(free[accesses.kind])
-        at[own] = addresses(first[own], last[own], size[own], within)
+        unplaced = np.flatnonzero(free[accesses.kind])
+        at[unplaced] = addresses(first[unplaced], last[unplaced], size[unplaced], within)
     return at

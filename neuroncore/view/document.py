@@ -62,8 +62,10 @@ class PageWindow:
         count, first, last = len(timeline.begin), int(self.first), int(self.last)
         if self.ns:
             under_way = (timeline.begin < self.last) & (timeline.end > self.first)
-            own = np.flatnonzero(under_way)
-            first, last = (int(own[0]), int(own[-1]) + 1) if len(own) else (count, count)
+            positions = np.flatnonzero(under_way)
+            first, last = (
+                (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (count, count)
+            )
         first = min(first, count)
         return range(first, min(last, count, first + MOST))
 
@@ -73,7 +75,8 @@ class PageWindow:
 
 
 def shown(timeline: Timeline, window: PageWindow | None) -> range:
-    """Return the instructions on a page: those of the window, or else the first `MOST`."""
+    """Return the positions of the instructions on a page: those of the window, or without a window
+    the first `MOST`."""
     if window is None:
         return range(min(len(timeline.begin), MOST))
     return window.of(timeline)
@@ -91,25 +94,28 @@ class PageOutcome:
     maps: Sequence[tuple[int, ErrorMap]] = ()
 
 
-def compared(found: Agreement) -> PageOutcome:
+def compared(agreement: Agreement) -> PageOutcome:
     """Return the outcome of a comparison with a reference. The text names the worst element of each
     result that differs."""
-    if found:
-        limits = ", ".join(f"{allowed:.3g}" for allowed in found.tolerances)
+    if agreement:
+        limits = ", ".join(f"{allowed:.3g}" for allowed in agreement.tolerances)
         return PageOutcome(
             "right", f"the results agree with the reference, relative L2 at most {limits}"
         )
-    maps = [(n, one) for n, one in enumerate(found.maps) if one is not None]
-    return PageOutcome("wrong", "\n".join(_differing(found)), maps=maps)
+    maps = [(n, error_map) for n, error_map in enumerate(agreement.maps) if error_map is not None]
+    return PageOutcome("wrong", "\n".join(_differing(agreement)), maps=maps)
 
 
-def _differing(found: Agreement) -> Iterator[str]:
-    for number, (one, allowed) in enumerate(zip(found.comparisons, found.tolerances, strict=True)):
-        if not one.rel_l2 <= allowed:
-            at = ", ".join(map(str, one.worst))
+def _differing(agreement: Agreement) -> Iterator[str]:
+    for number, (comparison, allowed) in enumerate(
+        zip(agreement.comparisons, agreement.tolerances, strict=True)
+    ):
+        if not comparison.rel_l2 <= allowed:
+            at = ", ".join(map(str, comparison.worst))
+            error = f"relative L2 {comparison.rel_l2:.3g} (at most {allowed:.3g})"
             yield (
-                f"result {number} differs, worst element at ({at}): got {one.got:.9g}, "
-                f"want {one.want:.9g}, relative L2 {one.rel_l2:.3g} (at most {allowed:.3g})"
+                f"result {number} differs, worst element at ({at}): got {comparison.got:.9g}, "
+                f"want {comparison.want:.9g}, {error}"
             )
 
 
@@ -182,7 +188,7 @@ def document(
             "kernel": launch.kernel,
             **_number(launch, core),
             "outcome": launch.outcome and _outcome(launch.outcome, texts),
-            "findings": [_finding(found, texts) for found in launch.reported],
+            "findings": [_finding(finding, texts) for finding in launch.reported],
             "precision": launch.precision and precision.document(launch.precision),
             **_core(timeline, texts, part),
             **_answers(launch, timeline),
@@ -194,14 +200,14 @@ def document(
         )
     ]
     outcomes = [launch.outcome for launch in launches if launch.outcome is not None]
-    errors = [_outcome(one, texts) for one in outcomes if one.kind == "failed"]
+    errors = [_outcome(outcome, texts) for outcome in outcomes if outcome.kind == "failed"]
     return {
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": served,
         "opens": vars(opening),
         "error": errors[-1] if errors else None,
-        "meetings": [_meeting(one) for one in launches[0].meetings] if len(launches) == 1 else [],
+        "meetings": [*map(_meeting, launches[0].meetings)] if len(launches) == 1 else [],
         "sides": None,
         "first": _first(launches),
         "cores": cores,
@@ -219,15 +225,15 @@ def _first(launches: Sequence[Shown]) -> int:
     return max(launch.world.cores_of(rank), key=lambda core: launch.timelines[core].total_ns)
 
 
-def _meeting(one: CollectiveOperation) -> dict[str, Any]:
+def _meeting(operation: CollectiveOperation) -> dict[str, Any]:
     """Return a collective with its times in nanoseconds."""
     return {
-        "operation": one.name,
-        "ranks": list(one.ranks),
-        "arrived": list(one.arrived_ns),
-        "waited": list(one.waited_ns),
-        "last": one.last,
-        "end": one.end_ns,
+        "operation": operation.name,
+        "ranks": list(operation.ranks),
+        "arrived": list(operation.arrived_ns),
+        "waited": list(operation.waited_ns),
+        "last": operation.last,
+        "end": operation.end_ns,
     }
 
 
@@ -235,8 +241,8 @@ def _number(launch: Shown, core: int) -> dict[str, int]:
     """Return the number of a core within its rank, and the number of the rank in its world."""
     if launch.world.ranks == 1:
         return {"core": core, "cores": len(launch.timelines)}
-    rank, own = divmod(core, launch.world.cores)
-    return {"core": own, "cores": launch.world.cores, "rank": rank, "ranks": launch.world.ranks}
+    rank, number = divmod(core, launch.world.cores)
+    return {"core": number, "cores": launch.world.cores, "rank": rank, "ranks": launch.world.ranks}
 
 
 def _values(launch: Shown, served: bool) -> list[dict[str, Any]]:
@@ -269,23 +275,23 @@ def _answers(launch: Shown, timeline: Timeline) -> dict[str, Any]:
     return {"figures": figures}
 
 
-def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
-    return {"code": found.code, "message": found.message, **_where(found.place, texts)}
+def _finding(finding: Finding, texts: sources.Texts) -> dict[str, Any]:
+    return {"code": finding.code, "message": finding.message, **_where(finding.place, texts)}
 
 
 def _outcome(outcome: PageOutcome, texts: sources.Texts) -> dict[str, Any]:
-    maps = [_map(number, one) for number, one in outcome.maps]
+    maps = [_map(number, error_map) for number, error_map in outcome.maps]
     return {"kind": outcome.kind, "text": outcome.text, "maps": maps} | _where(outcome.place, texts)
 
 
-def _map(number: int, found: ErrorMap) -> dict[str, Any]:
+def _map(number: int, error_map: ErrorMap) -> dict[str, Any]:
     """Return the map of a result's differences, with its levels row by row."""
     return {
         "result": number,
-        "shape": [found.rows, found.columns],
-        "largest": found.largest,
-        "levels": list(found.levels.shape),
-        "data": columns_text(found.levels.tobytes()),
+        "shape": [error_map.rows, error_map.columns],
+        "largest": error_map.largest,
+        "levels": list(error_map.levels.shape),
+        "data": columns_text(error_map.levels.tobytes()),
     }
 
 
@@ -349,14 +355,14 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
     """Return the fields of a call. `bytes` is the number of bytes that it transfers if it is a
     transfer (`moves`), otherwise 0."""
-    given = {name: str(value) for name, value in call.given.items()}
+    arguments = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)
     size = max((view.nbytes for view in writes), default=0)
     return {
         "name": call.name,
         "opcode": call.instruction.opcode,
-        "arguments": given,
+        "arguments": arguments,
         "bytes": size if moves else 0,
         "array": array(call, machine),
         **names,

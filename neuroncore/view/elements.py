@@ -62,22 +62,22 @@ def values(
     """
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
-    found = np.zeros(start[-1] - start[0], np.int64)
+    numbers = np.zeros(start[-1] - start[0], np.int64)
     few = int(np.searchsorted(start - start[0], MOST, side="right")) - 1
     for i in sorted(full | set(shown[:few])):
         if i not in full and len(held.tiles) >= TILES:
             continue
-        own = slice(*(start[i - shown.start : i - shown.start + 2] - start[0]))
-        found[own] = held.of(program, steps, core, i, i in full)
-    return {"of_operand": packed(found), **held.document(steps.setting.options)}
+        operands = slice(*(start[i - shown.start : i - shown.start + 2] - start[0]))
+        numbers[operands] = held.of(program, steps, core, i, i in full)
+    return {"of_operand": packed(numbers), **held.document(steps.setting.options)}
 
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
     """Return the contents of the operands of one instruction, with all elements, like `values`; but
     here `of_operand` is a list."""
     held = TileTable()
-    found = held.of(program, steps, core, instruction, full=True)
-    return {"of_operand": found, **held.document(steps.setting.options)}
+    numbers = held.of(program, steps, core, instruction, full=True)
+    return {"of_operand": numbers, **held.document(steps.setting.options)}
 
 
 def in_full(program: Program, shown: range) -> set[int]:
@@ -107,17 +107,18 @@ class TileTable:
     def of(
         self, program: Program, steps: Steps, core: int, instruction: int, full: bool
     ) -> list[int]:
-        """Store the contents of the operands of an instruction, and return the number of each. The
-        number is 0 for an operand that the call does not have. `full` is as in `add`."""
+        """Store the contents of the operands of an instruction. Return the number of each tile in
+        the table, or 0 for an operand that the call does not have. With `full`, all elements are
+        stored (`add`)."""
         call = program.calls[program.columns().call[instruction]]
         names = [*call.reads, *call.indices, *call.writes]
         first_write = len(names) - len(call.writes)
-        found = [0] * len(names)
+        numbers = [0] * len(names)
         for n, name in enumerate(names):
             if name in call.arguments:
                 tile = steps.tile(instruction, name, core, after=n >= first_write)
-                found[n] = self.add(tile, call.arguments[name].dtype, full)
-        return found
+                numbers[n] = self.add(tile, call.arguments[name].dtype, full)
+        return numbers
 
     def document(self, options: Options) -> dict[str, Any]:
         return {
@@ -151,9 +152,9 @@ class TileTable:
 
 
 def _digest(bits: bytes, lost: Array | None) -> bytes:
-    found = hashlib.blake2b(bits, digest_size=16)
-    found.update(b"" if lost is None else lost.tobytes())
-    return found.digest()
+    digest = hashlib.blake2b(bits, digest_size=16)
+    digest.update(b"" if lost is None else lost.tobytes())
+    return digest.digest()
 
 
 def layout(form: Format, itemsize: int) -> dict[str, Any]:
@@ -165,10 +166,10 @@ def layout(form: Format, itemsize: int) -> dict[str, Any]:
 
 def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
     """Return statistics of a tile [P, F], and its thumbnail (`levels`) in base64."""
-    result = figures(elements, lost)
-    if result["low"] is None:
-        return result
-    return {**result, "small": text(levels(elements, lost, SIDE).tobytes())}
+    statistics = figures(elements, lost)
+    if statistics["low"] is None:
+        return statistics
+    return {**statistics, "small": text(levels(elements, lost, SIDE).tobytes())}
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
@@ -178,16 +179,16 @@ def array(call: Call, machine: Machine) -> dict[str, Any] | None:
     for calls that do not use the array, and for packed formats."""
     if product(call, machine) is None:
         return None
-    said = call.instruction.traits
-    weights = call.view(said.weights)
+    traits = call.instruction.traits
+    weights = call.view(traits.weights)
     if weights.dtype.element is not None:
         return None
     cost = call.instruction.cost(call, machine)
-    streams = None if said.streams is None else call.view(said.streams)
+    streams = None if traits.streams is None else call.view(traits.streams)
     group = weights.free_size // call.view("dst").shape[0]
     return {
-        "stationary": said.weights,
-        "moving": said.streams,
+        "stationary": traits.weights,
+        "moving": traits.streams,
         "rows": weights.partitions,
         "columns": weights.free_size // group,
         "group": group,

@@ -61,7 +61,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
     columns the arrays that `columns.of_measured` takes. `files` are the source files of their
     lines."""
     packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
-    result = {
+    fields = {
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": False,
@@ -73,7 +73,7 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
         "cores": packed,
         "files": files,
     }
-    return _written(result, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
+    return _written(fields, ", ".join(dict.fromkeys(core["kernel"] for core in cores)), False)
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,25 @@ class PageSide:
     files: Sequence[dict[str, Any]] = ()
 
 
-def of_sides(old: PageSide, new: PageSide, result: dict[str, Any]) -> Page:
-    """Return the page of two runs, one below the other on one time scale. `result` is their
-    difference as JSON. Source lines that only one side has on its critical path are marked."""
-    made = document([side.launch for side in (old, new) if side.launch is not None])
-    estimated = list(made["cores"])
+def of_sides(old: PageSide, new: PageSide, difference: dict[str, Any]) -> Page:
+    """Return the page of two runs, one below the other on one time scale. `difference` is their
+    comparison as a JSON object. Source lines that only one side has on its critical path are
+    marked."""
+    fields = document([side.launch for side in (old, new) if side.launch is not None])
+    estimated = list(fields["cores"])
     cores: list[dict[str, Any]] = []
     for side in (old, new):
         first, count = len(cores), len(side.cores)
         if side.launch is None:
-            cores += [_moved(core, len(made["files"])) for core in side.cores]
-            made["files"] = [*made["files"], *side.files]
+            cores += [_moved(core, len(fields["files"])) for core in side.cores]
+            fields["files"] = [*fields["files"], *side.files]
         else:
             count = len(side.launch.timelines)
             cores += [estimated.pop(0) for _ in range(count)]
         slowest = max(range(first, first + count), key=lambda n: float(cores[n]["total_ns"]))
-        made["sides"] = {"cores": [*(made["sides"] or {"cores": []})["cores"], slowest]}
-    made["sides"] |= _difference(result)
-    return _written(made | {"cores": cores}, " and ".join(result["kernels"]), False)
+        fields["sides"] = {"cores": [*(fields["sides"] or {"cores": []})["cores"], slowest]}
+    fields["sides"] |= _difference(difference)
+    return _written(fields | {"cores": cores}, " and ".join(difference["kernels"]), False)
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
@@ -119,20 +120,20 @@ def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
 MOVED = 0.005  # smallest change of a line's share of the critical path that is shown
 
 
-def _difference(result: dict[str, Any]) -> dict[str, Any]:
+def _difference(difference: dict[str, Any]) -> dict[str, Any]:
     """Return fields of a page about a difference: `text` has sentences; `moved` has the lines whose
-    share of the critical path changed by at least MOVED; `lines` has the places of those that only
-    one side has."""
-    seconds = result["total_time"] if "total_time" in result else result["kernel_time"]
-    sides = zip(result["kernels"], result["targets"], seconds, strict=True)
-    said = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
-    faster = result.get("new_is_faster")
+    share of the critical path changed by at least MOVED; `lines` has the places of the lines in
+    `moved` that only one side has."""
+    seconds = difference["total_time"] if "total_time" in difference else difference["kernel_time"]
+    sides = zip(difference["kernels"], difference["targets"], seconds, strict=True)
+    text = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
+    faster = difference.get("new_is_faster")
     if faster is not None:
-        said += f" The new one is faster with a probability of {faster:.0%}."
-    rows = [line for line in result["lines"] if "place" in line]
+        text += f" The new one is faster with a probability of {faster:.0%}."
+    rows = [line for line in difference["lines"] if "place" in line]
     changed = [line for line in rows if abs((line["old"] or 0) - (line["new"] or 0)) >= MOVED]
     single = [line["place"] for line in changed if None in (line["old"], line["new"])]
-    return {"text": [said], "moved": changed, "lines": single}
+    return {"text": [text], "moved": changed, "lines": single}
 
 
 TEXTS = "calls", "patterns"  # the parts of a core that a page has compressed
@@ -165,17 +166,18 @@ def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"forms": forms, "of": [place[form] for form in of]}
 
 
-def _once(each: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
+def _once(columns_of_form: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
+    """Return columns, with the index of the first equal column in place of each repeated one."""
     first: dict[tuple[int, ...], int] = {}
     kept: list[tuple[int, ...] | int] = []
-    for number, column in enumerate(each):
+    for number, column in enumerate(columns_of_form):
         at = first.setdefault(column, number)
         kept.append(column if at == number else at)
     return kept
 
 
-def _written(result: dict[str, Any], title: str, served: bool) -> Page:
-    result = result | {"cores": [_compressed(core) for core in result["cores"]]}
+def _written(fields: dict[str, Any], title: str, served: bool) -> Page:
+    fields = fields | {"cores": [_compressed(core) for core in fields["cores"]]}
     style = REMARK.sub("", (WEB / "page.css").read_text("utf-8"))
     start, script, packed = _scripts()
     scripts = f"{_hash(start)} {_hash(script)}"
@@ -185,7 +187,7 @@ def _written(result: dict[str, Any], title: str, served: bool) -> Page:
         "policy": policy,
         "title": html.escape(title),
         "style": style,
-        "document": _json(result).replace("<", "\\u003c"),
+        "document": _json(fields).replace("<", "\\u003c"),
         "script": packed,
         "start": start,
     }

@@ -48,7 +48,7 @@ class Server:
         self._one_by_one = threading.Lock()  # a replay can be at one step only
         self._steps: dict[int, values.Steps] = {}
         self._cores = [
-            (n, core) for n, one in enumerate(launches) for core in range(len(one.timelines))
+            (n, core) for n, launch in enumerate(launches) for core in range(len(launch.timelines))
         ]
         try:
             self._http = ThreadingHTTPServer((ADDRESS, port), self._handler())
@@ -79,53 +79,59 @@ class Server:
         return f"<Server of a page at {self.url}>"
 
     def answer(self, target: str, host: str | None) -> Answer:
-        """Return the answer to a request for a target with this host."""
+        """Return the answer to a request. `target` is the path and the query of its address, and
+        `host` its header Host."""
         path, _, query = target.partition("?")
-        own, given = f"/{self._token}/".encode(), path.encode()
-        if host != self.host or not secrets.compare_digest(given[: len(own)], own):
+        token_path, requested = f"/{self._token}/".encode(), path.encode()
+        if host != self.host or not secrets.compare_digest(
+            requested[: len(token_path)], token_path
+        ):
             return Answer(HTTPStatus.FORBIDDEN, "text/plain", "")
-        made = {"": self._page, "values": self._values}.get(path[len(own) :])
-        if made is None:
+        handler = {"": self._page, "values": self._values}.get(path[len(token_path) :])
+        if handler is None:
             return Answer(HTTPStatus.NOT_FOUND, "text/plain", "")
         try:
-            return made({name: said[-1] for name, said in parse_qs(query).items()})
+            return handler({name: texts[-1] for name, texts in parse_qs(query).items()})
         except NeuronError as error:
             return _refused(str(error))
         except (KeyError, ValueError):
             return _refused(f"unknown request {target}")
 
-    def _page(self, asked: dict[str, str]) -> Answer:
+    def _page(self, query: dict[str, str]) -> Answer:
         launches = self.launches
-        if "window" in asked:
-            first, last = map(int, asked["window"].split(":"))
-            launches = [replace(one, window=PageWindow(first, last)) for one in launches]
+        if "window" in query:
+            first, last = map(int, query["window"].split(":"))
+            launches = [replace(launch, window=PageWindow(first, last)) for launch in launches]
         return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
 
-    def _values(self, asked: dict[str, str]) -> Answer:
-        """Return the contents of an instruction's operands; cores are numbered as on the page."""
-        number, core = self._cores[_natural(asked["core"], len(self._cores))]
+    def _values(self, query: dict[str, str]) -> Answer:
+        """Return the contents of an instruction's operands. `query` has the instruction (`step`)
+        and its core, which is numbered as on the page."""
+        number, core = self._cores[_natural(query["core"], len(self._cores))]
         launch = self.launches[number]
         program = launch.timelines[core].program
-        instruction = _natural(asked["step"], len(program))
+        instruction = _natural(query["step"], len(program))
         if launch.steps is None:
             raise UsageError("the page was requested without values")
         with self._one_by_one:
             if number not in self._steps:
                 self._steps[number] = launch.steps()
-            found = values.step(program, self._steps[number], core, instruction)
-        return Answer(HTTPStatus.OK, "application/json", json.dumps(found, separators=(",", ":")))
+            contents = values.step(program, self._steps[number], core, instruction)
+        return Answer(
+            HTTPStatus.OK, "application/json", json.dumps(contents, separators=(",", ":"))
+        )
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = server.answer(self.path, self.headers["Host"])
-                content = found.text.encode()
-                self.send_response(found.status)
+                answer = server.answer(self.path, self.headers["Host"])
+                content = answer.text.encode()
+                self.send_response(answer.status)
                 for name, value in HEADERS.items():
                     self.send_header(name, value)
-                self.send_header("Content-Type", f"{found.kind}; charset=utf-8")
+                self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
                 self.send_header("Content-Length", str(len(content)))
                 with suppress(ConnectionError):  # the client may have gone, such as after a reload
                     self.end_headers()

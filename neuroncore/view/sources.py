@@ -58,12 +58,15 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
     figures = {**_times(timeline, line, len(order)), **_work(timeline, line, len(order))}
     formats = _formats(timeline, line)
     for row, (file, number) in enumerate(order):
-        found = {name: column[row].tolist() for name, column in figures.items()}
-        if found["count"]:
-            yield {"file": file, "line": number, "format": formats.get(row), **found}
+        fields = {name: column[row].tolist() for name, column in figures.items()}
+        if fields["count"]:
+            yield {"file": file, "line": number, "format": formats.get(row), **fields}
 
 
 def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
+    """Return, for each of `count` lines, the number of its instructions, their nanoseconds on the
+    critical path, and the nanoseconds for which they occupy each queue, [count, queues]. line[i] is
+    the line of instruction i."""
     path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     queued = np.bincount(line * len(QUEUES) + timeline.queue, timeline.busy, count * len(QUEUES))
@@ -85,14 +88,14 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
         flops[index] = _product_flops(used, machine)
         if flops[index]:
             operands[index] = sum(v.nbytes for v in used.views(*used.reads, *used.writes))
-    own = timeline.moves
-    size = np.bincount(line[own], moved[call[own]], count)
+    moves = timeline.moves
+    size = np.bincount(line[moves], moved[call[moves]], count)
     flying = _flying(timeline, line, count)
     dma, hbm = machine.dma, machine.hbm.stack_gigabytes_per_s
     peak = min(dma.engines * dma.gigabytes_per_s_per_engine, hbm)
     multiplies = flops[call] > 0
     return {
-        "transfers": np.bincount(line[own], minlength=count),
+        "transfers": np.bincount(line[moves], minlength=count),
         "transfer_bytes": size,
         "flying_ns": flying,
         "efficiency": size / np.maximum(flying * peak, 1e-9),
@@ -106,28 +109,28 @@ def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
     """Return, for each line with products, the format of the weights in the call with most flops.
     line[i] is the line of instruction i."""
     calls, call = timeline.program.calls, timeline.columns.call
-    flops = np.array([_product_flops(one, timeline.machine) for one in calls], np.int64)
-    own = np.flatnonzero(flops[call] > 0)
-    each, counts = np.unique(line[own] * len(calls) + call[own], return_counts=True)
+    flops = np.array([_product_flops(used, timeline.machine) for used in calls], np.int64)
+    products = np.flatnonzero(flops[call] > 0)
+    each, counts = np.unique(line[products] * len(calls) + call[products], return_counts=True)
     row, index = np.divmod(each, len(calls))
-    found: dict[int, str] = {}
+    formats: dict[int, str] = {}
     for at in np.argsort(-flops[index] * counts, kind="stable")[::-1].tolist():  # largest last
-        one = calls[index[at]]
-        found[int(row[at])] = one.view(one.instruction.traits.weights).dtype.name
-    return found
+        used = calls[index[at]]
+        formats[int(row[at])] = used.view(used.instruction.traits.weights).dtype.name
+    return formats
 
 
 def _product_flops(call: Call, machine: Machine) -> int:
-    made = product(call, machine)
-    return 0 if made is None or made.transposes else made.flops
+    work = product(call, machine)
+    return 0 if work is None or work.transposes else work.flops
 
 
 def _flying(timeline: Timeline, line: Array, count: int) -> Array:
     """Return, for each of `count` lines, the nanoseconds in which at least one of its transfers is
     in flight. line[i] is the line of instruction i."""
-    own = np.flatnonzero(timeline.moves)
-    own = own[np.lexsort((timeline.begin[own], line[own]))]
-    of, begin, end = line[own], timeline.begin[own], timeline.end[own]
+    transfers = np.flatnonzero(timeline.moves)
+    transfers = transfers[np.lexsort((timeline.begin[transfers], line[transfers]))]
+    of, begin, end = line[transfers], timeline.begin[transfers], timeline.end[transfers]
     # separate lines on one axis, so that a single running maximum works for all
     apart = of * (timeline.total_ns + 1.0)
     reached = np.maximum.accumulate(end + apart) - apart
@@ -139,7 +142,7 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
     """Return the call stacks of the instructions `shown`, or None if the record has none. `all` has
     the different stacks, as JSON compressed by `columns.text`: a stack is a list of frames,
     innermost first, and a frame has its place (`Texts.site`) and its integer variables. `of` has
-    the number of each instruction's stack."""
+    the index in `all` of each instruction's stack."""
     if not isinstance(program, Witness):
         return None
     of = np.array(program.stack)[shown.start : shown.stop]

@@ -291,7 +291,10 @@ def test_the_published_model_of_three_forms():
         ((np.zeros((2, 2)), 1.0), "argument 0 must be an array of uint8 or .* not float64"),
         (([[1.0]], 1.0), "argument 0 must be an array of .* not list"),
         ((np.zeros((2, 2), np.float32), "x"), "argument 1 is a double, not str"),
-        ((np.zeros((1,) * 9, np.float32), 1.0), "up to 8 axes of 65535, or 4 of 4294967295"),
+        (
+            (np.zeros((1,) * 9, np.float32), 1.0),
+            "up to 8 axes of 65535 elements, or 4 of 4294967295",
+        ),
     ],
 )
 def test_arguments_that_no_operator_takes(arguments, message):

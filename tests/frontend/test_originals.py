@@ -72,7 +72,7 @@ def test_what_a_kernel_writes_is_copied_before(kernel, others):
     wanted = x.copy()
     x[:] = 0  # the run has a copy
     assert np.array_equal(run.replay(), wanted)
-    (given, *_), _ = run._given
+    (given, *_), _ = run._original
     assert np.array_equal(given, before)
 
 

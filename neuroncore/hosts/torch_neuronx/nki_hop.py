@@ -44,7 +44,7 @@ def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
     """Return an operator of torch, "library::name", that launches kernels. `mutates_args` are the
-    parameters that it writes. Raises UsageError if torch is not installed."""
+    parameters that the operator writes. Raises UsageError if torch is not installed."""
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
     torch = devices.framework("torch", "nki_op")
@@ -53,7 +53,7 @@ def nki_op(
     @wraps(fn)
     def run(*args: Any, **named: Any) -> Any:
         results = fn(*args, **named)
-        return each(lambda result: _own(result, args), results)
+        return each(lambda result: _copied_argument(result, args), results)
 
     def shapes(*args: Any, **named: Any) -> Any:
         """Return empty results with the shapes of a launch on zeros; torch.compile needs them."""
@@ -61,16 +61,16 @@ def nki_op(
             results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
 
-    made = torch.library.custom_op(name, run, mutates_args=mutates_args)
-    made.register_fake(shapes)
-    return made
+    operator = torch.library.custom_op(name, run, mutates_args=mutates_args)
+    operator.register_fake(shapes)
+    return operator
 
 
 def _zeros(torch: Any, arg: Any) -> Any:
     return torch.zeros(arg.shape, dtype=arg.dtype) if isinstance(arg, torch.Tensor) else arg
 
 
-def _own(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result; a copy of it if it is one of the arguments, because torch forbids such
-    results."""
+def _copied_argument(result: Any, args: tuple[Any, ...]) -> Any:
+    """Return a result. Return a copy if the result is one of the arguments, because torch forbids
+    such results."""
     return result.clone() if any(result is arg for arg in args) else result

@@ -77,10 +77,10 @@ def _define(torch: Any, library: Library, operator: LibraryOperator) -> None:
 
 def _called(torch: Any, library: Library, name: str) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
-        given = [
+        converted = [
             _numpy(torch, each) if isinstance(each, torch.Tensor) else each for each in arguments
         ]
-        return _tensor(torch, getattr(library, name)(*given))
+        return _tensor(torch, getattr(library, name)(*converted))
 
     return call
 
