@@ -61,7 +61,7 @@ class _History:
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
         """Return when the semaphore last rose to at least `value`, at the time `before` or earlier,
         and what incremented it: the number of an engine, or -1 for a DMA. Return None if its value
-        is lower then."""
+        at the time `before` is lower or unknown."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None
@@ -104,8 +104,9 @@ class _Sources:
 def causes(
     rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array, updates: Array
 ) -> Causes:
-    """Return the cause of each event. `rows` are all instructions of a core, `kernel` the numbers
-    of those of the kernel, `moves` the transfers, and `updates` the changes of semaphores."""
+    """Return the cause of each event. `rows` are all instructions of a core, `kernel` the indices
+    in `rows` of the kernel's instructions, `moves` the transfers, and `updates` the changes of
+    semaphores."""
     histories = {
         number: _History(updates[updates["semaphore"] == number])
         for number in np.unique(updates["semaphore"]).tolist()

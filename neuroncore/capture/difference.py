@@ -1,5 +1,5 @@
-"""A measured run compared with another, or with an estimate: the engines and lines that differ
-most."""
+"""The difference between two measured runs, or between a measured run and an estimate: the engines
+and lines that differ most."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class CaptureSide:
     """One of two runs that are compared. `ns` is the kernel's time in nanoseconds, and `busy` the
     share of it for which each engine is busy. `kinds` has the instructions by (engine, opcode).
     `lines` has nanoseconds by (engine, line), where a line is "file:line" or a statement of the
-    compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` says how the
-    times were found."""
+    compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` is a text that
+    tells whether the times are measured or estimated."""
 
     kernel: str
     target: str

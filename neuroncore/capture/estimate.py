@@ -294,10 +294,10 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 
 def estimate(program: Neff, machine: Machine) -> Capture:
     """Return the program as a capture of estimated times. A program does not determine when the
-    windows of the Tensor engine's clock begin, so it is timed with several phases. The capture has
-    the times of the middle result, and a range over all results. Raise UsageError if a semaphore
-    never reaches a value that an instruction waits for, or if the effect of an update of a
-    semaphore is unknown."""
+    windows of the Tensor engine's clock begin, so the program is timed with several phases. The
+    capture has the times of the middle result, and a range over all results. Raise UsageError if a
+    semaphore never reaches a value that an instruction waits for, or if the effect of an update of
+    a semaphore is unknown."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]

@@ -44,7 +44,7 @@ class Waiting(NamedTuple):
 def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
     """Execute a program with arrays for its inputs. Return its outputs by name, in the formats of
     the program. Raise UsageError if the program has unknown instructions (with their counts), if an
-    input is missing or has another shape, or if all engines wait."""
+    input is missing or has the wrong shape or format, or if all engines wait."""
     graph = working(program)
     if unknown := refused(graph):
         raise UsageError(
@@ -59,7 +59,7 @@ def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Arr
         _put(state, name, _codes(name, inputs, lookup(form), shape))
     with np.errstate(all="ignore"):
         _run(state, graph)
-    return {name: _output(state, name, *what) for name, what in program.outputs.items()}
+    return {name: _output(state, name, *output) for name, output in program.outputs.items()}
 
 
 def drawn(program: Neff, seed: int) -> dict[str, Array]:
@@ -108,7 +108,7 @@ def refused(graph: Graph) -> Counter[str]:
 
 
 def _reason(kind: DecodedInstruction) -> str:
-    """Return the first reason why an instruction can't be executed; "" if it can be."""
+    """Return the first reason why an instruction can't be executed; "" if there is none."""
     if not kind.known:
         return "unknown opcode"
     if not encoding.does(kind.opcode):
@@ -166,7 +166,7 @@ def _codes(
     the same width."""
     if name not in inputs:
         names = ", ".join(inputs) or "nothing"
-        raise UsageError(f"the program's input {name} is missing; there is {names}")
+        raise UsageError(f"the program's input {name} is missing; the inputs here are: {names}")
     array = np.asarray(inputs[name])
     if array.shape != shape:
         raise UsageError(f"the input {name} has the shape {array.shape}, expected {shape}")
@@ -238,7 +238,8 @@ def _named(engine: int, code: Code, number: int) -> str:
 
 
 def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
-    """Return the message for engines that all wait: the first one, and how many others wait."""
+    """Return the message for engines that all wait: the first engine with its condition, and how
+    many other engines wait."""
     engine, number, wait = waiting[0]
     user = graph.semaphores.get(wait.number, "")
     others = plural(len(waiting) - 1, "other engine")

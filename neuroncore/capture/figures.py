@@ -53,7 +53,7 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
 
 def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
     """Yield each core with the instructions that the profiler shows: those that begin and end while
-    it counts."""
+    the profiler counts."""
     for core in capture.cores:
         rows = core.instructions
         yield core, rows[(rows["begin_ns"] >= 0) & (rows["end_ns"] <= capture.total_ns)]
@@ -200,8 +200,8 @@ def _clock(core: MeasuredCore) -> dict[str, float]:
 def _of_peak(
     machine: Machine, cores: int, total: float, flops: dict[str, int], moved: dict[str, int]
 ) -> dict[str, float]:
-    """Return the figures that are relative to a peak. The peak is that of all cores of a logical
-    core."""
+    """Return the figures that are relative to a peak of the machine. `cores` is the number of cores
+    whose Tensor engines are added up, and `total` the time in nanoseconds."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]
     figures = {"mfu_inst_estimated_percent": model / (peak * total)}

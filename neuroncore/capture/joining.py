@@ -199,8 +199,8 @@ def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
 
 
 def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list[JoinedWork]:
-    """Return the device's work `theirs` with the lines (`place`) that it belongs to. `own` is
-    neuroncore's work for the same kernel."""
+    """Return the device's work, `theirs`, with the line (`place`) of each instruction. `our_work`
+    is neuroncore's work for the same kernel."""
     places = [""] * len(theirs)
     unused = Counter((work.signature, work.place) for work in our_work)
     _by_statement(theirs, places, unused)
@@ -223,8 +223,8 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
     """Set the places of instructions, statement by statement. A statement belongs to a line that
     has as many instructions of the same signature, or n times as many if each instruction of the
-    statement does the work of n instructions of the line. `left` counts neuroncore's instructions
-    by signature and line; lines that are used are removed from it."""
+    statement does the work of n instructions of the line. `unused` counts neuroncore's instructions
+    by signature and line; entries that are used are removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -263,7 +263,7 @@ def _in_order(
 ) -> None:
     """Set the places of instructions that have none. The n-th such instruction with a signature
     gets the line of neuroncore's n-th instruction with this signature, among the lines in
-    `left`."""
+    `unused`."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in our_work:
         if unused[work.signature, work.place]:

@@ -138,7 +138,7 @@ def _sizes_of(move: DmaMove) -> tuple[int, int]:
 
 
 def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
-    """Return the static block that the instruction in a row starts; None if it is unknown. The
+    """Return the static block that the instruction in a row starts; None if no block is known. The
     compiler's instruction names the block, but the runtime has replaced this instruction in the
     trace. So the name is read from the compiled program."""
     place = int(graph.streams[engine].place[graph.instructions["pc"][row]])

@@ -61,8 +61,8 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """The program of one engine: its instructions, 64 bytes each; for each of them the compiler's
-    name, the number of its statement (-1 for none), and whether it transposes."""
+    """The program of one engine: its instructions, 64 bytes each; and for each instruction the
+    compiler's name, the number of its statement (-1 for none), and whether it transposes."""
 
     words: Array
     names: Sequence[str]

@@ -1,5 +1,5 @@
-"""The path of events that ends last in a measured run (`causes`): which statements occupy it, and
-how."""
+"""The path of events that ends last in a measured run (`causes`), and the share of each statement
+in its time."""
 
 from __future__ import annotations
 
@@ -140,7 +140,9 @@ def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
         if ns > 0:
             cause = int(core.causes.cause[row])
             move = cause - len(core.instructions)
-            what = _queue(core, move) if move >= 0 else "" if cause < 0 else core.engine(cause)
-            totals[core.engine(row), what] += ns
-    for (engine, what), ns in sorted(totals.items(), key=lambda item: -item[1]):
-        yield engine, what, ns
+            waited_for = (
+                _queue(core, move) if move >= 0 else "" if cause < 0 else core.engine(cause)
+            )
+            totals[core.engine(row), waited_for] += ns
+    for (engine, waited_for), ns in sorted(totals.items(), key=lambda item: -item[1]):
+        yield engine, waited_for, ns

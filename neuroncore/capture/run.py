@@ -1,5 +1,5 @@
-"""A measured run, from a device trace or the profiler's JSON. It is used like a Run, which is an
-estimate."""
+"""A measured run, from a device trace or the profiler's JSON. Programs use it like a Run, whose
+times are estimates."""
 
 from __future__ import annotations
 

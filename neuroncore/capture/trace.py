@@ -67,8 +67,8 @@ class EventStream:
     compiler's.
 
     `code` has the bytes of the instructions, [instructions, 64]. `own` is True for instructions of
-    the compiler. `place` is their position in the compiled program, and -1 for the runtime's
-    instructions. Records of the trace number instructions from `base`.
+    the compiler. `place` is the position of an instruction in the compiled program, or -1 for
+    instructions of the runtime. Records of the trace number instructions from `base`.
     """
 
     code: Array
@@ -113,8 +113,8 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A device trace. `origin_ps` is the time at which the profiler begins to count. Older files
-    lack it; then it is the begin of the compiler's first instruction."""
+    """A device trace. `origin_ps` is the time at which the profiler begins to count, or for older
+    files, which lack it, the begin of the compiler's first instruction."""
 
     program: str  # the file name of the compiled program
     instance: str
@@ -310,9 +310,9 @@ def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
-    """Return, for each of `count` loaded instructions, whether it is the compiler's, and its
-    position in the compiled program (-1 for the runtime's instructions). `edits` lists the
-    instructions that the runtime has added and removed."""
+    """Return two arrays for `count` loaded instructions: whether each is an instruction of the
+    compiler, and its position in the compiled program (-1 for instructions of the runtime). `edits`
+    lists the instructions that the runtime has added and removed."""
     own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
     for edit in edits:
         at, number = edit.integer(1) // SIZE, edit.integer(2)
@@ -362,8 +362,8 @@ def _instructions(records: Array, streams: Mapping[int, EventStream], clocks: _C
 
 
 def _transfers(records: Array, clocks: _Clocks) -> Array:
-    """Return transfers from the records of their begins and ends. Elements of one queue on one DMA
-    engine end in the order in which they begin."""
+    """Return transfers (TRANSFER) from the records of the begins and ends of elements. Elements of
+    one queue on one DMA engine end in the order in which they begin."""
     records = records[np.argsort(records["ps"], kind="stable")]
     engine, kind = records["unit"].astype(np.int64) - DMA_UNIT, records["value"] & 0xF
     if (engine < 0).any():
@@ -408,7 +408,7 @@ def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
 
 
 def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Return two arrays of indices: those of begins, and those of the matching ends. `begins` and
+    """Return the indices of begins and the indices of the matching ends. `begins` and
     `ends` flag the records, and `key` has the key of each record. Begins and ends with the same key
     are paired first in, first out. An end without a begin, or a begin without an end, is left
     out."""

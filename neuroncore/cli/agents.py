@@ -95,8 +95,8 @@ def _wrong(message: str) -> NoReturn:
 
 
 class Tools:
-    """The tools of the server. One thread executes them, one by one: a process ends with the thread
-    that started it, and the server's own threads come and go."""
+    """The tools of the server. One thread executes all tools, one after another: a process ends
+    with the thread that started it, and threads of the server may end after each request."""
 
     def __init__(self, arguments: argparse.Namespace, sources: str) -> None:
         """`arguments` are those of the command, and `sources` is a folder for files that clients
@@ -204,7 +204,7 @@ class Tools:
         a JSON object: status, error, latency_us, and figures for each shape.
 
         candidate: FILE.py, relative to the server's folder.
-        spec: the file name of one of the server's specifications; not needed if it has only one.
+        spec: the file name of one of the server's specifications; not needed if there is only one.
         source: the text of FILE.py; without it, the file is read.
         """
         limits = self._limits._replace(answer=ProcessLimits().answer)
@@ -283,8 +283,8 @@ class Tools:
         return matching[0]
 
     def _judged(self, setting: JudgingSetting, candidate: Candidate) -> dict[str, Any]:
-        """Judge a candidate in a process that stays alive for later candidates; after a fault it is
-        started again."""
+        """Judge a candidate in a process that stays alive for later candidates. After a fault the
+        process is started again."""
         for _ in range(2):
             if self._judge is None:
                 self._judge = futures.ProcessPoolExecutor(1, get_context("spawn"))

@@ -102,9 +102,9 @@ def command(arguments: argparse.Namespace) -> int:
     return int(checked.count("error") > 0 or (arguments.strict and checked.count("warning") > 0))
 
 
-def _checked(what: str, arguments: argparse.Namespace) -> Checked:
-    file, _, kernel = what.partition("::")
-    check_world(arguments, what)
+def _checked(named: str, arguments: argparse.Namespace) -> Checked:
+    file, _, kernel = named.partition("::")
+    check_world(arguments, named)
     return check(
         file,
         kernel or None,

@@ -149,7 +149,8 @@ def isolated() -> Diagnosis:
 
 
 def _held() -> Held:
-    """Return the isolation that a process of this user gets. A forked process tries it."""
+    """Return the isolation that the system grants to a process of this user. A forked process
+    isolates itself and reports the result."""
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:

@@ -1,5 +1,5 @@
 """The output of neuroncore run: lines as launches finish, or one JSON object at the end. With
---harness it includes the time that a measuring tool would report."""
+--harness the output includes the time that a measuring tool would report."""
 
 from __future__ import annotations
 
@@ -197,8 +197,8 @@ class Document:
             yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())
 
     def _say_details(self) -> None:
-        """Print the details of a script's launch if there is only one; otherwise, how to see
-        them."""
+        """Print the details of the launch if a script launched only one kernel. For several
+        launches, print the option that shows their details."""
         if len(self.briefly) == 1:
             ((run, agreement),) = self.briefly
             for line in _in_full(run, agreement, self.arguments.answers):
@@ -265,7 +265,8 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
 
 
 def _in_a_line(run: Run, agreement: Agreement | None) -> str:
-    """Return the kernel, the time of its slowest core, and the comparison."""
+    """Return a line about a launch: the kernel, the machine, the time of the slowest core, and
+    whether the results agree with the reference, if there is one."""
     line = f"{run.kernel} on {run.machine.name}"
     if run.world.ranks > 1:
         line += f", {run.world.ranks} ranks"

@@ -45,7 +45,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _check(exercise: Exercise, answer: float) -> int:
     if not exercise.value:
-        raise UsageError(f"{exercise.name} is an open question: no number is its answer")
+        raise UsageError(f"{exercise.name} is an open question, which has no number as its answer")
     right, message = exercise.verdict(answer)
     terminal.write(message)
     return 0 if right else 1

@@ -147,7 +147,7 @@ def _meaning(instruction: Instruction) -> Iterator[str]:
 
 
 def _rules(instruction: Instruction) -> Iterator[str]:
-    """Yield each rule, with the first call in the tables that breaks it."""
+    """Yield each rule, with the first call in the table of counterexamples that breaks the rule."""
     breaking = counterexample.breaking(instruction)
     for number, rule in enumerate(instruction.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)

@@ -326,7 +326,7 @@ class Claim:
 
     @property
     def decimal(self) -> tuple[float, str]:
-        """Return the number, and its unit in powers of ten."""
+        """Return the number and its unit. Binary units are converted: GiB to GB, GiB/s to GB/s."""
         unit, factor = BINARY.get(self.unit, (self.unit, 1.0))
         return float(self.printed) * factor, unit
 
@@ -408,8 +408,8 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 @dataclass(frozen=True)
 class PublishedLine:
     """A line of the comparison with published numbers. For a claim about the Tensor engine, `alone`
-    is the peak of this engine, in the unit of the claim. `derived` is the value of the claim's
-    formula. Each is None if the claim has no rate or no formula."""
+    is the peak of this engine, in the unit of the claim; it is None for other claims. `derived` is
+    the value of the claim's formula, or None if the claim has no formula."""
 
     claim: Claim
     alone: float | None

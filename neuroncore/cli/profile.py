@@ -152,8 +152,8 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """Return the program, or None without its file, and its profile. Each of the two files contains
-    the profile."""
+    """Return the program, or None if its file is not given, and the profile, which both files
+    contain. Raise UsageError if no file is given, or if the files are of different runs."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:

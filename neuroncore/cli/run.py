@@ -92,8 +92,8 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
         type=_values,
         metavar="A:B",
         default="some",
-        help="steps to store in full, while others get thumbnails: A:B, `some` (default, up to 3 "
-        "MB) or `none`",
+        help="the instructions whose operands are stored in full, while those of others get "
+        "thumbnails: A:B, or `some` (default, up to 3 MB), or `none` for a page without values",
     )
 
 
@@ -206,7 +206,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="for the estimate; ahead: loads run ahead (default); single: a load for a product "
         "waits until the product has read the tile of the load before it; limited: every load "
         "waits in this way if DMA writes more than 88 KiB of a partition; once: the same bytes are "
-        "loaded only once. One source each reports the last three",
+        "loaded only once. Only one source reports each of the last three",
     )
     parser.add_argument(
         "--clock-phase",

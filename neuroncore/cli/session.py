@@ -120,7 +120,8 @@ def interrupted(error: KeyboardInterrupt) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Print the user's frames of an error; for a fault of the emulator, its last frames too."""
+    """Print the traceback of an error and of its causes, without the frames of neuroncore around
+    the user's code (`_users_frames`)."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = _users_frames(link.__traceback__)
@@ -129,7 +130,8 @@ def print_traceback(error: BaseException) -> None:
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback with only the user's frames, and all frames inside the last of these."""
+    """Return a traceback with only the user's frames, and all frames that follow the last of these
+    frames: if neuroncore failed there, they show where."""
     links = []
     while trace is not None:
         links.append(trace)

@@ -1,4 +1,4 @@
-"""Text for a terminal, in color and wrapped to its width. For files and pipes it is unchanged."""
+"""Text for a terminal, in color and wrapped to its width. Text for files and pipes is unchanged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def complain(text: Any) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a long line as several lines. They are indented to the text after the line's label."""
+    """Return a line as lines of at most `width` columns, if it can be broken. The second line and
+    later ones are indented to the text after the label of the first line."""
     if len(line) <= width or EXCERPT.match(line):
         return [line]
     label = LABEL.match(line)

@@ -93,15 +93,15 @@ def add_world(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_world(arguments: argparse.Namespace, what: str) -> None:
-    """Raise UsageError if --ranks is given although `what`, the argument of the command, is not a
-    kernel FILE.py::KERNEL, or if --lnc or --instance is given without --ranks."""
+def check_world(arguments: argparse.Namespace, named: str) -> None:
+    """Raise UsageError if --ranks is given although `named`, the file that the command names, is
+    not a kernel FILE.py::KERNEL, or if --lnc or --instance is given without --ranks."""
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:
                 raise UsageError(f"--{option} needs --ranks")
-    elif "::" not in what:
-        raise UsageError(f"--ranks needs a kernel: {what}::KERNEL")
+    elif "::" not in named:
+        raise UsageError(f"--ranks needs a kernel: {named}::KERNEL")
 
 
 def natural(text: str) -> int:

@@ -1,7 +1,8 @@
 """Compile the sources of a library of operators, with neuroncore's headers, into one program. The
 limits and costs of operators are in `isa/customop.toml`.
 
-A compiled program is cached. Its key is the output of the preprocessor.
+A compiled program is cached. Its key is a hash of the compiler's command, the output of the
+preprocessor, and the generated source.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def compiler(chosen: str | None) -> list[str]:
 
 def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
     """Return the file of a library's program. The program is compiled if it is not in the cache.
-    `chosen` is the compiler (`compiler`).
+    `chosen` is the command of the compiler; None selects one (`compiler`).
 
     Raises UsageError if a source is missing or does not compile, or if a registered kernel is not
     defined.

@@ -192,7 +192,8 @@ class Library:
         return [*super().__dir__(), *self.operators]
 
     def _call(self, name: str, *arguments: Any) -> Array:
-        """Call an operator; print its output to stdout, and turn findings into warnings."""
+        """Call an operator and return its result. Print its output to stdout, and warn of its
+        findings."""
         call = self.run(name, *arguments)
         sys.stdout.write(call.printed)
         for finding in call.findings:
@@ -258,7 +259,7 @@ def load(
 def load_library(path: str | os.PathLike[str]) -> Library:
     """Open a library that `load` wrote.
 
-    Raises UsageError if it is not a library, or if the device would refuse it.
+    Raises UsageError if the file is not such a library, or if the device would refuse the library.
     """
     program = Path(path).resolve()
     if not program.is_file():

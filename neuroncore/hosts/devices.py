@@ -103,7 +103,8 @@ def is_marked(value: Any) -> bool:
 
 
 def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a kernel. Its results are on the device if an argument is."""
+    """Return a function that calls a kernel. It marks the results as tensors on the device if an
+    argument is on the device."""
 
     @functools.wraps(call)
     def called(*args: Any, **named: Any) -> Any:
@@ -136,8 +137,8 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
 
 
 def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
-    """Return the result of a torch function. If torch lacks the function for unsigned integers, it
-    is computed on signed integers of the same size."""
+    """Return the result of a torch function. If torch lacks the function for unsigned integers, the
+    result is computed with signed integers of the same size."""
     args = list(args)
     try:
         return function(*args, **named)
@@ -187,8 +188,9 @@ def _here(torch: Any, value: Any) -> Any:
 
 
 def writing(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a kernel that may write to its arguments. It belongs to the API that the function
-    uses, by default today's. A function that is already decorated keeps its API and its grid."""
+    """Return a kernel that may write to its arguments. A function without a decorator becomes a
+    kernel of the API that it uses, by default today's. A decorated function keeps its API and its
+    grid."""
     if isinstance(function, Kernel):
         return function
     if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":

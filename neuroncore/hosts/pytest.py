@@ -178,7 +178,8 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail the test if it has an error or a warning that it does not allow."""
+        """Fail the test if a finding of its launches is an error or a warning, and neither the
+        marker `neuroncore` nor `neuroncore_test.refused` allows its code."""
         watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield

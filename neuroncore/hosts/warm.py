@@ -35,7 +35,7 @@ KERNELS = (
 
 def warm(target: str = "trn2") -> None:
     """Load everything that a first run of a kernel loads. Later runs in this process and in its
-    forks then need only their own time. It takes some seconds. Raises UsageError for an unknown
+    forks load nothing more. The function takes some seconds. Raises UsageError for an unknown
     target."""
     for name in LATE:
         importlib.import_module(name)

@@ -36,7 +36,7 @@ def read(folder: Path) -> Mapping[str, Score]:
 
 
 def note(folder: Path, outcome: Grade) -> None:
-    """Store an outcome if it is better than the stored one."""
+    """Store the stars and the time of an outcome where they are better than the stored ones."""
     old = read(folder).get(outcome.puzzle.name, Score())
     us = old.us
     if outcome.stars and outcome.attempt is not None:

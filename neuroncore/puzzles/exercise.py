@@ -1,7 +1,7 @@
 """Exercises of the chapters and lectures: questions with a number as the answer, and their check.
 
 The answer is computed when it is checked, from the machine's numbers or from a run of a chapter's
-kernel. So it agrees with the installed version.
+kernel, so that it agrees with the installed version.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ SECRET = 0  # constant, so that the hidden inputs are the same in each check
 
 @dataclass(frozen=True)
 class Mistake:
-    """A typical mistake: in the solution, `was` is replaced by `now`. `hint` is the hint for it."""
+    """A typical mistake: in the solution, `was` is replaced by `now`. `hint` helps someone who made
+    this mistake."""
 
     was: str
     now: str
@@ -89,7 +90,8 @@ class Puzzle:
         return MARKS.sub("", self.file.read_text("utf-8"))
 
     def mistaken(self, mistake: Mistake) -> str:
-        """Return the solution with a mistake. Raises UsageError if its text does not occur once."""
+        """Return the solution with a mistake. Raises UsageError if the text that the mistake
+        replaces does not occur exactly once."""
         if self.solution.count(mistake.was) != 1:
             raise UsageError(f"{self.name}: {mistake.was!r} does not occur once")
         return self.solution.replace(mistake.was, mistake.now)

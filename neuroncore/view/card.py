@@ -39,8 +39,8 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     `path_share` has the fraction of the time that each kind of work or wait takes on the critical
     path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits, changes of
     ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that is
-    saved, and the new bottleneck. `covers` is a text about the what-ifs that were left out for a
-    long run, or "" if all were computed."""
+    saved, and the new bottleneck. `covers` is a text about a long run, for which only some what-ifs
+    were computed, or "" if all were computed."""
     estimated, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     fields: dict[str, Any] = {

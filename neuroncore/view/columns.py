@@ -144,7 +144,7 @@ class PageTimes:
     def columns(self, shown: range) -> dict[str, Packed]:
         """Return columns of the instructions `shown`. Times are in ticks. `begin` is relative to
         the end of the wait (`_since`). `busy` is the time in the queue. `move` is the time from the
-        begin until DMA engines move bytes, and `moving` is the time for which they do. `rest` is
+        begin until DMA engines move bytes, and `moving` is the time for which they move. `rest` is
         the time from the end of the move until the result is available; without a move, it is
         counted from the end of `busy`. `cause` is how many positions back the instruction is that
         this one waited for, changed by `signed`, or 0 if that instruction is not on the page."""
@@ -298,8 +298,8 @@ def _in_order(values: Array, count: int) -> tuple[Array, Array]:
 
 
 def _back(numbers: Array) -> Array:
-    """Return, for each number, how far it is below the lowest number that was not used before it: 0
-    if it is new itself. New numbers appear in the order 0, 1, 2, ..."""
+    """Return, for each number, its distance from the lowest number that does not occur before it,
+    which is 0 for a new number. New numbers appear in the order 0, 1, 2, ..."""
     known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
     back: Array = known + 1 - numbers
     return back

@@ -285,7 +285,7 @@ def _outcome(outcome: PageOutcome, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _map(number: int, error_map: ErrorMap) -> dict[str, Any]:
-    """Return the map of a result's differences, with its levels row by row."""
+    """Return the fields of the map of a result's differences. Levels are stored row by row."""
     return {
         "result": number,
         "shape": [error_map.rows, error_map.columns],
@@ -300,7 +300,8 @@ def _where(place: Place | None, texts: sources.Texts) -> dict[str, int]:
 
 
 def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:
-    """Return the document of one core, with its timeline and record of the instructions `part`."""
+    """Return the document of one core, with the times and the accesses of the instructions
+    `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = PageTimes(timeline, tick), AccessTable(timeline, part)
@@ -370,7 +371,7 @@ def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
 
 
 def _kind(kind: Area, program: Program) -> dict[str, Any]:
-    """Return the properties of an area; tensors with equal properties share them."""
+    """Return the properties of an area (`columns`). Tensors with equal properties share one."""
     return {
         "memory": kind.region.value,
         "name": program.name_of(kind),

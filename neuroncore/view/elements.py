@@ -81,8 +81,8 @@ def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[st
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """Return the instructions that have all elements on a page: the first one of each line, then
-    others in order, as long as their bytes fit in ROOM."""
+    """Return the instructions whose operands have all elements on a page: the first instruction of
+    each line, and then the others in order, as long as the bytes fit in ROOM."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)
@@ -96,8 +96,8 @@ def _size(call: Call) -> int:
 
 
 class TileTable:
-    """The contents of tiles, each stored once, however often instructions read them. They are
-    numbered from 1."""
+    """The contents of tiles. Equal contents are stored once. The numbers of the contents begin at
+    1."""
 
     def __init__(self) -> None:
         self.tiles: list[dict[str, Any]] = []

@@ -1,6 +1,7 @@
 """The page: the document of a run and its script in a single file.
 
-Its content security policy forbids all requests, and all scripts and styles but those in the file.
+The content security policy of the page forbids all requests, and all scripts and styles but those
+in the file.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls in a form that takes less space. Calls are grouped by their JSON text without
-    its numbers. A form is the text of one group, with a hole for each number, and a column of
+    """Return calls in less space. Calls are grouped by their JSON text without numbers. A form is
+    the text of one group, with a hole for each number, and a column of
     numbers for each hole, with an entry for each call. A column that equals an earlier one is
     replaced by the index of that column. `of` has the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}

@@ -52,7 +52,7 @@ def load(
 def load_library(path: str) -> None:
     """Register the operators of a library that `load` built as torch.ops.<library>.<operator>.
 
-    Raises UsageError if it is not such a library, or if torch is not installed.
+    Raises UsageError if the file is not such a library, or if torch is not installed.
     """
     torch = framework("torch", "torch_neuronx.xla_impl.custom_op")
     library = customop.load_library(path)
