@@ -24,8 +24,10 @@ import neuroncore
 neuroncore.activate()
 
 from bench.programs import records
-from bench.programs.hazards import Uses, asked, broken, decisions
+from bench.programs.hazards import Uses, asked, broken, decisions, pairs, unseen
 from bench.programs.program import Input, Launch, Program, Views, arrays
+from bench.programs.rewritten import wrong_use
+from bench.programs.views import Array
 from bench.programs.walks import Shown
 from bench.programs.watching import Failure, Watched
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
@@ -34,6 +36,7 @@ from neuroncore.core import later
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
+from neuroncore.record.program import Program as Instructions
 from neuroncore.record.program import Record
 from neuroncore.replay import cursor
 from neuroncore.replay.cursor import Replay
@@ -42,7 +45,7 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
-SAVED, HELD = 8, 3  # of so many programs one is replayed from a file, or held to its hazards
+SAVED, HELD = 4, 3  # of so many programs one is replayed from a file, or held to its hazards
 SHARED = 4  # of so many one has all of its products put off and shared out among threads
 BACK = 4  # of so many one is replayed to its end again, after going back
 
@@ -219,10 +222,8 @@ def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]
     given, else in two orders."""
     times = {}
     orders = ORDERS if uses else [ORDERS[seed % len(ORDERS)], ORDERS[seed // 2 % len(ORDERS)]]
-    pairs = [
-        np.concatenate(
-            [decisions(one), one.edges()[:, ::-1], *([uses.pairs(core)] if uses else [])]
-        )
+    ordered = [
+        np.concatenate([decisions(one), one.edges()[:, ::-1], _hazards(one, core, uses)])
         for core, one in enumerate(run.record.programs)
     ]
     for order in orders:
@@ -231,10 +232,21 @@ def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]
         for core, timeline in enumerate(timelines):
             if not np.isfinite(timeline.total_ns):
                 raise Failure("schedule: no time", f"{order} takes {timeline.total_ns} ns")
-            if order != REWRITTEN and len(wrong := broken(pairs[core], timeline)):
+            if order != REWRITTEN and len(wrong := broken(ordered[core], timeline)):
                 said = f"{order}: {wrong[0]} of core {core} do not wait for each other"
                 raise Failure("schedule: a hazard", said)
+            if uses and len(timelines) == 1 and (said := wrong_use(timeline.compiled, uses)):
+                raise Failure("schedule: left out", f"{order}: {said}")
     return times
+
+
+def _hazards(program: Instructions, core: int, uses: Uses | None) -> Array:
+    """Instructions of a core that use the same bytes, all of which its record has to know."""
+    shared = uses.shared(core) if uses else []
+    for first, second in unseen(program, shared):
+        said = f"{first} and {second} of core {core} share bytes, but not boxes"
+        raise Failure("record: boxes", said)
+    return pairs(shared)
 
 
 def _compare(replayed: Any, fresh: Any, what: str) -> None:

@@ -188,7 +188,7 @@ STEPS_OF_SCALAR = (
     *(("multiply", "add"), ("multiply", "subtract"), ("multiply", "bypass"), ("add", "bypass")),
     *(("subtract", "bypass"), ("bypass", "bypass")),
 )
-FOLDS_OF_SCALAR = ("add", "maximum", "minimum", "abs_max", "abs_min")
+FOLDS_OF_SCALAR = ("add", "maximum", "minimum", "abs_max", "abs_max", "abs_min", "abs_min")
 
 
 def exponential(maker: Maker) -> None:
@@ -210,5 +210,5 @@ STEPS = (
     *((tensor_reduce, 1), (tensor_scalar_reduce, 0.5), (select_reduce, 0.5)),
     *((tensor_partition_reduce, 0.4), (bn_stats, 0.4), (bn_aggr, 0.3), (tensor_tensor_scan, 0.5)),
     *((tensor_scalar_cumulative, 0.4), (activation_reduce, 0.5), (accumulated, 1)),
-    *((activate2, 0.8), (exponential, 0.9)),
+    *((activate2, 1), (exponential, 0.9)),
 )

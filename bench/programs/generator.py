@@ -14,6 +14,7 @@ from bench.programs import (
     nests,
     older,
     options,
+    parts,
     products,
     repeats,
     transfers,
@@ -21,7 +22,7 @@ from bench.programs import (
 from bench.programs.maker import Maker
 from bench.programs.program import Program
 
-FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops)
+FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops, parts)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of all programs

@@ -18,11 +18,13 @@ from neuroncore.time.timeline import Timeline
 
 
 class Use(NamedTuple):
-    """An instruction of a core, and the bytes of an operand in a memory, of which one is the first
-    and one the last."""
+    """An operand of an instruction of a core: its place among the operands, and the bytes of a
+    memory that it has, in the order of its elements, of which one is the first and one the last."""
 
     row: int
+    place: int
     writes: bool
+    memory: int
     at: Array
     first: int
     last: int
@@ -47,27 +49,58 @@ class Uses:
     """The operands of the instructions of each core, by the memory that they are in."""
 
     def __init__(self) -> None:
+        self.rows: dict[tuple[int, int], list[Use]] = {}  # by core and instruction
+        self.values: dict[tuple[int, int], str] = {}  # numbers that an instruction has
         self._of: dict[tuple[int, int], list[Use]] = {}
         self._memories: list[Array] = []  # whose ids are used
 
-    def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:
+    def note(
+        self, core: int, number: int, row: Row, given: Mapping[str, Any], indices: Sequence[Operand]
+    ) -> None:
         """Note the operands of an instruction that the plain reading has executed."""
-        for name in (*row.call.reads, *row.call.writes):
-            operand = given.get(name)
+        call = row.call
+        read = [*map(given.get, call.reads), *indices]
+        self.values[core, number] = repr(row.values)
+        for place, operand in enumerate((*read, *map(given.get, call.writes))):
             if isinstance(operand, Operand):
-                tensor: PlainTensor = operand.tensor
-                at = tensor.places(operand.positions).reshape(-1, 1) + np.arange(operand.form.size)
-                self._memories.append(tensor.data)
-                use = Use(number, name in row.call.writes, at, int(at.min()), int(at.max()))
-                self._of.setdefault((core, id(tensor.data)), []).append(use)
+                self._note(core, number, place, place >= len(read), operand)
 
-    def pairs(self, core: int) -> Array:
-        """Instructions of a core that use the same bytes, of which one writes, in their order."""
-        found = set()
-        for (own, _), uses in self._of.items():
-            for n, later in enumerate(uses if own == core else ()):
-                found |= {(use.row, later.row) for use in later.shares(uses[:n])}
-        return np.array(sorted(found), np.int64).reshape(-1, 2)
+    def _note(self, core: int, number: int, place: int, writes: bool, operand: Operand) -> None:
+        tensor: PlainTensor = operand.tensor
+        there = operand.positions if operand.there is None else operand.positions[operand.there]
+        if not there.size:
+            return
+        at = (tensor.places(there).reshape(-1, 1) + np.arange(operand.form.size)).reshape(-1)
+        self._memories.append(tensor.data)
+        memory = id(tensor.data)
+        use = Use(number, place, writes, memory, at, int(at.min()), int(at.max()))
+        self._of.setdefault((core, memory), []).append(use)
+        self.rows.setdefault((core, number), []).append(use)
+
+    def shared(self, core: int) -> list[tuple[Use, Use]]:
+        """Operands of two instructions of a core that have the same bytes, of which one is written,
+        the earlier one first."""
+        return [
+            (use, later)
+            for (own, _), uses in self._of.items()
+            for n, later in enumerate(uses if own == core else ())
+            for use in later.shares(uses[:n])
+        ]
+
+
+def pairs(shared: Sequence[tuple[Use, Use]]) -> Array:
+    """The instructions of such operands, in their order."""
+    found = {(use.row, later.row) for use, later in shared}
+    return np.array(sorted(found), np.int64).reshape(-1, 2)
+
+
+def unseen(program: Program, shared: Sequence[tuple[Use, Use]]) -> Iterator[tuple[int, int]]:
+    """The instructions of those of such operands whose boxes do not share bytes by the record."""
+    columns, (near, start) = program.columns(), program.boxes().near
+    for use, later in shared:
+        one, other = (columns.operands[columns.start[u.row] + u.place] for u in (use, later))
+        if other not in near[start[one] : start[one + 1]]:
+            yield use.row, later.row
 
 
 def decisions(program: Program) -> Array:

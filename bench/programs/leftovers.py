@@ -3,7 +3,7 @@ positions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,21 @@ from bench.programs.views import Array
 from neuroncore.plain.memory import Operand, PlainTensor
 from neuroncore.record.rows import Row
 
-FOLLOWED = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor")
+EACH = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor", "dma_copy")
 """Instructions that write each element of a result, and compute it from the elements at its
 place."""
+ALONG = ("tensor_tensor_scan", "tensor_scalar_cumulative")
+"""Instructions that compute an element from those up to its place in its partition."""
 
 
 class _Bytes:
-    """Flags of the bytes of a memory: those that nothing has written, and those that were computed
-    from such."""
+    """Flags of the bytes of a memory: those that nothing has written, those that may have been
+    computed from such, and those of which it is certain that they were."""
 
     def __init__(self, tensor: PlainTensor) -> None:
         self.tensor = tensor  # whose memory stays the same as long as this keeps it
         self.never, self.computed = tensor.ever == 0, np.zeros(len(tensor.ever), np.bool_)
+        self.certain = self.computed.copy()
 
 
 class Origins:
@@ -46,14 +49,18 @@ class Origins:
             self._first_seen(operand)
         depends = any([self._depends(operand) for operand in read])
         placed = any(one.tensor.layout.placed for one in (*read, *written))
-        followed = name in FOLLOWED and len(written) == 1 and not (call.dynamic or placed)
+        followed = name in (*EACH, *ALONG) and len(written) == 1
+        followed = followed and not (call.dynamic or placed)
+        certain = self._certain(written[0], read, name in ALONG) if followed and depends else None
         to_hbm = name == "dma_copy" and not written[0].tensor.layout.on_chip
-        if to_hbm and read[0].missing().any():
+        if to_hbm and (read[0].missing().any() or (certain is not None and certain.any())):
             self.reported = True
-        elif not followed and (depends or self._may_pick(row)) and not self.reported:
-            self.reported = None
+        elif not self.reported:
+            shown = to_hbm or not followed
+            if (depends and shown) or (not followed and self._may_pick(row)):
+                self.reported = None
         for operand in written:
-            self._write(operand, depends, whole=followed)
+            self._write(operand, depends, certain, whole=followed)
 
     def _may_pick(self, row: Row) -> bool:
         """Whether offsets of run time may lead to bytes that depend on uninitialized ones."""
@@ -74,12 +81,27 @@ class Origins:
         found, at = self._of(operand), _places(operand)
         return bool((found.never[at] | found.computed[at]).any())
 
-    def _write(self, operand: Operand, depends: bool, whole: bool) -> None:
+    def _certain(self, dst: Operand, read: Sequence[Operand], along: bool) -> Array:
+        """Flags of the elements of a result, [partitions, elements of each], that certainly depend
+        on uninitialized memory."""
+        flags = np.zeros((dst.lanes, dst.positions.size // dst.lanes), np.bool_)
+        for operand in read:
+            found, at = self._of(operand), _places(operand)
+            own = (found.never[at] | found.certain[at]).reshape(-1, operand.form.size).any(axis=1)
+            if own.size == flags.size:
+                flags |= own.reshape(flags.shape)
+            elif own.size == operand.lanes == dst.lanes:
+                flags |= own.reshape(-1, 1)
+        return np.logical_or.accumulate(flags, axis=1) if along else flags
+
+    def _write(self, operand: Operand, depends: bool, certain: Array | None, whole: bool) -> None:
         """Note a result. Elements that are not written stay as they are."""
         found, at = self._of(operand), _places(operand)
         never = operand.tensor.ever[at] == 0
         kept = found.computed[at] & (not whole)
         found.computed[at] = (kept | depends) & ~never
+        sure = False if certain is None else np.repeat(certain.reshape(-1), operand.form.size)
+        found.certain[at] = sure & ~never
         found.never[at] = never
 
 

@@ -151,6 +151,29 @@ def operator(tiles: Tiles) -> None:
     tiles.made.append(out)
 
 
+def copied(tiles: Tiles) -> None:
+    """A copy of a tile, or a copy of that, is read before or after the tile is computed again."""
+    maker, a = tiles.maker, tiles.any()
+    lanes, free = a.shape
+    made, copy, out = (tiles.new(lanes, free, a.form) for _ in range(3))
+    read = copy
+    lines = [
+        grid(maker, lanes, free),
+        f"{made.name} = nl.{maker.choose(UNARY)}({a.name}, dtype=nl.{a.form})",
+        f"{copy.name} = nl.copy({made.name})",
+    ]
+    if maker.chance(0.3):
+        read = tiles.new(lanes, free, a.form)
+        lines.append(f"{read.name} = nl.copy({copy.name})")
+    bound = f", mask=i < {maker.between(1, lanes)}" * maker.chance(0.3)
+    more = [
+        f"{maker.choose((made, made, copy)).name}[i, j] = nl.multiply({a.name}, 2.0{bound})",
+        f"{out.name} = nl.{maker.choose(BINARY)}({read.name}, {maker.number()}, dtype=nl.{a.form})",
+    ]
+    lines += more if maker.chance(0.6) else more[::-1]
+    say(maker, "\n".join(lines), None, ["copies of a tile that changes"])
+
+
 def tiled(tiles: Tiles) -> None:
     """A loop over the rows of an input, whose last tile is ragged and kept by a mask."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
@@ -239,4 +262,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 5), (tiled, 2), (product, 1.5), (counted, 1.3))
+STEPS = ((operator, 5), (copied, 1.6), (tiled, 2), (product, 1.5), (counted, 1.3))

@@ -22,12 +22,13 @@ FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
 ALWAYS = "known always"  # of which the numbers are the same each time
 AROUND = " around"  # the end of a kind, of which some numbers are below 0
+MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
 STRIDED = 0.15  # of the arrays that a kernel is given
 NESTED = 10  # of so many programs two return more than a tuple
-UNUSUAL = 0.3  # of the inputs of floats
+UNUSUAL = 0.4  # of the inputs of floats
 CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
 """Arguments that instructions of the record must have as the kernel says them."""
 Views = Mapping[str, "View | str"]
@@ -209,9 +210,12 @@ def numbers(one: Input, rng: np.random.Generator) -> Array:
 
 
 def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
-    """Few different numbers, of which many are equal or halfway between two of a narrower format;
-    numbers of many magnitudes; any bits; or half of the rows zeros."""
+    """Two magnitudes of both signs; few different numbers, of which many are equal or halfway
+    between two of a narrower format; numbers of many magnitudes; any bits; or half of the rows
+    zeros."""
     draw, shape = rng.random(), found.shape
+    if draw < 0.3:
+        return np.copysign(rng.choice(rng.choice(MAGNITUDES, 2), shape), found)
     if draw < 0.5:
         return (rng.integers(-8, 9, shape) * rng.choice(STEPS)).astype(np.float32)
     if draw < 0.65:

@@ -55,7 +55,8 @@ class Watched(Verification):
         self.rows[line] = number
         self.origins.note(row, vars(i))
         if self.uses is not None:
-            self.uses.note(core, number, row, vars(i))
+            indices = [self.reading.operand(core, window) for window in row.indices]
+            self.uses.note(core, number, row, vars(i), indices)
         found = super()._compared(core, number, row, i, storages)
         self.shown.note(core, number, row, vars(i))  # with the emulator's bits
         return found

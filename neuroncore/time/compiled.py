@@ -17,6 +17,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine
+from neuroncore.record.loops import distinct
 from neuroncore.record.program import Order, Program
 from neuroncore.time.costs import CallTable
 from neuroncore.time.loops import dependencies
@@ -138,8 +139,8 @@ def compiled(
         if (products >= 0).any():  # readers of a product now wait for it, not for the copy
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
-        earlier = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
-        repeated = np.where(loaded < 0, hoisting.hoisted(program, earlier), loaded)
+        earlier = _computed_earlier(program, accesses, flow)
+        repeated = np.where(loaded < 0, earlier, loaded)
         rules = {FORWARDED: sources, BYPASSED: products, REPEATED: repeated, ACCUMULATED: sums}
         fate, instead = _fates(len(program), rules)
     return Compiled(
@@ -196,6 +197,18 @@ def _loaded_once(
     return _fates(len(program), {REPEATED: loaded})
 
 
+def _computed_earlier(
+    program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow
+) -> Array:
+    """Return, for each instruction, an earlier instruction that computed the same result, from
+    which the compiler takes it; -1 for none. Both are the same call with the same values, such as
+    the operand of an operator."""
+    columns = program.columns()
+    first, work = distinct(np.column_stack((columns.call, columns.values)))
+    compared = _compared(program.calls).take(columns.call[first])
+    return hoisting.hoisted(program, dependencies.recomputed(work, accesses, compared, flow))
+
+
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
     """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. `rules` has an array
     for each fate: for each instruction, the instruction that replaces it if it has this fate, or
@@ -237,7 +250,7 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 def _compared(calls: Sequence[Call]) -> Array:
     """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
-    the same call with the same inputs; 0 if the compiler always executes the call.
+    the same call with the same inputs and values; 0 if the compiler always executes the call.
 
     In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
     has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum

@@ -17,7 +17,7 @@ from bench.programs import __main__ as command
 from bench.programs import checks, hits, loops, picks, records, repeats, transfers, walks, watching
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
-from bench.programs.hazards import Uses, broken, decisions
+from bench.programs.hazards import Uses, broken, decisions, pairs
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
 from bench.programs.program import Input, arrays, numbers
@@ -27,9 +27,10 @@ from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
-from neuroncore.record import saved
+from neuroncore.record import boxes, saved
 from neuroncore.record.program import Program
 from neuroncore.replay import cursor, tensors
+from neuroncore.time import compiled
 
 
 def test_a_seed_is_one_program():
@@ -197,7 +198,7 @@ def used(uses, number, **operands):
         for name, at in operands.items()
     }
     call = SimpleNamespace(reads=["data"], writes=["dst"])
-    uses.note(0, number, SimpleNamespace(call=call), given)
+    uses.note(0, number, SimpleNamespace(call=call, values={}), given, [])
 
 
 MEMORY = SimpleNamespace(data=np.zeros(16, np.uint8), ever=np.zeros(16), places=lambda at: at)
@@ -209,12 +210,52 @@ def test_a_schedule_is_held_to_the_order_of_instructions_that_use_the_same_bytes
     used(uses, 1, data=[2, 6])  # between those
     used(uses, 2, data=[3], dst=[8])  # its second byte is a first one of row 0
     used(uses, 3, data=[8])
-    pairs = uses.pairs(0)
-    assert pairs.tolist() == [[0, 2], [2, 3]]
+    found = pairs(uses.shared(0))
+    assert found.tolist() == [[0, 2], [2, 3]]
     timeline = SimpleNamespace(
         queue=np.array([0, 1, 1, 1]), begin=np.array([0, 0, 1, 2]), done=np.array([2, 1, 3, 4])
     )
-    assert broken(pairs, timeline).tolist() == [[0, 2]]
+    assert broken(found, timeline).tolist() == [[0, 2]]
+
+
+def test_boxes_of_a_record_are_held_to_the_bytes_that_instructions_share(monkeypatch):
+    """Only the first bytes of elements are compared."""
+
+    def first_bytes(form):
+        steps = np.indices(form.shape).reshape(len(form.shape), -1).T @ np.array(form.steps)
+        return np.asarray(steps).reshape(-1)
+
+    monkeypatch.setattr(boxes, "_bytes", first_bytes)
+    assert _failure("parts that share bytes") == "record: boxes"
+
+
+def test_a_copy_whose_source_is_overwritten_is_not_left_out(monkeypatch):
+    given = compiled.forwarding.forwarded
+
+    def without_killers(program, accesses, flow):
+        never = np.full_like(flow.killer, len(flow.killer))
+        return given(program, accesses, flow._replace(killer=never))
+
+    monkeypatch.setattr(compiled.forwarding, "forwarded", without_killers)
+    assert _failure("copies of a tile that changes") == "schedule: left out"
+
+
+def test_a_carried_value_that_depends_on_uninitialized_memory_is_reported(monkeypatch):
+    """Leftovers stay at the place of an element in a scan."""
+    given = leftovers._in_lanes
+    monkeypatch.setattr(leftovers, "_in_lanes", lambda masks, dst, scans: given(masks, dst, False))
+    assert _failure("elements that nothing has written") == "verify: UNINIT_READ"
+
+
+def test_offsets_are_at_the_limits_of_integers(monkeypatch):
+    monkeypatch.setattr(saved, "narrowest", _narrow)
+    assert _failure("an offset at a limit of integers").startswith("file")
+
+
+def _narrow(column):
+    """Negative numbers and the largest one of a type share a column."""
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    return column.astype(np.min_scalar_type(high if low >= 0 else min(low, -high)))
 
 
 def _failure(kind, seeds=range(4000)):
@@ -232,9 +273,9 @@ def test_what_comes_after_a_decision_waits_for_the_load():
     known = (one for one in map(generate, range(600)) if "a decision about a load" in one.kinds)
     program = next(one for one in known if "while r" in one.source())
     record = checks.check(program).record.programs[0]
-    pairs = decisions(record)
-    loads = {record.calls[call].name for call in record.columns().call[pairs[:, 0]]}
-    assert loads == {"register_load"} and (pairs[:, 1] > pairs[:, 0]).all()
+    found = decisions(record)
+    loads = {record.calls[call].name for call in record.columns().call[found[:, 0]]}
+    assert loads == {"register_load"} and (found[:, 1] > found[:, 0]).all()
 
 
 def test_what_has_a_place_that_is_loaded_waits_for_the_load():

@@ -60,6 +60,15 @@ def test_negated_maxima_leave_a_loop_and_random_numbers_stay():
     assert (scalars == REPEATED).sum() == STATES - 1 == (form.fate == REPEATED).sum()
 
 
+def test_the_same_operator_with_another_number_computes_something_else():
+    device = Device()
+    tile = device.zeros((128, 8))
+    for number in (2.0, 3.0, 2.0):
+        device.issue("tensor_scalar", device.empty((128, 8)), tile, nl.multiply, number)
+    form = compiled(device.core.program, device.core.machine, "compiled")
+    assert (form.fate == REPEATED).tolist()[-3:] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("nest", "expected"),
     [

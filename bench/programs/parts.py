@@ -1,0 +1,210 @@
+"""Statements that use parts of a tensor: windows in several formats, which share few bytes or none,
+and windows of which nothing has written some elements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.programs.elementwise import operators
+from bench.programs.maker import Maker
+from bench.programs.views import SIZES, View
+from bench.programs.windows import How
+
+SMALL = 64  # bytes of a row of a tensor whose parts are used
+TRIES = 4  # windows that are drawn until one fits
+
+
+def _part(maker: Maker, whole: View, reads: bool, dma: bool) -> View | None:
+    """A few elements of a tensor in any format, at any distance from each other; None if those that
+    were drawn do not fit. Only DMA takes patterns that go on over the ends of rows, and rows
+    anywhere."""
+    forms = [form for form in maker.forms if SMALL % SIZES[form] == 0]
+    base, form = whole, maker.choose(forms)
+    if form != whole.form:
+        base = whole.view(form)
+    if dma and not whole.tensor.on_chip and maker.chance(0.5):
+        return _over_rows(maker, whole, base, reads)
+    lanes = maker.between(1, base.lanes) if maker.chance(0.5) else base.lanes
+    free = maker.between(1, max(1, base.free // maker.choose((1, 2, 4))))
+    return maker.window(base, lanes, free, How(reads=reads, anywhere=dma))
+
+
+def _over_rows(maker: Maker, whole: View, base: View, reads: bool) -> View | None:
+    """A pattern of a tensor in HBM, whose rows may begin and end anywhere."""
+    rows, count = maker.between(1, base.lanes), maker.between(1, base.free)
+    apart = maker.choose((base.free, base.free, maker.between(1, 2 * base.free)))
+    step = maker.choose((1, 1, 2, 3))
+    last = base.at.size - 1 - (rows - 1) * apart - (count - 1) * step
+    if last < 0:
+        return None
+    found = whole.ap([[apart, rows], [step, count]], maker.between(0, last), base.form)
+    return found if reads or found.is_unique() else None
+
+
+def overlapping(maker: Maker) -> None:
+    """Parts of a small tensor are written and read in turn."""
+    hbm, form = maker.chance(0.5), maker.choose(("float32", "bfloat16", "int32", "uint8"))
+    lanes, wide = maker.between(1, 8) if hbm else maker.lanes(), SMALL // SIZES[form]
+    whole = maker.new("hbm" if hbm else "sbuf", (lanes, wide), form)
+    maker.issue("nisa.dma_copy", dst=whole, src=maker.given((lanes, wide), form))
+    for _ in range(maker.between(3, 6)):
+        reads, dma = maker.chance(0.5), hbm or maker.chance(0.3)
+        there = _part(maker, whole, reads, dma)
+        if there is None or there.lanes > 128:
+            continue
+        chosen = maker.to_write if reads else maker.to_read
+        tile = chosen(there.lanes, there.free, maker.forms, anywhere=dma)
+        if tile.tensor is whole.tensor:
+            continue
+        dst, src = (tile, there) if reads else (there, tile)
+        _moved(maker, dst, src, dma)
+
+
+def _moved(maker: Maker, dst: View, src: View, dma: bool) -> None:
+    """Let DMA copy elements, or one of the engines copy them or compute with them."""
+    kinds = ["parts that share bytes"]
+    if dma:
+        maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=kinds)
+    elif maker.chance(0.4):
+        op = f"nl.{maker.choose(('copy', 'square', 'exp'))}"
+        maker.issue("nisa.activation", dst=dst, data=src, op=op, kinds=kinds)
+    else:
+        unit = maker.choose(("vector", "gpsimd"))
+        maker.issue("nisa.tensor_copy", dst=dst, src=src, engine=f"nisa.engine.{unit}", kinds=kinds)
+
+
+# --- parts that nothing has written ---------------------------------------------------------------
+
+
+def gaps(maker: Maker) -> None:
+    """Some parts of a tensor are written, now and then the same ones of another, and other parts of
+    both are read. The results are stored as far as they are good, or not, or only overwritten."""
+    form, lanes = maker.form(), maker.lanes()
+    wide = maker.columns(70) * 4 // SIZES[form] + 1
+    tile = maker.new("sbuf", (lanes, wide), form)
+    first = _written(maker, tile)
+    tiles = [tile]
+    if maker.chance(0.4):
+        twin = maker.new("sbuf", (lanes, wide), form)
+        _write(maker, replace(first, tensor=twin.tensor, text=_renamed(first, twin)))
+        tiles.append(twin)
+    for one in tiles:
+        for _ in range(maker.choose((0, 0, 1, 2))):
+            _written(maker, one)
+    for _ in range(maker.between(1, 2)):
+        _read(maker, maker.choose(tiles))
+    for one in tiles:
+        maker.issue("nisa.memset", dst=one, value="1")
+
+
+def _renamed(view: View, other: View) -> str:
+    """The text of a view of a tensor for another tensor."""
+    return other.text + view.text.removeprefix(view.tensor.name)
+
+
+def _written(maker: Maker, tile: View) -> View:
+    """Write a part of a tile: some columns, some partitions, or any window."""
+    lanes, free = tile.lanes, tile.free
+    if maker.chance(0.6):
+        lanes = maker.between(1, lanes)
+    if maker.chance(0.6):
+        free = maker.between(1, free)
+    part = maker.window(tile, lanes, free)
+    _write(maker, part)
+    return part
+
+
+def _write(maker: Maker, part: View) -> None:
+    if maker.chance(0.5):
+        maker.issue("nisa.memset", dst=part, value="2")
+    else:
+        src = maker.to_read(part.lanes, part.free, maker.forms, anywhere=True)
+        maker.issue("nisa.dma_copy", dst=part, src=src)
+
+
+def _read(maker: Maker, tile: View) -> None:
+    """Compute with a part of a tile, and store a part of the result or none of it."""
+    lanes = maker.between(1, tile.lanes) if maker.chance(0.4) else tile.lanes
+    free = maker.between(1, tile.free) if maker.chance(0.5) else tile.free
+    src = maker.window(tile, lanes, free, How(reads=True))
+    dst = maker.new("sbuf", (lanes, free), maker.choose(maker.floats))
+    kinds = ["elements that nothing has written"]
+    draw = maker.random.random()
+    if draw < 0.25:
+        maker.issue("nisa.tensor_copy", dst=dst, src=src, kinds=kinds)
+    elif draw < 0.4:
+        maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=kinds)
+    elif draw < 0.6:
+        maker.issue("nisa.activation", dst=dst, data=src, op="nl.square", kinds=kinds)
+    else:
+        _run_along(maker, dst, src, kinds)
+    if maker.chance(0.6):
+        rows = maker.between(1, lanes) if maker.chance(0.3) else lanes
+        maker.result(maker.window(dst, rows, maker.between(1, free)))
+    maker.issue("nisa.memset", dst=dst, value="3")
+
+
+def _run_along(maker: Maker, dst: View, src: View, kinds: list[str]) -> None:
+    """Carry a value along the elements of each partition, or fold them."""
+    given = {"kinds": kinds, "op0": f"nl.{maker.choose(operators(maker))}", "op1": "nl.add"}
+    if maker.chance(0.5):
+        one = maker.to_read(src.lanes, src.free, maker.forms)
+        both = [src, one] if maker.chance(0.5) else [one, src]
+        given |= dict(zip(("data0", "data1"), both)) | {"initial": maker.number()}
+        maker.issue("nisa.tensor_tensor_scan", dst=dst, **given)
+        return
+    if src.form in ("int32", "uint32"):
+        return
+    given |= {"src": src, "imm0": maker.number(), "reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
+    maker.issue("nisa.tensor_scalar_cumulative", dst=dst, **given)
+
+
+# --- limits of integers ---------------------------------------------------------------------------
+
+
+def far(maker: Maker) -> None:
+    """Parts of a long row that begin where an offset needs another integer type, and one that a
+    register moves."""
+    limit, count = maker.choose(LIMITS), maker.between(1, 9)
+    form, wide = maker.choose(("uint8", "int8", "bfloat16")), limit + 2 + count
+    row = maker.given((1, wide), form)
+    if limit < 1000 and maker.chance(0.5):
+        row = maker.fill(maker.new("sbuf", (maker.between(1, 9), wide), form))
+    elif not row.tensor.constant and maker.chance(0.5):
+        first = maker.between(limit - 1, limit + 1)
+        src = maker.to_read(1, count, maker.forms, anywhere=True)
+        there = row.index(slice(None), slice(first, first + count))
+        maker.issue("nisa.dma_copy", dst=there, src=src, kinds=FAR)
+    for moves in (False, maker.chance(0.7)):
+        if moves:
+            name, first = maker.register(wide - count)
+            at = row.at[:, first : first + count]
+            src = row.with_register(f"[:, nl.ds({name}, {count})]", at)
+        else:
+            first = maker.between(limit - 1, limit + 1)
+            src = row.index(slice(None), slice(first, first + count))
+        dst = maker.to_write(src.lanes, count, maker.forms, anywhere=True)
+        if dst.tensor is not row.tensor:
+            maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=FAR)
+
+
+LIMITS = (128, 128, 256, 1 << 15, 1 << 15, 1 << 16)
+FAR = ("an offset at a limit of integers",)
+
+
+def many(maker: Maker) -> None:
+    """So many instructions, tensors and lines that their numbers need another integer type."""
+    if maker.cores * maker.ranks > 1 or not maker.chance(RARE):
+        return
+    count = maker.choose((128, 256)) - maker.between(0, 20)
+    form, name = maker.form(), maker.name("m")
+    src = maker.to_read(1, 2, maker.forms)
+    maker.say(
+        f"for n in range({count}):\n"
+        f"    {name} = nl.ndarray((1, 2), dtype=nl.{form}, buffer=nl.sbuf)\n"
+        f"    nisa.tensor_copy(dst={name}, src={src.text})"
+    )
+
+
+RARE = 0.4
+STEPS = ((overlapping, 1.4), (gaps, 1.4), (far, 1.0), (many, 0.2))

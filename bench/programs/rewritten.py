@@ -1,0 +1,104 @@
+"""Whether the instructions that a compiler keeps read the same data as in the kernel, where it has
+changed their order and left out others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.programs.hazards import Use, Uses
+from bench.programs.views import Array
+from neuroncore.time.compiled import ACCUMULATED, BYPASSED, FORWARDED, REPEATED, Compiled
+
+COPIES = FORWARDED, BYPASSED  # fates of copies whose readers read the source
+
+
+class _Memory:
+    """The bytes of all memories of a core. Each has the number of a byte of some result or of what
+    was there at the beginning; results of equal instructions with equal inputs have equal ones."""
+
+    def __init__(self, uses: Sequence[Use]) -> None:
+        ends: dict[int, int] = {}
+        for one in uses:
+            ends[one.memory] = max(ends.get(one.memory, 0), one.last + 1)
+        firsts = np.cumsum([0, *ends.values()])
+        self._first = dict(zip(ends, firsts.tolist(), strict=False))
+        self.numbers = np.arange(firsts[-1])
+
+    def at(self, use: Use) -> Array:
+        """The places of the bytes of an operand."""
+        return self._first[use.memory] + use.at
+
+
+def wrong_use(compiled: Compiled, uses: Uses) -> str:
+    """Say which instruction of a compiled program reads other data than in the kernel, or has the
+    result of one that computes something else; "" for none."""
+    origin = compiled.program.origin
+    order = np.arange(len(compiled.fate)) if origin is None else origin
+    if origin is None and not compiled.fate.any():
+        return ""
+    operands = [uses.rows.get((0, row), []) for row in range(len(order))]
+    fate = np.zeros_like(compiled.fate)
+    fate[order] = compiled.fate
+    read, results = _as_written(compiled, uses, operands, fate)
+    before = {row: numbers.tobytes() for row, numbers in enumerate(results)}
+    made = {numbers: row for row, numbers in reversed(before.items())}
+    for row in np.flatnonzero(compiled.fate == REPEATED).tolist():
+        last = order[compiled.instead[row]]  # of those that make all of what is made already
+        if made[before[order[row]]] > last:
+            return f"{order[row]} does not do what {last} or an earlier one has done"
+    return _as_compiled(order.tolist(), operands, fate, read, results)
+
+
+def _as_written(
+    compiled: Compiled, uses: Uses, operands: Sequence[Sequence[Use]], fate: Array
+) -> tuple[list[Array], list[Array]]:
+    """The numbers of the bytes that each instruction reads, and of those that it writes, in the
+    order of the kernel. A copy that is left out passes on the numbers of its source."""
+    memory = _Memory([use for each in operands for use in each])
+    numbers, count, known = memory.numbers, len(memory.numbers), dict[tuple[object, ...], int]()
+    calls = compiled.written.columns().call.tolist()
+    read, results = [], []
+    for row, each in enumerate(operands):
+        inside, out = _places(memory, each)
+        given = numbers[inside]
+        key = calls[row], uses.values[0, row], given.tobytes()
+        first = known.setdefault(key, count)
+        count += len(out) * (first == count)
+        numbers[out] = given if fate[row] in COPIES else first + np.arange(len(out))
+        read.append(given)
+        results.append(numbers[out])
+    return read, results
+
+
+def _as_compiled(
+    order: Sequence[int],
+    operands: Sequence[Sequence[Use]],
+    fate: Array,
+    read: Sequence[Array],
+    results: Sequence[Array],
+) -> str:
+    """Say which instruction reads other bytes than `read` says when instructions come in an order,
+    and readers of a copy that is left out read what its source has then."""
+    memory = _Memory([use for each in operands for use in each])
+    numbers, source = memory.numbers, np.arange(len(memory.numbers))
+    for row in order:
+        inside, out = _places(memory, operands[row])
+        if fate[row] in COPIES:
+            source[out] = source[inside]
+            continue
+        if fate[row] != ACCUMULATED and (numbers[source[inside]] != read[row]).any():
+            return f"{row} reads other data than in the kernel"
+        numbers[out], source[out] = results[row], out
+    return ""
+
+
+def _places(memory: _Memory, operands: Sequence[Use]) -> tuple[Array, Array]:
+    """The places of the bytes that an instruction reads, and of those that it writes."""
+    none = np.zeros(0, np.int64)
+    each = [
+        [memory.at(use) for use in operands if use.writes == writes] for writes in (False, True)
+    ]
+    inside, out = (np.concatenate([none, *one]) for one in each)
+    return inside, out
